@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// The picture in ARCHITECTURE.md names a file and a function in each line.
+// Each line of the picture in ARCHITECTURE.md names an existing file and function.
 func TestArchitecture(t *testing.T) {
 	var stages []string
-	for _, m := range regexp.MustCompile(`(?m)^ ?(\w+)?.*\b(core/\S+\.go) +(\w+) `).FindAllStringSubmatch(read(t, "../ARCHITECTURE.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ ?(\w+)?.*\b(core/\S+\.go) +(\w+) `).FindAllStringSubmatch(readText(t, "../ARCHITECTURE.md"), -1) {
 		if m[1] != "" {
 			stages = append(stages, m[1])
 		}
-		if source := read(t, "../"+m[2]); !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[3] + `\(`).MatchString(source) {
+		if source := readText(t, "../"+m[2]); !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[3] + `\(`).MatchString(source) {
 			t.Errorf("ARCHITECTURE.md names %s in %s, which has no such function", m[3], m[2])
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"handoff/chaos/selftest/mutant"
 )
 
-// No attack may be without a test, also when that is renamed. .ci/attack takes the names from the page.
-func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
-	_, run, _ := strings.Cut(read(t, "../.ci/attack"), "HANDOFF_TEST_GARBAGE=200000 go test ")
+// Every attack must have a test, even after a test is renamed. .ci/attack takes the names from the page.
+func TestEveryAttackNamesItsTests(t *testing.T) {
+	_, run, _ := strings.Cut(readText(t, "../.ci/attack"), "HANDOFF_TEST_GARBAGE=200000 go test ")
 	run, _, _ = strings.Cut(run, "\n")
 	declared, inReach := map[string]bool{}, map[string]bool{}
 	for name, source := range allTexts(t, "", ".go") {
@@ -27,13 +27,13 @@ func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
 	}
 	var attacks []string
 	page := readPage(t, "docs/attacks.md")
-	tables := page.tables()
+	tables := page.parseTables()
 	if len(tables) != 2 {
 		t.Fatalf("docs/attacks.md has %d tables, want thresholds and attacks", len(tables))
 	}
 	for i, column := range []int{2, 3} {
-		first := tables[i].column(0)
-		for row, cell := range tables[i].column(column) {
+		first := tables[i].columnCells(0)
+		for row, cell := range tables[i].columnCells(column) {
 			tests := regexp.MustCompile(`\b(?:Test|Fuzz)\w+`).FindAllString(cell, -1)
 			if len(tests) == 0 {
 				t.Errorf("docs/attacks.md: %s names no test", first[row])
@@ -56,7 +56,7 @@ func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
 	}
 	planted := 0
 	for _, m := range mutant.All() {
-		if strings.Contains(read(t, "attacks.md"), code(m.Name)) {
+		if strings.Contains(readText(t, "attacks.md"), inlineCode(m.Name)) {
 			planted++
 		}
 	}
@@ -65,9 +65,9 @@ func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
 	}
 }
 
-// The thresholds stand in the code that judges them.
-func TestTheThresholdsOfAttacksAreThoseOfTheirTests(t *testing.T) {
-	page := read(t, "attacks.md")
+// The thresholds of the page equal those in the code that judges them.
+func TestAttackThresholdsMatchTheirTests(t *testing.T) {
+	page := readText(t, "attacks.md")
 	for row, judged := range map[string]struct{ file, constant string }{
 		"100 ms |":                   {"core/api/costs_test.go", "mostProcessorTime = 100 * time.Millisecond"},
 		"32 MB |":                    {"core/api/costs_test.go", "mostMemory        = 32 << 20"},
@@ -80,8 +80,8 @@ func TestTheThresholdsOfAttacksAreThoseOfTheirTests(t *testing.T) {
 		"64 MB beyond the size":      {"cmd/chaos/hostile_test.go", "peak > 64<<20+len(c.text)"},
 		"within one canary interval": {"chaos/live/cluster/attack_test.go", "canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second"},
 	} {
-		if !strings.Contains(page, row) || !strings.Contains(read(t, "../"+judged.file), judged.constant) {
-			t.Errorf("docs/attacks.md says %q, and %s does not judge %q; or the other way around", row, judged.file, judged.constant)
+		if !strings.Contains(page, row) || !strings.Contains(readText(t, "../"+judged.file), judged.constant) {
+			t.Errorf("docs/attacks.md says %q, and %s does not judge %q; or vice versa", row, judged.file, judged.constant)
 		}
 	}
 }

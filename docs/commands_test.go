@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What pages tell people to type, the programs take. The binaries are built and asked for their help.
+// The programs accept the commands of the pages. The binaries are built and asked for their help.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -49,16 +49,16 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &helps{bin: bin, known: map[string]string{}}
+	h := &helpTexts{bin: bin, known: map[string]string{}}
 	for _, p := range readPages(t) {
-		blocks := append(p.blocks("sh"), p.blocks("bash")...)
-		for _, s := range p.spans() {
+		blocks := append(p.codeBlocks("sh"), p.codeBlocks("bash")...)
+		for _, s := range p.codeSpans() {
 			if strings.HasPrefix(s.text, "make ") || strings.HasPrefix(s.text, "bin/") && strings.Contains(s.text, " ") {
 				blocks = append(blocks, s.text)
 			}
 		}
 		for _, words := range shellCommands(strings.Join(blocks, "\n")) {
-			if why := h.refuse(t, words); why != "" {
+			if why := h.refusalReason(t, words); why != "" {
 				t.Errorf("%s: %s\n  %s", p.path, strings.Join(words, " "), why)
 			}
 		}
@@ -68,20 +68,20 @@ func TestCommands(t *testing.T) {
 		"bin/worker --name w \\\n --parallel 3", "bin/chaos inject --at x 'broker: melt, for: 1s'", "bin/chaos inject --at x 'pause: worker-9, for: 1s'",
 		"bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
 	} {
-		if h.refuse(t, shellCommands(line)[0]) == "" {
-			t.Errorf("%q is not refused: this test does not see what it should", line)
+		if h.refusalReason(t, shellCommands(line)[0]) == "" {
+			t.Errorf("%q is not refused: this test misses errors", line)
 		}
 	}
 }
 
-// helps are the help texts of the binaries.
-type helps struct {
+// helpTexts has the help texts of the binaries.
+type helpTexts struct {
 	bin   string
 	known map[string]string
 }
 
-// text is the help of a program or command; empty where there is none.
-func (h *helps) text(t *testing.T, words ...string) string {
+// helpText is the help of a program or command; empty where there is none.
+func (h *helpTexts) helpText(t *testing.T, words ...string) string {
 	t.Helper()
 	name := strings.Join(words, " ")
 	if _, ok := h.known[name]; !ok {
@@ -99,14 +99,14 @@ var (
 	shellToken = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$|[\n;|&()]+|(?:'[^']*'|"[^"]*"|[^\s;|&()'"])+`)
 )
 
-// refuse says why a command can't be meant as it stands; empty for one that can, or that is not ours.
-func (h *helps) refuse(t *testing.T, words []string) string {
+// refusalReason explains why a command is invalid; empty for a valid or foreign one.
+func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	t.Helper()
 	name, ours := strings.CutPrefix(words[0], "bin/")
 	rest := words[1:]
 	if name == "make" {
 		for _, word := range rest {
-			if !strings.Contains(word, "=") && !strings.Contains(read(t, "../Makefile"), "\n"+word+":") {
+			if !strings.Contains(word, "=") && !strings.Contains(readText(t, "../Makefile"), "\n"+word+":") {
 				return "the Makefile has no target " + word
 			}
 		}
@@ -119,12 +119,12 @@ func (h *helps) refuse(t *testing.T, words []string) string {
 	if !ours || name != "chaos" && name != "executor" && name != "worker" {
 		return ""
 	}
-	help := h.text(t, name)
+	help := h.helpText(t, name)
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(rest[0]) + `\b`).MatchString(help) {
 			return name + " has no command " + rest[0]
 		}
-		help = h.text(t, name, rest[0])
+		help = h.helpText(t, name, rest[0])
 	}
 	if name == "chaos" && len(rest) > 1 {
 		switch word := rest[1]; rest[0] {
@@ -151,8 +151,8 @@ func (h *helps) refuse(t *testing.T, words []string) string {
 	return ""
 }
 
-// shellCommands are the commands of a shell block, as words: without comments, continued lines joined, without
-// variables that are set before them.
+// shellCommands returns the commands of a shell block as words, without comments and leading variables, and
+// with continued lines joined.
 func shellCommands(block string) (commands [][]string) {
 	var words []string
 	for _, token := range append(shellToken.FindAllString(strings.ReplaceAll(block, "\\\n", " "), -1), "\n") {

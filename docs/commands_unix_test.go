@@ -23,16 +23,16 @@ import (
 	"handoff/docs"
 )
 
-// Pages say how to run their commands in the first line of a block:
+// The first line of a block on a page defines how the test runs its commands:
 //
-//	```sh set up            brings the system into the state that the page is about
-//	```sh meanwhile         the same, but it lasts: it runs beside everything else until Ctrl-C
-//	```sh run: WORD, WORD   a command to read; its output must come to have all these words
+//	```sh set up            brings the system into the state that the page describes
+//	```sh meanwhile         the same, but runs alongside all other blocks until Ctrl-C
+//	```sh run: WORD, WORD   a command to read; its output must eventually contain all these words
 //	```sh do                a step of the page, run once in its place between the commands to read
-//	```sh undo              takes back what the first ones did
-//	```sh only: REASON      nobody runs it here
+//	```sh undo              undoes the effects of the first two kinds
+//	```sh only: REASON      not run by the test
 //
-// The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
+// The first two kinds are run first, then run and do, then undo; each group in the order of the page.
 
 // block is a block of commands of a page.
 type block struct {
@@ -46,8 +46,8 @@ var (
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
-// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries.
-func blocks(t *testing.T, page, text string) (all []block) {
+// pageBlocks returns the blocks of a page. Every block must have a kind, so that all commands are tried.
+func pageBlocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
 		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
@@ -65,14 +65,14 @@ func blocks(t *testing.T, page, text string) (all []block) {
 	return all
 }
 
-// system is one that `chaos up` started, with a directory in which the commands of the pages run as they do in the
+// system is a running `chaos up`, with a directory in which the commands of the pages run as in the
 // repository.
 type system struct {
 	t   *testing.T
 	dir string
 	env string
 	up  *exec.Cmd
-	// left names the page that did not leave the system as it had found it; empty for none.
+	// left names the page that did not restore the system; empty for none.
 	left string
 }
 
@@ -101,16 +101,16 @@ func startSystem(t *testing.T, args ...string) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(args)
+	s.startUp(args)
 	return s
 }
 
 var readyLine = regexp.MustCompile(`(?m)^  shell +\. (\S+)`)
 
-// patience bounds every wait for what has to happen, on a busy machine too.
+// patience bounds every wait for an expected event, even on a busy machine.
 var patience = testenv.Patience()
 
-func (s *system) start(args []string) {
+func (s *system) startUp(args []string) {
 	s.t.Helper()
 	said, err := os.Create(filepath.Join(s.dir, "up.log"))
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *system) start(args []string) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = s.up.Wait() // how it ended stands in what it said
+		_ = s.up.Wait() // its output has the reason
 		close(ended)
 	}()
 	s.t.Cleanup(func() {
@@ -153,9 +153,9 @@ func (s *system) start(args []string) {
 	}
 }
 
-// command runs a block's text in a shell, as somebody would who has read the system's env file. It has a process group
-// of its own, which gets what a terminal would send it.
-func (s *system) command(ctx context.Context, text string, out *bytes.Buffer) *exec.Cmd {
+// newCommand returns a shell command for a block's text, after sourcing the system's env file. It has a
+// separate process group for terminal signals.
+func (s *system) newCommand(ctx context.Context, text string, out *bytes.Buffer) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", "set -e\n. "+s.env+"\n"+text)
 	c.Dir, c.Stdout, c.Stderr = s.dir, out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -164,18 +164,18 @@ func (s *system) command(ctx context.Context, text string, out *bytes.Buffer) *e
 	return c
 }
 
-func (s *system) once(text string) (string, error) {
+func (s *system) runOnce(text string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	err := s.command(ctx, text, &out).Run()
+	err := s.newCommand(ctx, text, &out).Run()
 	return out.String(), err
 }
 
-// settled waits until a command succeeds and says all words, and returns what it said last.
-func (s *system) settled(text string, words []string) (string, error) {
+// waitForWords waits until a command succeeds and prints all words, and returns its last output.
+func (s *system) waitForWords(text string, words []string) (string, error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		out, err := s.once(text)
+		out, err := s.runOnce(text)
 		var missing []string
 		for _, w := range words {
 			if !strings.Contains(out, w) {
@@ -194,11 +194,11 @@ func (s *system) settled(text string, words []string) (string, error) {
 	}
 }
 
-// runPage runs the blocks of a page, or of one of its sections, and leaves the system as it found it.
+// runPage runs the blocks of a page, or of one of its sections, and restores the system.
 func (s *system) runPage(t *testing.T, page, section string) {
 	s.t = t
 	if s.left != "" {
-		t.Fatalf("not run: the system is still as %s left it", s.left)
+		t.Fatalf("not run: %s did not restore the system", s.left)
 	}
 	file, err := os.ReadFile(filepath.Join(s.dir, page))
 	if err != nil {
@@ -206,9 +206,9 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	}
 	text, above := string(file), 0
 	if section != "" {
-		_, above, text = cut(text, section)
+		_, above, text = cutSection(text, section)
 	}
-	all := blocks(t, page, text)
+	all := pageBlocks(t, page, text)
 	run := func(b block, f func(text string) (string, error)) {
 		if out, err := f(b.text); err != nil {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line+above, err, b.text, out)
@@ -219,37 +219,37 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		switch {
 		case t.Failed():
 		case b.kind == "set up":
-			run(b, s.once)
+			run(b, s.runOnce)
 		case b.kind == "meanwhile":
-			last = append(last, s.meanwhile(page, b))
+			last = append(last, s.startMeanwhile(page, b))
 		}
 	}
 	for _, b := range all {
 		switch {
 		case t.Failed():
 		case b.kind == "do":
-			run(b, s.once)
+			run(b, s.runOnce)
 		case b.kind == "run":
-			run(b, func(text string) (string, error) { return s.settled(text, b.words) })
+			run(b, func(text string) (string, error) { return s.waitForWords(text, b.words) })
 		}
 	}
 	for _, end := range last {
 		end()
 	}
 	for _, b := range all {
-		if b.kind == "undo" { // also after a failure, for the sake of the next page
-			run(b, s.once)
+		if b.kind == "undo" { // also after a failure, for the next page
+			run(b, s.runOnce)
 		}
 	}
-	if !s.healthy() {
+	if !s.isHealthy() {
 		s.left = t.Name()
 	}
 }
 
-// meanwhile starts a block and returns what ends it, as Ctrl-C does.
-func (s *system) meanwhile(page string, b block) (end func()) {
+// startMeanwhile starts a block and returns a function that ends it like Ctrl-C.
+func (s *system) startMeanwhile(page string, b block) (end func()) {
 	var out bytes.Buffer
-	c := s.command(s.t.Context(), b.text, &out)
+	c := s.newCommand(s.t.Context(), b.text, &out)
 	if err := c.Start(); err != nil {
 		s.t.Fatalf("%s:%d: %v", page, b.line, err)
 	}
@@ -268,31 +268,30 @@ func (s *system) meanwhile(page string, b block) (end func()) {
 	}
 }
 
-// healthy waits until the system does what it should: the next page begins with it.
-func (s *system) healthy() bool {
+// isHealthy waits until the system is in the normal state for the next page.
+func (s *system) isHealthy() bool {
 	s.t.Helper()
 	const ask = `curl -sf $API/readyz > /dev/null
 psql "$DB" -Atc "select 'workers ' || count(*) from healthy_workers"
 psql "$DB" -Atc "select 'open ' || count(*) from execution where status < 'completed'"
 psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 'completed' and orchestrated_at is null"`
-	if out, err := s.settled(ask, []string{"workers 4\n", "open 0\n", "unhandled 0\n"}); err != nil {
-		s.t.Errorf("the system is not as it was before: %v\n%s", err, out)
+	if out, err := s.waitForWords(ask, []string{"workers 4\n", "open 0\n", "unhandled 0\n"}); err != nil {
+		s.t.Errorf("the system was not restored: %v\n%s", err, out)
 		return false
 	}
 	return true
 }
 
-// atOnce are the pages and sections whose state does not take long to bring about: a playbook each about the database, the
-// broker and a process that is gone, and what an operator does every day.
+// atOnce lists the pages and sections whose state is reached quickly: one playbook each about the database,
+// the broker and a missing process, and the daily tasks of an operator.
 var atOnce = []string{
 	"retry_rate", "dead_letters_open", "no_executors",
 	"Restarts, upgrades, backups", "What to watch", "After an outage: retry what failed with no_workers", "Tuning", "Show one queue and its arguments", "Move messages", "Purge", "Stop a worker",
 }
 
-// The commands of every page are tried on a system that is in the state which the page, or the section of a page, is
-// about. Some states take as long as a lease or two, so make test tries the commands of the pages in atOnce, and the queries
-// of all.
-func TestTheCommandsOfThePagesDoWhatThePagesSay(t *testing.T) {
+// The commands of every page are tried on a system in the state that the page or section describes. Some
+// states take a lease or two, so make test tries the commands of the pages in atOnce, and the queries of all.
+func TestPageCommandsWorkAsDocumented(t *testing.T) {
 	tried := 0
 	some := func(name string) bool {
 		if testenv.All() || slices.Contains(atOnce, name) {
@@ -311,7 +310,7 @@ func TestTheCommandsOfThePagesDoWhatThePagesSay(t *testing.T) {
 		})
 	}
 	s.tryQueries(t, "docs/operations.md")
-	for _, section := range sections(t, "operations.md") {
+	for _, section := range commandSections(t, "operations.md") {
 		if some(section) {
 			t.Run("operations/"+section, func(t *testing.T) { s.runPage(t, "docs/operations.md", section) })
 		}
@@ -323,7 +322,7 @@ func TestTheCommandsOfThePagesDoWhatThePagesSay(t *testing.T) {
 
 var query = regexp.MustCompile(`(?s)psql "\$DB" -(?:At)?c ".*?[^\\]"`)
 
-// tryQueries runs every query of a page's commands to read. The database understands it, whatever it finds.
+// tryQueries runs every query in a page's commands to read. The database must accept it, whatever the result.
 func (s *system) tryQueries(t *testing.T, page string) {
 	t.Helper()
 	s.t = t
@@ -332,29 +331,29 @@ func (s *system) tryQueries(t *testing.T, page string) {
 		t.Fatal(err)
 	}
 	commands := "ID=1\n"
-	for _, b := range blocks(t, page, string(text)) {
+	for _, b := range pageBlocks(t, page, string(text)) {
 		if b.kind == "run" {
 			for _, q := range query.FindAllString(b.text, -1) {
 				commands += q + "\n"
 			}
 		}
 	}
-	if out, err := s.once(commands); err != nil {
+	if out, err := s.runOnce(commands); err != nil {
 		t.Errorf("%s: a query fails: %v\n%s", page, err, out)
 	}
 }
 
 var heading = regexp.MustCompile(`(?m)^##+ (.*)\n`)
 
-// sections are the headings of a page below which there are commands to run.
-func sections(t *testing.T, page string) (names []string) {
+// commandSections returns the headings of a page with commands to run.
+func commandSections(t *testing.T, page string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
-		_, _, body := cut(string(text), m[1])
+		_, _, body := cutSection(string(text), m[1])
 		if strings.Contains(body, "```sh run") {
 			names = append(names, m[1])
 		}
@@ -362,8 +361,9 @@ func sections(t *testing.T, page string) (names []string) {
 	return names
 }
 
-// cut is a page before a section, the line of its heading, and the section up to the next heading.
-func cut(text, section string) (before string, line int, body string) {
+// cutSection returns the text before a section, the line of its heading, and the section up to the next
+// heading.
+func cutSection(text, section string) (before string, line int, body string) {
 	for _, at := range heading.FindAllStringSubmatchIndex(text, -1) {
 		if text[at[2]:at[3]] == section {
 			body = text[at[1]:]

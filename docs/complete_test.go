@@ -18,7 +18,7 @@ import (
 	"handoff/core/worker"
 )
 
-// These pages claim to list all of something. Each is compared with the code, both ways.
+// These pages claim complete lists. Each is compared with the code in both directions.
 
 func TestOwnershipListsTransitions(t *testing.T) {
 	p := readPage(t, "docs/ownership.md")
@@ -29,7 +29,7 @@ func TestOwnershipListsTransitions(t *testing.T) {
 	for _, k := range execution.Transitions() {
 		known = append(known, k.From.String()+" → "+k.To.String()+" by "+k.By.String())
 	}
-	same(t, "changes of status", listed, known)
+	compareLists(t, "changes of status", listed, known)
 }
 
 func TestRetriesListsReasons(t *testing.T) {
@@ -46,22 +46,22 @@ func TestRetriesListsReasons(t *testing.T) {
 		}
 		known = append(known, strings.Join([]string{name, yes[r.Retriable()], yes[r.BlamesWorker()], yes[r.OfAction()]}, "|"))
 	}
-	same(t, "reasons", listed, known)
+	compareLists(t, "reasons", listed, known)
 }
 
 // An error text is an interface: people search logs and results for it.
 func TestContractListsErrorTexts(t *testing.T) {
 	p := readPage(t, "docs/contract.md")
-	said := literals(parseGo(t, "core"))
+	said := stringLiterals(parseGo(t, "core"))
 	for _, row := range p.tableOf(t, "Text").rows {
 		if !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, row[0]) }) {
-			t.Errorf("no code leaves the text %q", row[0])
+			t.Errorf("no code has the text %q", row[0])
 		}
 	}
 }
 
 func TestActionsListsExitCodesAndKeys(t *testing.T) {
-	page := read(t, "actions.md")
+	page := readText(t, "actions.md")
 	for _, c := range worker.ExitCodes() {
 		if row := fmt.Sprintf("\n| %d | %s | `%v` | %s |\n", c.Code, c.Name, c.Reason, c.About); !strings.Contains(page, row) {
 			t.Errorf("docs/actions.md lacks %s", row)
@@ -73,7 +73,7 @@ func TestActionsListsExitCodesAndKeys(t *testing.T) {
 		}
 	}
 	p := readPage(t, "docs/actions.md")
-	if actions, problems := config.ParseActions("actions.md", []byte(p.blocks("yaml")[0]), config.Default(config.Hardened)); len(actions) != 1 || len(problems) > 0 {
+	if actions, problems := config.ParseActions("actions.md", []byte(p.codeBlocks("yaml")[0]), config.Default(config.Hardened)); len(actions) != 1 || len(problems) > 0 {
 		t.Errorf("the example of docs/actions.md defines %d actions: %v", len(actions), problems)
 	}
 }
@@ -84,17 +84,17 @@ func TestQueuesListsDeathsAndMessages(t *testing.T) {
 	for r := broker.DeathExpired; r <= broker.DeathDeliveryLimit; r++ {
 		deaths = append(deaths, r.String())
 	}
-	same(t, "reasons of x-death", p.tableOf(t, "x-death reason").column(0), deaths)
+	compareLists(t, "reasons of x-death", p.tableOf(t, "x-death reason").columnCells(0), deaths)
 	for m := broker.ExecutionRequested; int(m) < broker.Types; m++ {
 		types = append(types, m.String())
 	}
 	messages := p.tableOf(t, "Type", "key")
-	same(t, "types of messages", messages.column(0), types)
+	compareLists(t, "types of messages", messages.columnCells(0), types)
 	keys := []string{broker.KeyRequested, broker.KeyStatusChanged, broker.KeyCompleted, forAnyWorker(broker.DispatchKey(someWorker)), forAnyWorker(broker.CancelKey(someWorker)), "its own"}
-	same(t, "routing keys", messages.column(1), keys)
+	compareLists(t, "routing keys", messages.columnCells(1), keys)
 }
 
-// What the executor starts, the page lists, under the name that figures and goroutine dumps show.
+// The page lists the parts that the executor starts, by their names in metrics and goroutine dumps.
 func TestExecutorListsParts(t *testing.T) {
 	p := readPage(t, "docs/executor.md")
 	started := map[string]bool{}
@@ -103,7 +103,7 @@ func TestExecutorListsParts(t *testing.T) {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "Go" || method.Sel.Name == "every") {
 					for _, argument := range call.Args {
-						if name, ok := literal(argument); ok && name != "probe" {
+						if name, ok := stringLiteral(argument); ok && name != "probe" {
 							started[name] = true
 						}
 					}
@@ -116,10 +116,10 @@ func TestExecutorListsParts(t *testing.T) {
 	for name := range started {
 		parts = append(parts, name)
 	}
-	same(t, "parts of the executor", p.tableOf(t, "Part").column(0), parts)
+	compareLists(t, "parts of the executor", p.tableOf(t, "Part").columnCells(0), parts)
 }
 
-// units make a constant's expression readable.
+// units make the expression of a constant readable.
 var units = []struct {
 	expression *regexp.Regexp
 	unit       string
@@ -134,23 +134,23 @@ var units = []struct {
 	{regexp.MustCompile(`^(\d+)_(\d{3})$`), "$1,$2"},
 }
 
-// The table of numbers that no key changes names a constant in each row, and its value.
+// Each row of the table of fixed numbers names a constant and its value.
 func TestContractHasValuesOfConstants(t *testing.T) {
 	p := readPage(t, "docs/contract.md")
 	for _, row := range p.tableOf(t, "What", "value", "constant").rows {
 		at := strings.LastIndexByte(row[2], '.')
-		value := constant(t, row[2][:at], row[2][at+1:])
+		value := constantValue(t, row[2][:at], row[2][at+1:])
 		for _, u := range units {
 			value = u.expression.ReplaceAllString(value, u.unit)
 		}
 		if value != row[1] {
-			t.Errorf("docs/contract.md says that %s is %s, it is %s", row[2], row[1], value)
+			t.Errorf("docs/contract.md has %s as %s, want %s", row[2], row[1], value)
 		}
 	}
 }
 
-// constant is the expression of a constant of a package as it stands in the code.
-func constant(t *testing.T, directory, name string) (value string) {
+// constantValue returns the expression of a package's constant in the code.
+func constantValue(t *testing.T, directory, name string) (value string) {
 	t.Helper()
 	for _, f := range parseGo(t, directory) {
 		if f.Name.Name != filepath.Base(directory) && f.Name.Name != "main" {

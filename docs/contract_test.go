@@ -25,8 +25,9 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
-// generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
-func generators(t *testing.T) map[string]func(t *testing.T) string {
+// pageGenerators returns functions that write the text between <!-- generated: NAME --> and <!-- /generated
+// -->.
+func pageGenerators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
 		"api": apiTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
 		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
@@ -35,18 +36,18 @@ func generators(t *testing.T) map[string]func(t *testing.T) string {
 		all["keys of "+name] = scenarioKeysTable(keys)
 	}
 	for number, s := range defectsOfTheCode(t) {
-		all["shown by "+number] = shownBy(s)
+		all["shown by "+number] = evidenceList(s)
 	}
 	return all
 }
 
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!-- /generated -->)`)
 
-// The generated tables of the pages say what the code says. After a change of the code:
+// The generated tables of the pages match the code. After a change of the code:
 //
 //	go test ./docs -run TestContract -update
 func TestContract(t *testing.T) {
-	known, used := generators(t), map[string]bool{}
+	known, used := pageGenerators(t), map[string]bool{}
 	for _, p := range readPages(t) {
 		want := generated.ReplaceAllStringFunc(p.text, func(block string) string {
 			m := generated.FindStringSubmatch(block)
@@ -70,18 +71,17 @@ func TestContract(t *testing.T) {
 			for at+1 < min(len(have), len(want)) && have[at] == want[at] {
 				at++
 			}
-			t.Errorf("%s does not say what the code says: go test ./docs -run TestContract -update\nline %d\n  have %s\n  want %s", p.path, at+1, have[at], want[at])
+			t.Errorf("%s does not match the code: go test ./docs -run TestContract -update\nline %d\n  have %s\n  want %s", p.path, at+1, have[at], want[at])
 		}
 	}
 	for name := range known {
 		if !used[name] {
-			t.Errorf("%q is generated, and no page has it", name)
+			t.Errorf("%q is generated, but no page has it", name)
 		}
 	}
 }
 
-// markdown is a table.
-func markdown(header []string, rows [][]string) string {
+func markdownTable(header []string, rows [][]string) string {
 	var b strings.Builder
 	write := func(cells []string) {
 		b.WriteString("|")
@@ -98,14 +98,14 @@ func markdown(header []string, rows [][]string) string {
 	return b.String()
 }
 
-func code(text string) string {
+func inlineCode(text string) string {
 	if text == "" {
 		return ""
 	}
 	return "`" + text + "`"
 }
 
-// someWorker is a number that no name holds by chance.
+// someWorker is a number that no name contains by chance.
 const someWorker execution.WorkerID = 987654321
 
 // forAnyWorker replaces that number in a name.
@@ -118,7 +118,7 @@ func topologyTable(t *testing.T) string {
 	all, own := broker.ExecutorTopology(q), broker.WorkerTopology(q, someWorker)
 	var exchanges, queues [][]string
 	for _, e := range all.Exchanges {
-		exchanges = append(exchanges, []string{code(e.Name), string(e.Kind)})
+		exchanges = append(exchanges, []string{inlineCode(e.Name), string(e.Kind)})
 	}
 	seen := map[string]bool{}
 	for _, declared := range []broker.Topology{all, own} {
@@ -127,10 +127,10 @@ func topologyTable(t *testing.T) string {
 				continue
 			}
 			seen[queue.Name] = true
-			row := []string{code(forAnyWorker(queue.Name)), ""}
+			row := []string{inlineCode(forAnyWorker(queue.Name)), ""}
 			for _, b := range declared.Bindings {
 				if b.Queue == queue.Name {
-					row[1] = code(b.Exchange) + " " + code(forAnyWorker(b.Pattern))
+					row[1] = inlineCode(b.Exchange) + " " + inlineCode(forAnyWorker(b.Pattern))
 				}
 			}
 			for _, kind := range []string{"quorum", "classic"} {
@@ -142,18 +142,18 @@ func topologyTable(t *testing.T) string {
 				delete(arguments, "x-queue-type")
 				var list []string
 				for _, key := range slices.Sorted(maps.Keys(arguments)) {
-					list = append(list, code(fmt.Sprintf("%s: %v", key, arguments[key])))
+					list = append(list, inlineCode(fmt.Sprintf("%s: %v", key, arguments[key])))
 				}
 				row = append(row, strings.Join(list, ", "))
 			}
 			queues = append(queues, row)
 		}
 	}
-	return markdown([]string{"Exchange", "kind"}, exchanges) + "\n" +
-		markdown([]string{"Queue", "bound to", "arguments (quorum)", "arguments (classic)"}, queues)
+	return markdownTable([]string{"Exchange", "kind"}, exchanges) + "\n" +
+		markdownTable([]string{"Queue", "bound to", "arguments (quorum)", "arguments (classic)"}, queues)
 }
 
-// scheduledMessage is a dispatch as it is on the wire, indented.
+// scheduledMessage returns a dispatch in its wire format, indented.
 func scheduledMessage(t *testing.T) string {
 	body, err := broker.Encode(&broker.Envelope{
 		MessageID: "42.3", Type: broker.ExecutionScheduled, CorrelationID: "42",
@@ -176,10 +176,11 @@ func scheduledMessage(t *testing.T) string {
 	return "```json\n" + b.String() + "\n```"
 }
 
-// configTable lists every key with the defaults of both profiles. What a key means is written by hand, in the table itself.
+// configTable lists every key with the defaults of both profiles. The meaning of a key is written by hand in
+// the table itself.
 func configTable(t *testing.T) string {
-	hardened, documented := defaults(t, config.Hardened), defaults(t, config.Documented)
-	page := read(t, "contract.md")
+	hardened, documented := defaultSettings(t, config.Hardened), defaultSettings(t, config.Documented)
+	page := readText(t, "contract.md")
 	var rows [][]string
 	for i, s := range hardened {
 		if s.key == "profile" {
@@ -191,24 +192,24 @@ func configTable(t *testing.T) string {
 		}
 		meaning := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(s.key) + "` \\|.*\\| ([^|]+) \\|$").FindStringSubmatch(page)
 		if meaning == nil {
-			t.Errorf("docs/contract.md does not say what %s means: write it into the last cell of its row", s.key)
+			t.Errorf("docs/contract.md lacks the meaning of %s: write it into the last cell of its row", s.key)
 			meaning = []string{"", "?"}
 		}
-		rows = append(rows, []string{code(s.key), strings.Trim(s.value, "[]"), strings.Trim(other, "[]"), meaning[1]})
+		rows = append(rows, []string{inlineCode(s.key), strings.Trim(s.value, "[]"), strings.Trim(other, "[]"), meaning[1]})
 	}
-	return markdown([]string{"Key", "hardened", "documented, if it differs", "meaning"}, rows)
+	return markdownTable([]string{"Key", "hardened", "documented, if it differs", "meaning"}, rows)
 }
 
 func figuresTable(*testing.T) string {
 	var rows [][]string
 	for _, info := range telemetry.Table() {
 		kind := [...]string{"counter", "gauge", "histogram"}[info.Kind]
-		rows = append(rows, []string{code(info.Name), kind, strings.Join(info.Labels, ", "), info.Help})
+		rows = append(rows, []string{inlineCode(info.Name), kind, strings.Join(info.Labels, ", "), info.Help})
 	}
-	return markdown([]string{"Figure", "kind", "labels", "meaning"}, rows)
+	return markdownTable([]string{"Figure", "kind", "labels", "meaning"}, rows)
 }
 
-// apiOperation is what the pages say of a request.
+// apiOperation is the part of a request's definition that the page shows.
 type apiOperation struct {
 	Summary  string
 	Security []map[string][]string
@@ -219,7 +220,7 @@ func apiTable(t *testing.T) string {
 		Security []map[string][]string
 		Paths    yaml.Node
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "../core/api/openapi.yaml")), &document); err != nil {
+	if err := yaml.Unmarshal([]byte(readText(t, "../core/api/openapi.yaml")), &document); err != nil {
 		t.Fatal(err)
 	}
 	var rows [][]string
@@ -240,8 +241,8 @@ func apiTable(t *testing.T) string {
 					right = needed[0]
 				}
 			}
-			rows = append(rows, []string{code(strings.ToUpper(method) + " " + path), right, operation.Summary})
+			rows = append(rows, []string{inlineCode(strings.ToUpper(method) + " " + path), right, operation.Summary})
 		}
 	}
-	return markdown([]string{"Request", "right", "what it does"}, rows)
+	return markdownTable([]string{"Request", "right", "what it does"}, rows)
 }

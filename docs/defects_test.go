@@ -19,12 +19,13 @@ import (
 // lastDefect is the number of the last defect of the source documents.
 const lastDefect = 60
 
-// citation finds the number of a defect of the source documents (D), of the audit (C) or of the attacks (S), and ranges such
-// as D36 to D40.
+// citation matches the number of a defect of the source documents (D), the audit (C) or the attacks (S), and
+// ranges such as D36 to D40.
 var citation = regexp.MustCompile(`\b([DCS])([1-9]\d?)\b(?: to [DCS]([1-9]\d?)\b)?`)
 
-// cited are the numbers that a text names, in order, each once. A whole catalogue, such as D1 to D60, names no defect.
-func cited(text string) (numbers []string) {
+// citedDefects returns the distinct numbers in a text, in order. A whole catalogue, such as D1 to D60, cites
+// no defect.
+func citedDefects(text string) (numbers []string) {
 	for _, m := range citation.FindAllStringSubmatch(text, -1) {
 		first, _ := strconv.Atoi(m[2])
 		last := first
@@ -40,7 +41,7 @@ func cited(text string) (numbers []string) {
 	return inOrder(numbers)
 }
 
-// inOrder sorts numbers, D before C before S, and leaves out what stands twice.
+// inOrder sorts numbers, D before C before S, without duplicates.
 func inOrder(numbers []string) []string {
 	slices.SortFunc(numbers, func(a, b string) int {
 		return cmp.Or(strings.Index("DCS", a[:1])-strings.Index("DCS", b[:1]), len(a)-len(b), strings.Compare(a, b))
@@ -48,17 +49,17 @@ func inOrder(numbers []string) []string {
 	return slices.Compact(numbers)
 }
 
-// showing is what shows one defect, by the titles under which the page lists it.
-type showing map[string][]string
+// evidence has the items that show one defect, by their titles on the page.
+type evidence map[string][]string
 
-// defectsOfTheCode are the defects that must have an entry, each with what shows it: all of the source documents, and those of
-// the audit and of the attacks that a mutant, a scenario or an invariant names.
-func defectsOfTheCode(t *testing.T) (of map[string]showing) {
+// defectsOfTheCode returns the defects that need an entry, with their evidence. These are all of the source
+// documents, and those of the audit and the attacks that a mutant, a scenario or an invariant names.
+func defectsOfTheCode(t *testing.T) (of map[string]evidence) {
 	t.Helper()
-	of = make(map[string]showing)
+	of = make(map[string]evidence)
 	add := func(number, title, item string) {
 		if of[number] == nil {
-			of[number] = make(showing)
+			of[number] = make(evidence)
 		}
 		if title != "" && !slices.Contains(of[number][title], item) {
 			of[number][title] = append(of[number][title], item)
@@ -69,22 +70,22 @@ func defectsOfTheCode(t *testing.T) (of map[string]showing) {
 		add("D"+strconv.Itoa(n), "", "")
 	}
 	for _, m := range mutant.All() {
-		add(m.Source, "Mutants", fmt.Sprintf("%s (%d, %s)", code(m.Name), m.Expected, code(m.Scenario)))
+		add(m.Source, "Mutants", fmt.Sprintf("%s (%d, %s)", inlineCode(m.Name), m.Expected, inlineCode(m.Scenario)))
 		add(m.Source, "Invariants", rule(m.Expected))
-		add(m.Source, "Scenarios", code(m.Scenario))
+		add(m.Source, "Scenarios", inlineCode(m.Scenario))
 	}
 	library, err := scenarios.Library()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range library {
-		for _, number := range cited(s.About) {
-			add(number, "Scenarios", code(s.Name))
+		for _, number := range citedDefects(s.About) {
+			add(number, "Scenarios", inlineCode(s.Name))
 		}
 	}
 	cites := func(dir string, each func(name, number string)) {
 		for name, source := range allTexts(t, dir, ".go", ".sql") {
-			for _, number := range cited(source) {
+			for _, number := range citedDefects(source) {
 				if !strings.HasSuffix(name, "_test.go") {
 					each(name, number)
 				}
@@ -99,15 +100,15 @@ func defectsOfTheCode(t *testing.T) (of map[string]showing) {
 	for _, dir := range []string{"core", "cmd", "migrations"} {
 		cites(dir, func(name, number string) {
 			if of[number] != nil {
-				add(number, "Cited in", code(name))
+				add(number, "Cited in", inlineCode(name))
 			}
 		})
 	}
 	return of
 }
 
-// shownBy is what a page says of what shows a defect.
-func shownBy(s showing) func(t *testing.T) string {
+// evidenceList formats the evidence of a defect for the page.
+func evidenceList(s evidence) func(t *testing.T) string {
 	return func(*testing.T) string {
 		var b strings.Builder
 		for _, title := range []string{"Invariants", "Scenarios", "Mutants", "Cited in"} {
@@ -116,15 +117,15 @@ func shownBy(s showing) func(t *testing.T) string {
 				slices.SortFunc(items, func(a, b string) int { return strings.Compare(strings.Trim(a, "`"), strings.Trim(b, "`")) })
 			}
 			if len(items) > 0 {
-				b.WriteString(wrapped("- "+title+": "+strings.Join(items, ", ")) + "\n")
+				b.WriteString(wrapItem("- "+title+": "+strings.Join(items, ", ")) + "\n")
 			}
 		}
 		return b.String()
 	}
 }
 
-// wrapped breaks an item of a list at 100 columns.
-func wrapped(text string) string {
+// wrapItem breaks a list item at 100 columns.
+func wrapItem(text string) string {
 	words := strings.Fields(text)
 	line, lines := words[0], ""
 	for _, word := range words[1:] {
@@ -136,11 +137,11 @@ func wrapped(text string) string {
 	return lines + line
 }
 
-// Whoever reads D20 beside a line of code can look up what it stands for.
+// A defect cited in the code, such as D20, has an entry on the page.
 func TestCitedDefectsHaveEntries(t *testing.T) {
 	known, explained := defectsOfTheCode(t), map[string]bool{}
 	var entries []string
-	for _, m := range regexp.MustCompile(`(?m)^### ([DCS]\d+)$`).FindAllStringSubmatch(read(t, "defects.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### ([DCS]\d+)$`).FindAllStringSubmatch(readText(t, "defects.md"), -1) {
 		entries = append(entries, m[1])
 		explained[m[1]] = true
 	}
@@ -148,14 +149,14 @@ func TestCitedDefectsHaveEntries(t *testing.T) {
 		t.Errorf("docs/defects.md has the entries %q, want %q", entries, want)
 	}
 	attacks := readPage(t, "docs/attacks.md") // has a row for each attack
-	for _, b := range attacks.tables() {
-		for _, number := range cited(strings.Join(b.column(0), " ")) {
+	for _, b := range attacks.parseTables() {
+		for _, number := range citedDefects(strings.Join(b.columnCells(0), " ")) {
 			explained[number] = true
 		}
 	}
 	for name, source := range allTexts(t, "", ".go", ".yaml", ".yml", ".md", ".sql", ".sh") {
-		for _, number := range cited(source) {
-			// Tests make up attacks that there are not.
+		for _, number := range citedDefects(source) {
+			// Tests invent attacks.
 			if !explained[number] && (number[0] == 'D' || !strings.HasSuffix(name, "_test.go")) {
 				t.Errorf("%s cites %s, and no page explains that", name, number)
 			}

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// A link to a file or a heading that does not exist is found here, not by a reader at three in the morning.
+// Every link leads to an existing file and heading.
 func TestLinks(t *testing.T) {
 	pages := readPages(t)
 	anchors := map[string]map[string]bool{}
 	for _, p := range pages {
-		anchors[p.path] = p.anchors()
+		anchors[p.path] = p.headingAnchors()
 	}
 	for _, p := range pages {
-		for _, link := range p.links() {
+		for _, link := range p.fileLinks() {
 			switch known, isPage := anchors[link.target]; {
-			case !exists(link.target):
+			case !fileExists(link.target):
 				t.Errorf("%s links to %s, which does not exist", link.place, link.target)
 			case link.anchor != "" && isPage && !known[link.anchor]:
 				t.Errorf("%s links to %s, which has no heading #%s", link.place, link.target, link.anchor)
@@ -28,12 +28,12 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A page that nothing links to is a page that nobody reads.
+// Every page is linked from another one.
 func TestPagesAreLinked(t *testing.T) {
 	pages := readPages(t)
 	linked := map[string]bool{"README.md": true}
 	for _, p := range pages {
-		for _, link := range p.links() {
+		for _, link := range p.fileLinks() {
 			if link.target != p.path {
 				linked[link.target] = true
 			}
@@ -46,7 +46,7 @@ func TestPagesAreLinked(t *testing.T) {
 	}
 }
 
-// Bounds of what a reader is offered. Playbooks, and the list of defects, are looked up and not read.
+// Bounds on the size of the pages. Playbooks and the list of defects are looked up, not read.
 func TestPagesAreShort(t *testing.T) {
 	const mostPages, mostLines, mostPicture = 25, 4000, 200_000
 	pages, lines := 0, 0
@@ -74,15 +74,15 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
-// A path in a code span is a promise, too.
+// A path in a code span must exist too.
 func TestNamedFilesExist(t *testing.T) {
 	bases := map[string]bool{}
 	for name := range allTexts(t, "", ".go") {
 		bases[path.Base(name)] = true
 	}
 	for _, p := range readPages(t) {
-		named := p.spans()
-		for _, link := range p.links() {
+		named := p.codeSpans()
+		for _, link := range p.fileLinks() {
 			named = append(named, link.span)
 		}
 		for _, s := range named {
@@ -94,7 +94,7 @@ func TestNamedFilesExist(t *testing.T) {
 				}
 			case filePath.MatchString(name) && !made.MatchString(name):
 				here := path.Join(path.Dir(p.path), name)
-				if !exists(name) && !exists(here) {
+				if !fileExists(name) && !fileExists(here) {
 					t.Errorf("%s names %s, which does not exist", s.place, name)
 				}
 			}
@@ -102,13 +102,14 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 }
 
-// filePath finds paths of files: words with a slash that end as files do. Words in capitals stand for something else.
+// filePath matches paths of files: words with a slash and the extension of a file. Words in capitals are
+// placeholders.
 var filePath = regexp.MustCompile(`^[a-z.][A-Za-z0-9_.*/-]*/[A-Za-z0-9_.*-]+\.(go|md|yaml|yml|json|sql|sh)$`)
 
-// made finds what is written when something runs, and what only examples have.
+// made matches files that are created by running something, or that only examples have.
 var made = regexp.MustCompile(`^(reports/out|bin|packs|actions)/|[A-Z]{4,}`)
 
-func exists(name string) bool {
+func fileExists(name string) bool {
 	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(name)))
 	return err == nil && len(found) > 0
 }

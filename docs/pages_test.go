@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// root is the repository, seen from this package.
+// root is the path of the repository from this package.
 const root = ".."
 
 // page is one Markdown file. prose is its text with blank lines in place of code blocks.
@@ -23,7 +23,7 @@ type page struct{ path, text, prose string }
 // readPage reads the page at a path relative to the repository.
 func readPage(t *testing.T, name string) page {
 	t.Helper()
-	text := read(t, filepath.Join(root, name))
+	text := readText(t, filepath.Join(root, name))
 	prose := codeBlock.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
 	return page{name, text, prose}
 }
@@ -47,23 +47,23 @@ var (
 	tableRows  = regexp.MustCompile(`(?m)(?:^\|.*\n)+`)
 )
 
-// plainText is a text without its markup, on one line.
+// plainText returns a text without its markup, on one line.
 func plainText(markup string) string {
 	text := linkMarkup.ReplaceAllString(markup, "$1")
 	return strings.TrimSpace(strings.NewReplacer("`", "", "**", "", "\n", " ").Replace(text))
 }
 
-// place is the page, and the line of an offset in its prose.
-func (p *page) place(at int) string {
+// placeOf returns the page and the line of an offset in its prose.
+func (p *page) placeOf(at int) string {
 	return fmt.Sprintf("%s:%d", p.path, 1+strings.Count(p.prose[:at], "\n"))
 }
 
-// span is a code span, or the text of a link, and where it stands.
+// span is a code span, or the text of a link, with its position.
 type span struct{ text, place string }
 
-func (p *page) spans() (spans []span) {
+func (p *page) codeSpans() (spans []span) {
 	for _, m := range codeSpan.FindAllStringSubmatchIndex(p.prose, -1) {
-		spans = append(spans, span{strings.Join(strings.Fields(p.prose[m[2]:m[3]]), " "), p.place(m[0])})
+		spans = append(spans, span{strings.Join(strings.Fields(p.prose[m[2]:m[3]]), " "), p.placeOf(m[0])})
 	}
 	return spans
 }
@@ -74,7 +74,7 @@ type table struct {
 	rows   [][]string
 }
 
-func (p *page) tables() (tables []table) {
+func (p *page) parseTables() (tables []table) {
 	for _, lines := range tableRows.FindAllString(p.prose, -1) {
 		var rows [][]string
 		for line := range strings.Lines(lines) {
@@ -90,10 +90,10 @@ func (p *page) tables() (tables []table) {
 	return tables
 }
 
-// tableOf is the one table of a page whose header begins with these cells.
+// tableOf returns the only table of a page whose header begins with these cells.
 func (p *page) tableOf(t *testing.T, header ...string) table {
 	t.Helper()
-	found := slices.DeleteFunc(p.tables(), func(b table) bool {
+	found := slices.DeleteFunc(p.parseTables(), func(b table) bool {
 		return len(b.header) < len(header) || !slices.Equal(b.header[:len(header)], header)
 	})
 	if len(found) != 1 {
@@ -102,16 +102,16 @@ func (p *page) tableOf(t *testing.T, header ...string) table {
 	return found[0]
 }
 
-// column are the cells of one column.
-func (t table) column(n int) (cells []string) {
+// columnCells returns the cells of one column.
+func (t table) columnCells(n int) (cells []string) {
 	for _, row := range t.rows {
 		cells = append(cells, row[n])
 	}
 	return cells
 }
 
-// blocks are the fenced code blocks of a language.
-func (p *page) blocks(language string) (blocks []string) {
+// codeBlocks returns the fenced code blocks of a language.
+func (p *page) codeBlocks(language string) (blocks []string) {
 	for _, m := range codeBlock.FindAllStringSubmatch(p.text, -1) {
 		if m[1] == language {
 			blocks = append(blocks, m[2])
@@ -120,8 +120,8 @@ func (p *page) blocks(language string) (blocks []string) {
 	return blocks
 }
 
-// anchors are the names under which GitHub links to the page's headings.
-func (p *page) anchors() map[string]bool {
+// headingAnchors returns the anchors of the page's headings on GitHub.
+func (p *page) headingAnchors() map[string]bool {
 	names := map[string]bool{}
 	for _, m := range headline.FindAllStringSubmatch(p.prose, -1) {
 		heading := notAnchor.ReplaceAllString(strings.ToLower(plainText(m[1])), "")
@@ -130,13 +130,13 @@ func (p *page) anchors() map[string]bool {
 	return names
 }
 
-// link is one to a file of this repository, its target relative to it.
+// link is a link to a file of this repository, with its path from the root.
 type link struct {
 	span
 	target, anchor string
 }
 
-func (p *page) links() (links []link) {
+func (p *page) fileLinks() (links []link) {
 	for _, m := range linkMarkup.FindAllStringSubmatchIndex(p.prose, -1) {
 		u, err := url.Parse(p.prose[m[4]:m[5]])
 		if err != nil || u.Scheme != "" || u.Host != "" {
@@ -146,13 +146,13 @@ func (p *page) links() (links []link) {
 		if u.Path != "" {
 			target = path.Join(path.Dir(p.path), u.Path)
 		}
-		links = append(links, link{span{plainText(p.prose[m[2]:m[3]]), p.place(m[0])}, target, u.Fragment})
+		links = append(links, link{span{plainText(p.prose[m[2]:m[3]]), p.placeOf(m[0])}, target, u.Fragment})
 	}
 	return links
 }
 
-// read is the text of a file, by its path relative to this package.
-func read(t *testing.T, name string) string {
+// readText returns the text of a file, by its path relative to this package.
+func readText(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -161,7 +161,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// allTexts are the files below a directory of the repository that end so, by their paths from the root.
+// allTexts returns the files below a directory with these extensions, by their paths from the root.
 func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -173,7 +173,7 @@ func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 			return filepath.SkipDir
 		case d.Type().IsRegular() && slices.Contains(endings, filepath.Ext(file)):
 			name, _ := filepath.Rel(root, file)
-			found[filepath.ToSlash(name)] = read(t, file)
+			found[filepath.ToSlash(name)] = readText(t, file)
 		}
 		return nil
 	})
@@ -183,8 +183,8 @@ func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	return found
 }
 
-// same compares lists without their order.
-func same(t *testing.T, what string, have, want []string) {
+// compareLists compares lists, ignoring the order.
+func compareLists(t *testing.T, what string, have, want []string) {
 	t.Helper()
 	a, b := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(a, b) {

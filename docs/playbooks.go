@@ -1,6 +1,6 @@
-// Package docs holds the pages that a running system shows: a playbook for every alert. An executor serves them at
-// /playbooks/NAME, where the rule file's runbook_url points, so that a page opens from the alert itself and belongs to
-// the version that runs.
+// Package docs holds the pages that a running system shows: a playbook for every alert. An executor serves
+// them at /playbooks/NAME, the runbook_url of the rule file. A page thus opens from the alert and belongs to
+// the running version.
 package docs
 
 import (
@@ -15,7 +15,7 @@ import (
 //go:embed playbooks/*.md
 var playbooks embed.FS
 
-// PlaybookPath is where an executor serves the playbooks; the name of an alert follows it.
+// PlaybookPath is the path of an executor's playbooks; the name of an alert follows it.
 const PlaybookPath = "/playbooks/"
 
 // PlaybookNames lists the alerts that have a playbook, sorted.
@@ -32,7 +32,7 @@ func PlaybookNames() []string {
 	return names
 }
 
-// Playbook is the text of an alert's playbook, in Markdown; false where there is none.
+// Playbook returns the text of an alert's playbook, in Markdown; false if there is none.
 func Playbook(name string) (string, bool) {
 	if !slices.Contains(PlaybookNames(), name) {
 		return "", false
@@ -41,8 +41,9 @@ func Playbook(name string) (string, bool) {
 	return string(text), err == nil
 }
 
-// PlaybookHandler answers PlaybookPath and below: /playbooks/NAME with the page as plain text, with or without .md, as
-// links between the pages have it; /playbooks/ with the names; anything else with 404 and the names.
+// PlaybookHandler answers PlaybookPath and below: /playbooks/NAME with the page as plain text, with or
+// without .md, because links between the pages have it; /playbooks/ with the names; anything else with 404
+// and the names.
 func PlaybookHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -13,8 +13,8 @@ import (
 	"handoff/docs"
 )
 
-// ask asks the handler that executors serve the playbooks with.
-func ask(method, path string) *httptest.ResponseRecorder {
+// askPlaybooks sends a request to the handler with which executors serve the playbooks.
+func askPlaybooks(method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	docs.PlaybookHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w
@@ -27,7 +27,7 @@ func TestPlaybooks(t *testing.T) {
 	for _, name := range docs.PlaybookNames() {
 		text, _ := docs.Playbook(name)
 		for _, path := range []string{"/playbooks/" + name, "/playbooks/" + name + ".md"} {
-			if w := ask("GET", path); w.Code != 200 || w.Body.String() != text || !strings.HasPrefix(text, "# ") {
+			if w := askPlaybooks("GET", path); w.Code != 200 || w.Body.String() != text || !strings.HasPrefix(text, "# ") {
 				t.Errorf("GET %s: %d, %.60q", path, w.Code, w.Body)
 			}
 		}
@@ -41,16 +41,16 @@ func TestPlaybooks(t *testing.T) {
 		}
 	}
 	for path, status := range map[string]int{"/playbooks/": 200, "/playbooks/nothing": 404, "/playbooks/../playbooks.go": 404} {
-		if w := ask("GET", path); w.Code != status || !strings.Contains(w.Body.String(), "/playbooks/no_executors\n") {
+		if w := askPlaybooks("GET", path); w.Code != status || !strings.Contains(w.Body.String(), "/playbooks/no_executors\n") {
 			t.Errorf("GET %s: %d, should be %d and list the names:\n%s", path, w.Code, status, w.Body)
 		}
 	}
-	if w := ask("POST", "/playbooks/"); w.Code != 405 || w.Header().Get("Allow") == "" {
+	if w := askPlaybooks("POST", "/playbooks/"); w.Code != 405 || w.Header().Get("Allow") == "" {
 		t.Errorf("POST: %d, Allow %q", w.Code, w.Header().Get("Allow"))
 	}
 }
 
-// Prometheus declares $externalLabels in front of the annotation and expands it with text/template.
+// Prometheus declares $externalLabels before the annotation and expands it with text/template.
 func TestRunbookURLs(t *testing.T) {
 	var file struct {
 		Groups []struct {
@@ -75,7 +75,7 @@ func TestRunbookURLs(t *testing.T) {
 				t.Fatal(err)
 			}
 			path, ok := strings.CutPrefix(url.String(), base)
-			if w := ask("GET", path); !ok || path != docs.PlaybookPath+r.Alert || w.Code != 200 {
+			if w := askPlaybooks("GET", path); !ok || path != docs.PlaybookPath+r.Alert || w.Code != 200 {
 				t.Errorf("%s: with the external label %q the link is %q, and answers %d", r.Alert, external, url.String(), w.Code)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"handoff/scenarios"
 )
 
-// parseGo parses the Go files of some directories, and what is below them, without tests.
+// parseGo parses the Go files in and below some directories, without tests.
 func parseGo(t *testing.T, directories ...string) (files []*ast.File) {
 	t.Helper()
 	for _, d := range directories {
@@ -36,8 +36,8 @@ func parseGo(t *testing.T, directories ...string) (files []*ast.File) {
 	return files
 }
 
-// literal is the value of a string literal.
-func literal(n ast.Node) (string, bool) {
+// stringLiteral returns the value of a string literal.
+func stringLiteral(n ast.Node) (string, bool) {
 	l, ok := n.(*ast.BasicLit)
 	if !ok || l.Kind != token.STRING {
 		return "", false
@@ -46,11 +46,11 @@ func literal(n ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// literals are the strings that a program can print.
-func literals(files []*ast.File) (texts []string) {
+// stringLiterals returns the strings that a program can print.
+func stringLiterals(files []*ast.File) (texts []string) {
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			if text, ok := literal(n); ok {
+			if text, ok := stringLiteral(n); ok {
 				texts = append(texts, text)
 			}
 			return true
@@ -71,9 +71,10 @@ var (
 	pathVariable = regexp.MustCompile(`\\\{\w+\\\}`)
 )
 
-// What a page names exists: log lines, keys and columns, requests, figures, environment variables, scenarios.
+// The names on a page exist: log lines, keys and columns, requests, metrics, environment variables,
+// scenarios.
 func TestNamesExist(t *testing.T) {
-	logged := literals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
+	logged := stringLiterals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
 	keys, variables := map[string]bool{}, sourceVariables(t)
 	for _, key := range configurationKeys(t) {
 		variables[config.EnvName(key)] = true
@@ -89,7 +90,7 @@ func TestNamesExist(t *testing.T) {
 		figures[name] = true
 	}
 	var document struct{ Paths map[string]map[string]any }
-	if err := yaml.Unmarshal([]byte(read(t, "../core/api/openapi.yaml")), &document); err != nil {
+	if err := yaml.Unmarshal([]byte(readText(t, "../core/api/openapi.yaml")), &document); err != nil {
 		t.Fatal(err)
 	}
 	columns := tableColumns(t)
@@ -100,14 +101,14 @@ func TestNamesExist(t *testing.T) {
 				t.Errorf("%s names the %s %q, which does not exist", p.path, kind, name)
 			}
 		}
-		for _, b := range p.tables() {
+		for _, b := range p.parseTables() {
 			if b.header[0] == "Log line" {
-				for _, line := range b.column(0) {
+				for _, line := range b.columnCells(0) {
 					demand(slices.ContainsFunc(logged, func(text string) bool { return strings.HasPrefix(text, line) }), "log line", line)
 				}
 			}
 		}
-		for _, s := range p.spans() {
+		for _, s := range p.codeSpans() {
 			name, _, _ := strings.Cut(s.text, ":")
 			if table, column, _ := strings.Cut(name, "."); keyName.MatchString(name) && !keyPart.MatchString(name) {
 				demand(keys[name] || slices.Contains(columns[table], column), "key", name)
@@ -124,7 +125,7 @@ func TestNamesExist(t *testing.T) {
 		}
 		source := p.text
 		for _, name := range figureName.FindAllString(source, -1) {
-			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // no pattern, and no user of the database
+			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // neither a pattern nor a database user
 				demand(figures[name] || figures[figureSuffix.ReplaceAllString(name, "")], "figure", name)
 			}
 		}
@@ -140,12 +141,12 @@ func TestNamesExist(t *testing.T) {
 	}
 	for _, kind := range []string{"log line", "key", "request", "figure", "variable", "scenario"} {
 		if named[kind] < 20 {
-			t.Errorf("the pages have %d of the kind %s: the test does not see them", named[kind], kind)
+			t.Errorf("the pages have %d of the kind %s: the test misses some", named[kind], kind)
 		}
 	}
 }
 
-// sourceVariables are the HANDOFF_ variables that code, the Makefile or a compose file names.
+// sourceVariables returns the HANDOFF_ variables in code, the Makefile or a compose file.
 func sourceVariables(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -159,26 +160,26 @@ func sourceVariables(t *testing.T) map[string]bool {
 	return found
 }
 
-// setting is one key of a configuration, with its value as it is printed.
+// setting is one key of a configuration, with its printed value.
 type setting struct{ key, value string }
 
-// settings are all keys of a configuration, of both daemons, in the order in which they are printed.
-func settings(t *testing.T, e *config.Effective) []setting {
+// printedSettings returns all keys of a configuration, of both daemons, in their printed order.
+func printedSettings(t *testing.T, e *config.Effective) []setting {
 	t.Helper()
 	var printed bytes.Buffer
 	e.Print(&printed)
-	return flatten(t, printed.Bytes())
+	return flattenYAML(t, printed.Bytes())
 }
 
-// defaults are the settings of a profile.
-func defaults(t *testing.T, p config.Profile) []setting {
+// defaultSettings returns the settings of a profile.
+func defaultSettings(t *testing.T, p config.Profile) []setting {
 	t.Helper()
 	e, _ := config.Load(config.Input{Flags: []config.Flag{{Name: "--profile", Path: "profile", Value: string(p)}}})
-	return settings(t, e)
+	return printedSettings(t, e)
 }
 
-// flatten reads a YAML file of sections and keys.
-func flatten(t *testing.T, source []byte) (list []setting) {
+// flattenYAML reads a YAML file of sections and keys.
+func flattenYAML(t *testing.T, source []byte) (list []setting) {
 	t.Helper()
 	var file yaml.Node
 	if err := yaml.Unmarshal(source, &file); err != nil {
@@ -208,10 +209,10 @@ func flatten(t *testing.T, source []byte) (list []setting) {
 	return list
 }
 
-// configurationKeys are the keys of both daemons.
+// configurationKeys returns the keys of both daemons.
 func configurationKeys(t *testing.T) (keys []string) {
 	t.Helper()
-	for _, s := range defaults(t, config.Hardened) {
+	for _, s := range defaultSettings(t, config.Hardened) {
 		keys = append(keys, s.key)
 	}
 	return keys
@@ -225,7 +226,7 @@ var (
 	upPart      = regexp.MustCompile(`(?s)-- \+goose Up(.*?)(-- \+goose Down|$)`)
 )
 
-// tableColumns are the columns of every table of the schema, in their order.
+// tableColumns returns the columns of every table of the schema, in order.
 func tableColumns(t *testing.T) map[string][]string {
 	t.Helper()
 	columns, up := map[string][]string{}, ""
@@ -245,7 +246,7 @@ func tableColumns(t *testing.T) map[string][]string {
 	for _, altered := range alterTable.FindAllStringSubmatch(up, -1) {
 		name := altered[1]
 		if name == "execution_record" {
-			name = "execution" // the view, which shows every column of the record
+			name = "execution" // the view with every column of the record
 		}
 		for _, c := range addColumn.FindAllStringSubmatch(altered[2], -1) {
 			columns[name] = append(columns[name], c[1])

@@ -17,17 +17,17 @@ var (
 	statedDefault = regexp.MustCompile(`(?m)^\s*([a-z_]+): (\S+) # .*\(default ([^)]+)\)`)
 )
 
-// A sample configuration can be used as it is, and a line that is uncommented, or that says "(default 2m)", shows the default.
-// The sample for production has every key, checks certificates, and holds no secret.
+// A sample configuration is valid as it is. A line that is uncommented, or has "(default 2m)", shows the
+// default. The sample for production has every key, checks certificates, and has no secret.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob("config/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("docs/config has %v: %v", files, err)
 	}
 	for _, file := range files {
-		source := read(t, file)
+		source := readText(t, file)
 		uncommented := commentedKey.ReplaceAllString(source, "$1$2")
-		var environ []string // the variables that its head tells people to set
+		var environ []string // the variables in its head
 		for _, m := range headVariable.FindAllStringSubmatch(source, -1) {
 			environ = append(environ, m[1])
 		}
@@ -39,37 +39,37 @@ func TestSamples(t *testing.T) {
 			return e
 		}
 		e := load(source)
-		if have, want := settings(t, load(uncommented)), settings(t, e); !slices.Equal(have, want) {
-			t.Errorf("%s shows other values as defaults than it leaves in force:\n%v\n%v", file, have, want)
+		if have, want := printedSettings(t, load(uncommented)), printedSettings(t, e); !slices.Equal(have, want) {
+			t.Errorf("%s shows other defaults than those in force:\n%v\n%v", file, have, want)
 		}
 		standard, set := map[string]string{}, map[string]string{}
-		for _, s := range defaults(t, e.Config.Profile) {
+		for _, s := range defaultSettings(t, e.Config.Profile) {
 			standard[s.key] = s.value
 		}
-		for _, s := range flatten(t, []byte(source)) {
+		for _, s := range flattenYAML(t, []byte(source)) {
 			set[s.key] = s.value
 		}
 		for _, m := range statedDefault.FindAllStringSubmatch(source, -1) {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(set)), func(key string) bool {
 				return (key == m[1] || strings.HasSuffix(key, "."+m[1])) && set[key] == m[2] && standard[key] == m[3]
 			}) {
-				t.Errorf("%s says that %s has the default %s", file, m[1], m[3])
+				t.Errorf("%s gives %s the wrong default %s", file, m[1], m[3])
 			}
 		}
 		for key, value := range set {
 			if value == standard[key] && key != "profile" && !strings.Contains(source, ": "+value+" # (default "+value+")") {
-				t.Errorf("%s sets %s to its default %s: comment it out, or say that it is the default", file, key, value)
+				t.Errorf("%s sets %s to its default %s: comment it out, or mark it as the default", file, key, value)
 			}
 		}
 		if file != "config/production.yaml" {
 			continue
 		}
 		var have []string
-		for _, s := range flatten(t, []byte(uncommented)) {
+		for _, s := range flattenYAML(t, []byte(uncommented)) {
 			have = append(have, s.key)
 		}
 		if want := configurationKeys(t); !slices.Equal(have, want) {
-			t.Errorf("%s has not the keys of --print-config in their order:\n%q\n%q", file, have, want)
+			t.Errorf("%s lacks the keys of --print-config in order:\n%q\n%q", file, have, want)
 		}
 		for _, secret := range []string{"database.url", "message_queue.rabbitmq.url", "api.token", "api.tokens"} {
 			if set[secret] != "" {

@@ -16,7 +16,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// node is what the pages use of scenarios/schema.json, which the tests of chaos/scenario hold to the loader.
+// node is the part of scenarios/schema.json that the pages use. The tests of chaos/scenario compare the
+// schema with the loader.
 type node struct {
 	Description          string
 	Required             []string
@@ -27,7 +28,7 @@ type node struct {
 	Deprecated           bool
 }
 
-// UnmarshalJSON reads a schema; `true` and `false` are schemas, too, which say nothing that a page shows.
+// UnmarshalJSON reads a schema; `true` and `false` are schemas without content for a page.
 func (n *node) UnmarshalJSON(data []byte) error {
 	if string(data) == "true" || string(data) == "false" {
 		return nil
@@ -36,11 +37,11 @@ func (n *node) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(n))
 }
 
-// scenarioParts are the mappings whose keys docs/scenarios.md lists in a table of their own.
+// scenarioParts returns the mappings that have their own table of keys in docs/scenarios.md.
 func scenarioParts(t *testing.T) map[string]*node {
 	t.Helper()
 	var top node
-	if err := json.Unmarshal([]byte(read(t, "../scenarios/schema.json")), &top); err != nil {
+	if err := json.Unmarshal([]byte(readText(t, "../scenarios/schema.json")), &top); err != nil {
 		t.Fatal(err)
 	}
 	cluster := top.Properties["cluster"]
@@ -53,28 +54,28 @@ func scenarioParts(t *testing.T) map[string]*node {
 	}
 }
 
-// scenarioKeysTable lists the keys of one mapping: those that it needs, then the others, each by name.
+// scenarioKeysTable lists the keys of one mapping: required ones, then the others, each by name.
 func scenarioKeysTable(n *node) func(*testing.T) string {
 	return func(*testing.T) string {
 		names := slices.SortedFunc(maps.Keys(n.Properties), func(a, b string) int {
-			return cmp.Or(n.place(a)-n.place(b), strings.Compare(a, b))
+			return cmp.Or(n.requiredPlace(a)-n.requiredPlace(b), strings.Compare(a, b))
 		})
 		var rows [][]string
 		for _, name := range names {
 			needed := ""
-			if n.place(name) < len(n.Required) {
+			if n.requiredPlace(name) < len(n.Required) {
 				needed = "yes"
 			}
 			if key := n.Properties[name]; !key.Deprecated {
-				rows = append(rows, []string{code(name), needed, key.Description})
+				rows = append(rows, []string{inlineCode(name), needed, key.Description})
 			}
 		}
-		return markdown([]string{"Key", "required", "meaning"}, rows)
+		return markdownTable([]string{"Key", "required", "meaning"}, rows)
 	}
 }
 
-// place is the position of a key among the required ones, or their number.
-func (n *node) place(name string) int {
+// requiredPlace returns the position of a key among the required ones, or their number.
+func (n *node) requiredPlace(name string) int {
 	if at := slices.Index(n.Required, name); at >= 0 {
 		return at
 	}
@@ -90,24 +91,25 @@ func faultsTable(*testing.T) string {
 		if scenario.Lacks(k, scenario.Live) != "" {
 			where = "sim"
 		}
-		rows = append(rows, []string{code(k.Example), k.About, where})
+		rows = append(rows, []string{inlineCode(k.Example), k.About, where})
 	}
-	return markdown([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
+	return markdownTable([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
 }
 
-// invariantNames are the numbers and names of all rules; bin/chaos list --invariants prints their statements.
+// invariantNames returns the numbers and names of all rules; bin/chaos list --invariants prints their
+// statements.
 func invariantNames(*testing.T) string {
 	var names []string
 	for _, i := range invariant.All() {
 		names = append(names, fmt.Sprintf("%d %s", i.Number, i.Name))
 	}
-	return wrapped(strings.Join(names, ", ") + ".")
+	return wrapItem(strings.Join(names, ", ") + ".")
 }
 
-// Each YAML block of docs/scenarios.md replaces keys of the first one, which is a whole scenario.
+// Each YAML block of docs/scenarios.md replaces keys of the first one, which is a complete scenario.
 func TestScenariosExamplesAreRead(t *testing.T) {
 	p := readPage(t, "docs/scenarios.md")
-	blocks := p.blocks("yaml")
+	blocks := p.codeBlocks("yaml")
 	for _, block := range append(blocks, "cluster: {wrokers: {}}\n") {
 		whole, own := map[string]any{}, map[string]any{}
 		if err := yaml.Unmarshal([]byte(blocks[0]), &whole); err != nil {

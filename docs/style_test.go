@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// camelWord is one word of a name in camel case, or of a sentence.
+// camelWord matches one word of a camel-case name or of a sentence.
 var camelWord = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
-// retiredIn lists the words of the text that are in the list of retired ones, in singular or plural.
+// retiredIn lists the words of the text that are retired, in singular or plural.
 func retiredIn(text string, retired []string) (found []string) {
 	for _, word := range camelWord.FindAllString(text, -1) {
 		word = strings.ToLower(word)
@@ -24,8 +24,8 @@ func retiredIn(text string, retired []string) (found []string) {
 	return found
 }
 
-// identifiers are the names in a Go file, as one text.
-func identifiers(source string) string {
+// goIdentifiers returns the names in a Go file as one text.
+func goIdentifiers(source string) string {
 	var names strings.Builder
 	var s scanner.Scanner
 	files := token.NewFileSet()
@@ -43,9 +43,9 @@ func identifiers(source string) string {
 
 func TestStyle(t *testing.T) {
 	p := readPage(t, "docs/STYLE.md")
-	retired := p.tableOf(t, "word", "instead").column(0)
+	retired := p.tableOf(t, "word", "instead").columnCells(0)
 	if got := retiredIn("theRipeRow of plannedRipes and Ripe", []string{"ripe"}); len(got) != 3 {
-		t.Fatalf("retired words are not found in a name: %v", got)
+		t.Fatalf("retired words are not detected in a name: %v", got)
 	}
 	files := allTexts(t, "", ".go", ".md")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -54,10 +54,10 @@ func TestStyle(t *testing.T) {
 		case name == "docs/STYLE.md", name == "docs/CHANGELOG.md", name == "reports/history_read.go": // reads old files
 			continue
 		case strings.HasSuffix(name, ".go"):
-			text = identifiers(text)
+			text = goIdentifiers(text)
 		}
 		for _, word := range retiredIn(text, retired) {
-			t.Errorf("%s uses the word %q; docs/STYLE.md says what to write instead", name, word)
+			t.Errorf("%s uses the word %q; docs/STYLE.md lists replacements", name, word)
 		}
 	}
 }

@@ -12,20 +12,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Patience is how a migration waits for the locks that it needs. A statement that waits for an ACCESS EXCLUSIVE lock
-// stands before everybody who comes after it, readers too: behind one long transaction the whole system would stand
-// still. So a migration waits for a moment, lets everybody pass, and tries again.
+// Patience configures how a migration waits for the locks that it needs. A statement that waits for an ACCESS
+// EXCLUSIVE lock blocks all later ones on the table, even reads: one long transaction would stop the whole
+// system. So a migration waits briefly, lets the others pass, and retries.
 type Patience struct {
 	// Lock bounds each wait for a lock.
 	Lock time.Duration
-	// Tries is how often each migration is begun. After the last try the error is a *Blocked.
+	// Tries bounds how often each migration is attempted. After the last try the error is a *Blocked.
 	Tries int
-	// Pause is how long everybody may pass after the first try. It doubles with every try, up to LongestPause.
+	// Pause is the time for which others may pass after the first try. It doubles with every try, up to
+	// LongestPause.
 	Pause, LongestPause time.Duration
 }
 
-// DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the server ends
-// an autovacuum that holds the lock, and shorter than any lease or statement timeout of the daemons that wait behind it.
+// DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the
+// server ends an autovacuum that holds the lock. It is shorter than any lease or statement timeout of the
+// daemons that wait behind it.
 var DefaultPatience = Patience{Lock: 2 * time.Second, Tries: 12, Pause: time.Second, LongestPause: 10 * time.Second}
 
 // Holder is a session that keeps a migration from its lock.
@@ -33,9 +35,9 @@ type Holder struct {
 	PID         int
 	Application string
 	User        string
-	// State is that of pg_stat_activity, Query what it does or did last, cut to 200 characters.
+	// State is its state in pg_stat_activity. Query is its present or last one, truncated to 200 characters.
 	State, Query string
-	// Age is how long its transaction has lasted, to the second.
+	// Age is the age of its transaction, in whole seconds.
 	Age time.Duration
 }
 
@@ -43,9 +45,10 @@ type Holder struct {
 type Blocked struct {
 	Migration string
 	Patience  Patience
-	// Relation is what the lock is on, empty if that could not be seen.
+	// Relation is the table or index of the lock; empty if it could not be determined.
 	Relation string
-	// Holders are those who were seen to hold it at the last try; none if they could not be seen, and Unseen says why.
+	// Holders are the sessions that were seen to hold it at the last try; none if they could not be read, for
+	// the reason Unseen.
 	Holders []Holder
 	Unseen  error
 	Err     error
@@ -81,19 +84,20 @@ func (b *Blocked) Error() string {
 // Unwrap returns the server's error.
 func (b *Blocked) Unwrap() error { return b.Err }
 
-// patiently calls step until it does not run into the lock timeout, at most p.Tries times. step is one transaction.
-func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
+// retryOnLockTimeout repeats step while it runs into the lock timeout, at most p.Tries times. step is one
+// transaction.
+func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
 	if _, err := conn.Exec(ctx, fmt.Sprintf("set lock_timeout = %d", max(1, p.Lock.Milliseconds()))); err != nil {
 		return fmt.Errorf("migrations: %s: %w", name, err)
 	}
-	w := &watcher{conn: conn, every: max(p.Lock/4, 10*time.Millisecond)}
+	w := &lockWatcher{conn: conn, every: max(p.Lock/4, 10*time.Millisecond)}
 	defer w.close()
 	pause := p.Pause
 	for try := 1; ; try++ {
-		// Hardly any migration waits at all: nobody watches the first try.
+		// Hardly any migration waits at all, so the first try is not watched.
 		stop := func() {}
 		if try > 1 || p.Tries == 1 {
-			stop = w.watch(ctx)
+			stop = w.startWatching(ctx)
 		}
 		err := step()
 		stop()
@@ -121,11 +125,13 @@ func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, st
 	}
 }
 
-// watcher looks over a second connection at who blocks the first one: that can only be seen while it waits.
-type watcher struct {
+// lockWatcher reads over a second connection which sessions block the first one. They can only be seen while
+// it waits.
+type lockWatcher struct {
 	conn  *pgx.Conn
 	every time.Duration
-	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has returned.
+	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has
+	// returned.
 	second   *pgx.Conn
 	relation string
 	holders  []Holder
@@ -140,16 +146,16 @@ select coalesce((select l.relation::regclass::text from pg_locks l where l.pid =
   join pg_stat_activity a on a.pid = b.pid
  order by a.xact_start limit 5`
 
-// watch looks until the returned function is called, which waits for the last look.
-func (w *watcher) watch(ctx context.Context) (stop func()) {
+// startWatching looks until the returned function is called, which waits for the last look.
+func (l *lockWatcher) startWatching(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		tick := time.NewTicker(w.every)
+		tick := time.NewTicker(l.every)
 		defer tick.Stop()
 		for {
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
-				w.failed = err
+			if err := l.readHolders(ctx); err != nil && ctx.Err() == nil {
+				l.failed = err
 			}
 			select {
 			case <-tick.C:
@@ -164,15 +170,15 @@ func (w *watcher) watch(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *watcher) look(ctx context.Context) error {
-	if w.second == nil || w.second.IsClosed() {
-		second, err := pgx.ConnectConfig(ctx, w.conn.Config().Copy())
+func (l *lockWatcher) readHolders(ctx context.Context) error {
+	if l.second == nil || l.second.IsClosed() {
+		second, err := pgx.ConnectConfig(ctx, l.conn.Config().Copy())
 		if err != nil {
 			return err
 		}
-		w.second = second
+		l.second = second
 	}
-	rows, err := w.second.Query(ctx, selectHolders, int32(w.conn.PgConn().PID())) //nolint:gosec // a process id of the server is an int4
+	rows, err := l.second.Query(ctx, selectHolders, int32(l.conn.PgConn().PID())) //nolint:gosec // a process id of the server is an int4
 	if err != nil {
 		return err
 	}
@@ -186,13 +192,13 @@ func (w *watcher) look(ctx context.Context) error {
 		return nil
 	})
 	if err == nil && len(seen) > 0 {
-		w.relation, w.holders, w.failed = relation, seen, nil
+		l.relation, l.holders, l.failed = relation, seen, nil
 	}
 	return err
 }
 
-func (w *watcher) close() {
-	if w.second != nil {
-		_ = w.second.Close(context.Background()) // it only read
+func (l *lockWatcher) close() {
+	if l.second != nil {
+		_ = l.second.Close(context.Background()) // it only read
 	}
 }

@@ -1,8 +1,8 @@
 // Package migrations holds the schema and applies it.
 //
-// The files are in goose's format, so goose's own tool reads them too. They are applied by the
-// hundred lines here instead of goose's provider, because that one speaks database/sql, which sends a
-// statement again when its reply was lost; this one runs on the driver that everything else uses.
+// The files are in goose's format, so goose's own tool reads them too. This package applies them itself.
+// Goose's provider uses database/sql, which resends a statement when its reply was lost; this package uses
+// the same driver as everything else.
 package migrations
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// lockPause is how long a process waits before it looks again whether another one still migrates.
+// lockPause is how long a process waits before it checks again whether another one still migrates.
 const lockPause = 100 * time.Millisecond
 
 // lock is the advisory lock under which migrations run: the first eight letters of "handoff.".
@@ -35,7 +35,7 @@ const versionTable = `create table if not exists schema_version (
     needs      bigint
 )`
 
-// hasNeeds asks whether the table is as it is now; addNeeds makes it so.
+// hasNeeds asks whether the table has its newest column; addNeeds adds it.
 const (
 	hasNeeds = `select exists (select from pg_attribute where attrelid = 'schema_version'::regclass and attname = 'needs' and not attisdropped)`
 	addNeeds = `alter table schema_version add column needs bigint`
@@ -43,7 +43,7 @@ const (
 
 // Latest is the version that this build of the program needs.
 func Latest() (int64, error) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -53,21 +53,20 @@ func Latest() (int64, error) {
 // Version is one version of the schema.
 type Version struct {
 	Number int64
-	// Name is what the migration is about, empty for one that this program does not know.
+	// Name is the migration's title; empty for one that this program does not know.
 	Name string
-	// Applied is when the database got it, zero if it has not.
+	// Applied is the time at which it was applied; zero if it was not.
 	Applied time.Time
-	// Loses lists what is dropped when it is taken back, with all that is stored there: tables, and columns as
-	// table.column.
+	// Loses lists what reverting it drops, with all stored data: tables, and columns as table.column.
 	Loses []string
 }
 
-// Known says that this program has the migration.
+// Known reports whether this program has the migration.
 func (v *Version) Known() bool { return v.Name != "" }
 
 // Status lists every version that this program knows or the database has, by number. It only reads.
 func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	}
 	var versions []Version
 	for _, m := range all {
-		versions = append(versions, Version{Number: m.version, Name: m.title(), Applied: applied[m.version], Loses: m.loses()})
+		versions = append(versions, Version{Number: m.version, Name: m.title(), Applied: applied[m.version], Loses: m.droppedObjects()})
 		delete(applied, m.version)
 	}
 	for number, at := range applied {
@@ -103,15 +102,15 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	return versions, nil
 }
 
-// Up applies every migration that the database lacks, in order, each in a transaction of its own, with DefaultPatience.
-// Of several processes that start at once one applies them and the others wait for it. A migration that does not get its
-// locks is a *Blocked. A database that a newer program has migrated is left as it is: if this one can work with it that is no
-// error, else it is a *Skew.
+// Up applies every migration that the database lacks, in order, each in a transaction of its own, with
+// DefaultPatience. Of several processes that start at once one applies them and the others wait for it. A
+// migration that does not get its locks is a *Blocked. A database that a newer program has migrated is left
+// as it is. That is a *Skew, unless this program can work with it.
 func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(ctx, conn) }
 
 // Up is Up with this patience.
 func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
-	return locked(ctx, conn, func(all []migration, applied int64) error {
+	return withMigrationLock(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
 			known := all[n-1].version
 			var have, needs int64
@@ -125,11 +124,11 @@ func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 			if m.version <= applied {
 				continue
 			}
-			needs, err := m.needs()
+			needs, err := m.neededVersion()
 			if err != nil {
 				return err
 			}
-			if err := m.run(ctx, conn, p, m.up, "insert into schema_version (version, needs) values ($1, $2)", m.version, needs); err != nil {
+			if err := m.applyScript(ctx, conn, p, m.up, "insert into schema_version (version, needs) values ($1, $2)", m.version, needs); err != nil {
 				return err
 			}
 		}
@@ -137,10 +136,10 @@ func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// Down takes back every migration above a version, newest first. It refuses a database that has migrations which this
-// program does not know: they may stand on those that it would take back.
+// Down reverts every migration above a version, newest first. It refuses a database that has migrations which
+// this program does not know: they may depend on those that it would revert.
 func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
-	return locked(ctx, conn, func(all []migration, applied int64) error {
+	return withMigrationLock(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
 			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: take the newer ones back with the newer program", applied, all[n-1].version)
 		}
@@ -148,7 +147,7 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 			if m.version <= to || m.version > applied {
 				continue
 			}
-			if err := m.run(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1", m.version); err != nil {
+			if err := m.applyScript(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1", m.version); err != nil {
 				return err
 			}
 		}
@@ -156,19 +155,19 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 	})
 }
 
-// locked calls f under the lock, with the version that the database is at. The lock is the
-// session's: a process that dies lets go of it.
-func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
-	all, err := load()
+// withMigrationLock calls f under the lock, with the version that the database is at. The lock belongs to the
+// session: a process that dies releases it.
+func withMigrationLock(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
+	all, err := loadMigrations()
 	if err != nil {
 		return err
 	}
-	// Waiting for whoever migrates now, which keeps nobody else from work, and building an index, take as long as they take.
+	// Waiting for another migration, which blocks nobody else, and building an index have no time limit.
 	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	// It asks again and again instead of waiting in the server: an index that is built beside work waits for every statement
-	// that is under way, and so it would wait for this one.
+	// It polls instead of waiting in the server: a concurrent index build waits for every statement under
+	// way, so it would wait for this one.
 	for {
 		var got bool
 		if err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", lock).Scan(&got); err != nil {
@@ -192,7 +191,7 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 			return fmt.Errorf("migrations: %w", err)
 		}
 		if !current {
-			err := DefaultPatience.patiently(ctx, conn, "schema_version", func() error {
+			err := DefaultPatience.retryOnLockTimeout(ctx, conn, "schema_version", func() error {
 				_, err := conn.Exec(ctx, addNeeds)
 				return err
 			})
@@ -207,7 +206,7 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 		return f(all, applied)
 	}()
 	if _, unlock := conn.Exec(ctx, "select pg_advisory_unlock($1)", lock); unlock != nil && err == nil {
-		err = fmt.Errorf("migrations: giving the lock back: %w", unlock)
+		err = fmt.Errorf("migrations: releasing the lock: %w", unlock)
 	}
 	return err
 }
@@ -217,11 +216,11 @@ type migration struct {
 	version  int64
 	name     string
 	up, down string
-	// beside says that it runs beside work: each of its statements by itself, without a transaction.
-	beside bool
+	// noTransaction reports whether each of its statements runs by itself, without a transaction.
+	noTransaction bool
 }
 
-// title is the name without number and ending.
+// title returns the name without number and file extension.
 func (m migration) title() string {
 	_, title, _ := strings.Cut(strings.TrimSuffix(m.name, ".sql"), "_")
 	return title
@@ -232,8 +231,8 @@ var (
 	dropColumn = regexp.MustCompile(`(?m)^alter table (\w+) drop column (\w+)`)
 )
 
-// loses lists the tables and columns that the way down drops.
-func (m migration) loses() (lost []string) {
+// droppedObjects lists the tables and columns that the way down drops.
+func (m migration) droppedObjects() (lost []string) {
 	for _, found := range dropTable.FindAllStringSubmatch(m.down, -1) {
 		lost = append(lost, found[1])
 	}
@@ -243,12 +242,12 @@ func (m migration) loses() (lost []string) {
 	return lost
 }
 
-// run executes one direction and notes it, both or neither.
-func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
-	if m.beside {
-		return m.runBeside(ctx, conn, script, note, values...)
+// applyScript executes one direction and records it; in a transaction, both or neither.
+func (m migration) applyScript(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
+	if m.noTransaction {
+		return m.applyStatements(ctx, conn, script, note, values...)
 	}
-	return p.patiently(ctx, conn, m.name, func() error {
+	return p.retryOnLockTimeout(ctx, conn, m.name, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			// Without arguments a whole script goes in one message.
 			if _, err := tx.Exec(ctx, script); err != nil {
@@ -260,21 +259,23 @@ func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, 
 	})
 }
 
-// statement is each of a script that runs beside work. indexBuilt finds the name of an index that it builds.
+// statement matches each statement of a script that runs without a transaction. indexBuilt finds the name of
+// an index that it builds.
 var (
 	statement  = regexp.MustCompile(`(?ms)^[a-z].*?;$`)
 	indexBuilt = regexp.MustCompile(`^create index concurrently if not exists (\w+)`)
 )
 
-// runBeside executes a script statement by statement. Each may be executed again, after a process that has ended in the middle. Their
-// locks hold up no reader or writer, and those for which they wait hold up nobody behind them, so the wait has no bound.
-func (m migration) runBeside(ctx context.Context, conn *pgx.Conn, script, note string, values ...any) error {
+// applyStatements executes a script statement by statement. Each may be repeated after a process that ended
+// in the middle. Their locks block no reader or writer, and those for which they wait block nobody behind
+// them, so the wait has no bound.
+func (m migration) applyStatements(ctx context.Context, conn *pgx.Conn, script, note string, values ...any) error {
 	if _, err := conn.Exec(ctx, "set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %s: %w", m.name, err)
 	}
 	for _, sql := range statement.FindAllString(script, -1) {
 		if built := indexBuilt.FindStringSubmatch(sql); built != nil {
-			// Whoever ended while building it has left an index that is no use to anybody.
+			// A process that ended while building it has left an invalid index.
 			var broken bool
 			err := conn.QueryRow(ctx, "select exists (select from pg_index where indexrelid = to_regclass($1) and not indisvalid)", built[1]).Scan(&broken)
 			if err == nil && broken {
@@ -294,8 +295,8 @@ func (m migration) runBeside(ctx context.Context, conn *pgx.Conn, script, note s
 	return nil
 }
 
-// load reads the files, in the order of their versions.
-func load() ([]migration, error) {
+// loadMigrations reads the files, in the order of their versions.
+func loadMigrations() ([]migration, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return nil, err
@@ -306,7 +307,7 @@ func load() ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		m, err := parse(name, string(text))
+		m, err := parseMigration(name, string(text))
 		if err != nil {
 			return nil, err
 		}
@@ -326,9 +327,9 @@ func inOrder(all []migration) ([]migration, error) {
 	return all, nil
 }
 
-// parse splits a file at its two headings. The marks around a statement that contains semicolons are
+// parseMigration splits a file at its two headings. The marks around a statement that contains semicolons are
 // comments here: nothing splits statements.
-func parse(name, text string) (migration, error) {
+func parseMigration(name, text string) (migration, error) {
 	number, _, _ := strings.Cut(name, "_")
 	version, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
@@ -339,5 +340,5 @@ func parse(name, text string) (migration, error) {
 	if !up || !down {
 		return migration{}, fmt.Errorf("migrations: %s lacks a heading: -- +goose Up, -- +goose Down", name)
 	}
-	return migration{version: version, name: name, up: above, down: below, beside: strings.HasPrefix(text, "-- +goose NO TRANSACTION\n")}, nil
+	return migration{version: version, name: name, up: above, down: below, noTransaction: strings.HasPrefix(text, "-- +goose NO TRANSACTION\n")}, nil
 }

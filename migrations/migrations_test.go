@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Two branches may each have added a migration: the later one must get the next number, or databases that have the
-// first one would never get it.
-func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
+// Two branches may each have added a migration: the later one must get the next number, or databases that
+// have the first one would never get it.
+func TestDuplicateMigrationNumbersAreRefused(t *testing.T) {
 	_, err := inOrder([]migration{{version: 2, name: "00002_b.sql"}, {version: 1, name: "00001_a.sql"}, {version: 2, name: "00002_c.sql"}})
 	if err == nil || !strings.Contains(err.Error(), "00002_b.sql and 00002_c.sql") {
 		t.Errorf("two migrations of one number: %v", err)
 	}
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,14 +24,14 @@ func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
 	}
 }
 
-// Whether older programs can work with a schema is known to nobody but the author of the migration.
-func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
-	all, err := load()
+// Only the author of a migration knows whether older programs can work with its schema.
+func TestLaterMigrationsDeclareNeededVersion(t *testing.T) {
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all {
-		if _, err := m.needs(); err != nil {
+		if _, err := m.neededVersion(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -41,24 +41,24 @@ func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
 		"-- needs: 0\nselect 1;":  "must be from 1 to 12",
 		"-- needs: 11\nselect 1;": "",
 	} {
-		_, err := migration{version: 12, name: "00012_a.sql", up: up}.needs()
+		_, err := migration{version: 12, name: "00012_a.sql", up: up}.neededVersion()
 		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", up, err)
 		}
 	}
 }
 
-// An index that is built in a transaction keeps writers from its table for as long as that takes, which on
-// a grown table is longer than a lease. A table that the migration itself makes is empty.
-func TestLaterMigrationsBuildIndexesBesideWork(t *testing.T) {
-	all, err := load()
+// An index that is built in a transaction keeps writers from its table until it is built, which on a large
+// table takes longer than a lease. A table that the migration itself makes is empty.
+func TestLaterMigrationsBuildIndexesConcurrently(t *testing.T) {
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := regexp.MustCompile(`(?m)^create (?:unique )?index (?:concurrently )?(?:if not exists )?\w+ on (\w+)`)
 	judge := func(m migration) (held []string) {
 		for _, found := range index.FindAllStringSubmatch(m.up, -1) {
-			if !m.beside && !strings.Contains(m.up, "create table "+found[1]+" ") {
+			if !m.noTransaction && !strings.Contains(m.up, "create table "+found[1]+" ") {
 				held = append(held, found[1])
 			}
 		}
@@ -70,6 +70,6 @@ func TestLaterMigrationsBuildIndexesBesideWork(t *testing.T) {
 		}
 	}
 	if len(judge(migration{up: "create index a on execution_record (id);"})) != 1 {
-		t.Error("it does not see an index")
+		t.Error("the check misses an index")
 	}
 }

@@ -6,20 +6,21 @@ import (
 	"strconv"
 )
 
-// A program may meet a database that a newer one has migrated: during an upgrade both run beside each other, and an old
-// executor that is restarted then has to come back. Whether it may is what the newest migration says, for only its author
-// knows. A line `-- needs: N` in a migration says that programs which know version N, or a later one, can work with the
-// schema after it; every migration has such a line from 00012 on. What it says is kept in schema_version.
+// A program may meet a database that a newer one has migrated: during an upgrade both run side by side, and
+// an old executor that is restarted must be able to start. Only the author of the newest migration knows
+// whether it may. A line `-- needs: N` in a migration declares that programs which know version N, or a later
+// one, can work with the schema after it. Every migration from 00012 on has such a line, and schema_version
+// stores its number.
 
 // Skew is the error of a program that can't work with a database because its schema is newer.
 type Skew struct {
 	// Database is the version of the database, Known the latest one that this program knows.
 	Database, Known int64
-	// Needs is the version that a program has to know, 0 if the database does not say.
+	// Needs is the version that a program must know; 0 if the database does not record one.
 	Needs int64
 }
 
-// Error says which program is needed, and what to do.
+// Error names the program that is needed, and what to do.
 func (s *Skew) Error() string {
 	needs, start := "does not say which older programs can work with it", s.Database
 	if s.Needs > 0 {
@@ -30,16 +31,17 @@ func (s *Skew) Error() string {
 		s.Database, needs, s.Known, start, s.Known)
 }
 
-// SelectVersions reads of schema_version, for a program that knows version $1: the latest of the versions that it knows, the
-// latest of all, the greatest version that one of the others needs, and whether each of the others says what it needs. Before
-// 00012 the table had no such column.
+// SelectVersions reads schema_version for a program that knows version $1. It selects the latest of the
+// versions that it knows, the latest of all, the greatest version that one of the others needs, and whether
+// each of the others records what it needs. Before 00012 the table had no such column.
 const SelectVersions = `
 select coalesce(max(v.version) filter (where v.version <= $1::bigint), 0), coalesce(max(v.version), 0),
        coalesce(max((to_jsonb(v) ->> 'needs')::bigint) filter (where v.version > $1::bigint), 0),
        coalesce(bool_and(to_jsonb(v) ->> 'needs' is not null) filter (where v.version > $1::bigint), true)
   from schema_version v`
 
-// Fits returns nil, or a *Skew, for a program that knows a version: applied, needs and said are what SelectVersions has read.
+// Fits returns nil, or a *Skew, for a program that knows a version: applied, needs and said are the values
+// that SelectVersions reads.
 func Fits(known, applied, needs int64, said bool) error {
 	switch {
 	case applied <= known || said && needs <= known:
@@ -55,8 +57,8 @@ var needsLine = regexp.MustCompile(`(?m)^-- needs: (\d+)$`)
 // firstWithNeeds is the first migration that must say which programs can work with the schema after it.
 const firstWithNeeds = 12
 
-// needs reads the line of a migration. Earlier ones have none, which is null in the database.
-func (m migration) needs() (version *int64, err error) {
+// neededVersion reads the line of a migration. Earlier ones have none, which is null in the database.
+func (m migration) neededVersion() (version *int64, err error) {
 	found := needsLine.FindStringSubmatch(m.up)
 	if found == nil {
 		if m.version < firstWithNeeds {

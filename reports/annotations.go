@@ -9,19 +9,19 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Annotations limits the number of annotations. GitHub shows ten errors of a step and drops the rest.
+// Annotations is the maximum number of annotations. GitHub shows ten errors of a step and drops the rest.
 const Annotations = 10
 
-// annotationBytes limits the text of one annotation.
+// annotationBytes is the maximum length of the text of one annotation.
 const annotationBytes = 4000
 
-// WriteAnnotations writes a line for each failing scenario that GitHub Actions shows as an error beside
-// a line of the scenario's file:
+// WriteAnnotations writes a line for each failing scenario, which GitHub Actions shows as an error at a line
+// of the scenario's file:
 //
 //	::error file=scenarios/order/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
 //
-// locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out.
-// There are at most Annotations lines. If more scenarios fail, the last line says how many.
+// locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out. There are
+// at most Annotations lines. If more scenarios fail, the last line gives their number.
 func WriteAnnotations(w io.Writer, s *verdict.Sweep, locate func(*verdict.Scenario, *verdict.Violation) (file string, line int)) error {
 	var failing []*verdict.Scenario
 	for _, sc := range sortedScenarios(s) {
@@ -74,7 +74,7 @@ func annotationOf(sc *verdict.Scenario, locate func(*verdict.Scenario, *verdict.
 	return "::error " + strings.Join(properties, ",") + "::" + annotationText(text) + "\n"
 }
 
-// firstBytes cuts a text at the beginning of a character.
+// firstBytes truncates a text at the beginning of a character.
 func firstBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -82,10 +82,10 @@ func firstBytes(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// annotationText escapes the text of a command for the runner of GitHub Actions, and annotationProperty
-// one of its properties. The text is that of the product, so control characters are removed, too.
+// annotationText escapes the text of a command for the runner of GitHub Actions, and annotationProperty one
+// of its properties. The text comes from the product, so control characters are removed too.
 func annotationText(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(clean(s))
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(sanitizeText(s))
 }
 
 func annotationProperty(s string) string {

@@ -10,18 +10,18 @@ import (
 	"handoff/reports"
 )
 
-func annotated(t *testing.T, s *verdict.Sweep, file string, line int) string {
+func renderAnnotations(t *testing.T, s *verdict.Sweep, file string, line int) string {
 	t.Helper()
-	return render(t, func(w io.Writer, s *verdict.Sweep) error {
+	return renderText(t, func(w io.Writer, s *verdict.Sweep) error {
 		return reports.WriteAnnotations(w, s, func(*verdict.Scenario, *verdict.Violation) (string, int) { return file, line })
 	}, s)
 }
 
-func TestAnAnnotationIsEscaped(t *testing.T) {
+func TestAnnotationIsEscaped(t *testing.T) {
 	sc := &verdict.Scenario{Name: "odd", Profile: "hardened", Verdict: verdict.Fail, Seeds: 1, Failing: 1, Violations: []verdict.Violation{{
 		Invariant: 4, Name: "a, b: c%", Message: "100 %\r\n::error::forged, as it stands: \x1b[31m", Statement: "rule", Reproduce: "bin/chaos replay",
 	}}}
-	got := annotated(t, &verdict.Sweep{Scenarios: []*verdict.Scenario{sc}}, "a,b:c%\n.yaml", 7)
+	got := renderAnnotations(t, &verdict.Sweep{Scenarios: []*verdict.Scenario{sc}}, "a,b:c%\n.yaml", 7)
 	want := "::error file=a%2Cb%3Ac%25%0A.yaml,line=7,title=odd (hardened)%3A invariant 4 (a%2C b%3A c%25)::" +
 		"100 %25%0A::error::forged, as it stands: [31m%0Arule: rule%0Areproduce: bin/chaos replay\n"
 	if got != want {
@@ -29,7 +29,7 @@ func TestAnAnnotationIsEscaped(t *testing.T) {
 	}
 }
 
-func TestAnnotationsAreFew(t *testing.T) {
+func TestAnnotationsAreLimited(t *testing.T) {
 	s := &verdict.Sweep{}
 	for i := range 2*reports.Annotations + 1 {
 		s.Scenarios = append(s.Scenarios, &verdict.Scenario{
@@ -38,7 +38,7 @@ func TestAnnotationsAreFew(t *testing.T) {
 		})
 	}
 	s.Scenarios = append(s.Scenarios, &verdict.Scenario{Name: "passes", Profile: "hardened"})
-	got := annotated(t, s, "", 0)
+	got := renderAnnotations(t, s, "", 0)
 	if n := strings.Count(got, "\n"); n != reports.Annotations || !strings.Contains(got, "title=12 more fail::") || strings.Contains(got, "passes") {
 		t.Errorf("%d lines, want %d, the last with 12 more:\n%.300s", n, reports.Annotations, got)
 	}
@@ -46,7 +46,7 @@ func TestAnnotationsAreFew(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	s.Scenarios = s.Scenarios[:reports.Annotations]
-	if got := annotated(t, s, "", 0); strings.Count(got, "\n") != reports.Annotations || strings.Contains(got, "more fail") {
+	if got := renderAnnotations(t, s, "", 0); strings.Count(got, "\n") != reports.Annotations || strings.Contains(got, "more fail") {
 		t.Errorf("ten failures give\n%.300s", got)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"handoff/reports"
 )
 
-// chromium finds a browser.
-func chromium(t *testing.T) string {
+// findChromium finds a browser.
+func findChromium(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -33,8 +33,8 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// dom loads a page and returns the document as its scripts left it.
-func dom(t *testing.T, browser, page string, more ...string) string {
+// loadPage loads a page and returns the document after its scripts ran.
+func loadPage(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
@@ -54,16 +54,16 @@ func dom(t *testing.T, browser, page string, more ...string) string {
 	return string(out)
 }
 
-// driven loads a page with a script of a reader at its end, in a window of this size, and returns
-// the document.
-func driven(t *testing.T, browser, page, script, fragment, size string) string {
+// drivePage loads a page with an appended script of a reader, in a window of this size, and returns the
+// document.
+func drivePage(t *testing.T, browser, page, script, fragment, size string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "index.html")
 	page = strings.Replace(page, "</body>", "<script>"+script+"</script></body>", 1)
 	if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return html.UnescapeString(dom(t, browser, path+fragment, "--window-size="+size))
+	return html.UnescapeString(loadPage(t, browser, path+fragment, "--window-size="+size))
 }
 
 // drive acts like a reader, and writes the results into the document.
@@ -87,8 +87,8 @@ document.body.dataset.seen = JSON.stringify(seen);
 </script></body>`
 
 func TestPageObeysKeysAndClicks(t *testing.T) {
-	browser := chromium(t)
-	sweep, records := synthetic()
+	browser := findChromium(t)
+	sweep, records := syntheticSweep()
 	var page bytes.Buffer
 	if err := reports.WriteHTML(&page, sweep, records); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestPageObeysKeysAndClicks(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Replace(page.Bytes(), []byte("</body>"), []byte(drive), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := html.UnescapeString(dom(t, browser, path))
+	got := html.UnescapeString(loadPage(t, browser, path))
 	for _, want := range []string{
 		`"first":"5m17.610sthe timeout monitor of executor-1 failed execution 7`,
 		`"logs":"5m17.500sexecutor-1timeout check: 1 execution`,
@@ -116,9 +116,9 @@ func TestPageObeysKeysAndClicks(t *testing.T) {
 	}
 }
 
-func TestPageWorksInABrowser(t *testing.T) {
-	browser := chromium(t)
-	sweep, records := synthetic()
+func TestPageWorksInBrowser(t *testing.T) {
+	browser := findChromium(t)
+	sweep, records := syntheticSweep()
 	empty := &verdict.Record{Run: verdict.Run{Scenario: "empty"}}
 	for _, c := range []struct {
 		name    string
@@ -146,7 +146,7 @@ func TestPageWorksInABrowser(t *testing.T) {
 			if err := os.WriteFile(path, page.Bytes(), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got := dom(t, browser, path)
+			got := loadPage(t, browser, path)
 			if i := strings.Index(got, "data-error="); i >= 0 {
 				t.Fatalf("the page's script failed: %.200s", got[i:])
 			}
@@ -159,8 +159,8 @@ func TestPageWorksInABrowser(t *testing.T) {
 	}
 }
 
-// expect fails for each text that is not in what the reader's script wrote into the document.
-func expect(t *testing.T, got string, want ...string) {
+// expectSeen fails for each text that is missing in the results of the reader's script.
+func expectSeen(t *testing.T, got string, want ...string) {
 	t.Helper()
 	_, seen, _ := strings.Cut(got, `data-seen="`)
 	if i := strings.Index(got, "data-error="); i >= 0 {
@@ -173,10 +173,10 @@ func expect(t *testing.T, got string, want ...string) {
 	}
 }
 
-// The reader who follows a link sees the moment that another reader saw.
-func TestEveryMomentHasALink(t *testing.T) {
-	browser := chromium(t)
-	sweep, records := synthetic()
+// A link leads to the moment at which it was copied.
+func TestEveryMomentHasLink(t *testing.T) {
+	browser := findChromium(t)
+	sweep, records := syntheticSweep()
 	var page bytes.Buffer
 	if err := reports.WriteHTML(&page, sweep, records); err != nil {
 		t.Fatal(err)
@@ -190,18 +190,17 @@ seen.link = id("moment").getAttribute("href"); seen.row = id("events").querySele
 setTimeout(() => { seen.address = location.hash; location.hash = id("events").querySelector("a").getAttribute("href");
   setTimeout(() => { seen.followed = id("line").textContent; document.body.dataset.seen = JSON.stringify(seen); }, 300); }, 600);`
 	const run = "#run=ttl-race-documented-41"
-	got := driven(t, browser, page.String(), script, run+"&event=1&execution=6", "1440,800")
-	expect(t, got, `"line":"0.000sexecutor-1 started`, `"execution":"6"`, `"top":true`, `"focus":"lanes"`, `"missing":""`,
+	got := drivePage(t, browser, page.String(), script, run+"&event=1&execution=6", "1440,800")
+	expectSeen(t, got, `"line":"0.000sexecutor-1 started`, `"execution":"6"`, `"top":true`, `"focus":"lanes"`, `"missing":""`,
 		`"link":"`+run+`&event=1&execution=6"`, `"address":"`+run+`&event=1&execution=6"`, `"followed":"14.000sthe API created execution 6`)
-	got = driven(t, browser, page.String(), script, "#run=another-hardened-7&event=9", "1440,800")
-	expect(t, got, `"missing":"The run another-hardened-7 is not in this page. Open its own page."`, `"away":"another-hardened-7/run.html#run=another-hardened-7&event=9"`)
+	got = drivePage(t, browser, page.String(), script, "#run=another-hardened-7&event=9", "1440,800")
+	expectSeen(t, got, `"missing":"The run another-hardened-7 is not in this page. Open its own page."`, `"away":"another-hardened-7/run.html#run=another-hardened-7&event=9"`)
 }
 
-// The timeline and the state at the cursor are in the window together, however large the window is
-// of those that people use.
+// The timeline and the state at the cursor fit into the window together, at any common window size.
 func TestTimelineAndStateAreVisibleTogether(t *testing.T) {
-	browser := chromium(t)
-	_, records := synthetic()
+	browser := findChromium(t)
+	_, records := syntheticSweep()
 	var page bytes.Buffer
 	if err := reports.WriteRun(&page, records[0], "ttl-race-documented-41"); err != nil {
 		t.Fatal(err)
@@ -210,27 +209,26 @@ func TestTimelineAndStateAreVisibleTogether(t *testing.T) {
 for (const n of ["lanes", "state", "line", "slider"]) seen[n] = inside(n);
 seen.wide = document.documentElement.scrollWidth <= innerWidth; seen.window = innerWidth + "x" + innerHeight;
 document.body.dataset.seen = JSON.stringify(seen);`
-	got := driven(t, browser, page.String(), script, "#run=ttl-race-documented-41", "1440,800")
-	expect(t, got, `"lanes":true`, `"state":true`, `"line":true`, `"slider":true`, `"wide":true`)
-	got = driven(t, browser, page.String(), script, "#run=ttl-race-documented-41", "500,844")
-	expect(t, got, `"wide":true`)
+	got := drivePage(t, browser, page.String(), script, "#run=ttl-race-documented-41", "1440,800")
+	expectSeen(t, got, `"lanes":true`, `"state":true`, `"line":true`, `"slider":true`, `"wide":true`)
+	got = drivePage(t, browser, page.String(), script, "#run=ttl-race-documented-41", "500,844")
+	expectSeen(t, got, `"wide":true`)
 }
 
-// The list of what led to a violation has the log lines of the moment, in their order.
-func TestWhatLedToItHasTheLogOfTheMoment(t *testing.T) {
-	browser := chromium(t)
+// The lead-up to a violation includes the log lines of the moment, in order.
+func TestCauseListShowsLogLines(t *testing.T) {
+	browser := findChromium(t)
 	var page bytes.Buffer
-	if err := reports.WriteRun(&page, said(), "ttl-race-documented-41"); err != nil {
+	if err := reports.WriteRun(&page, recordWithLog(), "ttl-race-documented-41"); err != nil {
 		t.Fatal(err)
 	}
-	got := driven(t, browser, page.String(), `const rows = [...document.querySelectorAll("#led-lines tr")].map((r) => r.textContent);
+	got := drivePage(t, browser, page.String(), `const rows = [...document.querySelectorAll("#led-lines tr")].map((r) => r.textContent);
 document.body.dataset.seen = JSON.stringify({rows: rows.length > 2, said: rows.findIndex((r) => r.includes("INFO looked at it")) - rows.length});`, "#run=ttl-race-documented-41", "1440,800")
-	expect(t, got, `"rows":true`, `"said":-2`)
+	expectSeen(t, got, `"rows":true`, `"said":-2`)
 }
 
-// The reader finds, filters and sorts scenarios, and asks the grid about a seed.
 func TestResultsAreFoundFilteredAndSorted(t *testing.T) {
-	browser := chromium(t)
+	browser := findChromium(t)
 	sweep, records := reports.Many(400)
 	var page bytes.Buffer
 	if err := reports.WriteHTML(&page, sweep, records); err != nil {
@@ -253,8 +251,8 @@ seen.unnamed = [...document.querySelectorAll("input, select, button, [tabindex]"
 seen.wide = document.documentElement.scrollWidth <= innerWidth;
 document.body.dataset.seen = JSON.stringify(seen);`
 	for _, size := range []string{"1440,800", "500,844"} {
-		got := driven(t, browser, page.String(), script, "", size)
-		expect(t, got, `"first":"40 of 100 scenarios"`, `"all":"Show all 100"`, `"found":"1 scenario-about-something-0010"`,
+		got := drivePage(t, browser, page.String(), script, "", size)
+		expectSeen(t, got, `"first":"40 of 100 scenarios"`, `"all":"Show all 100"`, `"found":"1 scenario-about-something-0010"`,
 			`"none":"No scenario fits. Change the words or the filter.0 of 100 scenarios"`, `"filtered":"3`,
 			`"byName":"scenario-about-something-0000scenario-about-something-0001"`, `"byShare":"fail"`, `"shown":"100 true"`, `"focusable":0`,
 			`"cell":"scenario-about-something-0010 hardened, seed 60: failed. chaos run scenario-about-something-0010 --profile hardened --seed 60"`,

@@ -10,24 +10,23 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// coverage is what a sweep really tested. A gap is worth more to a reader than a row of passes, so
-// gaps come first.
-//
-// Each kind of row has two lists: the gaps, which are shown, and the rest, which is folded.
+// coverage is the tested part of a sweep, and the gaps. Gaps come first, because a reader learns more from
+// them than from passes. Each kind of row has two lists: the gaps, which are shown, and the rest, which is
+// folded.
 type coverage struct {
 	FaultGaps, Faults      rowList[faultRow]
 	Unreached, Sometimes   rowList[sometimesRow]
 	RulesBroken, RulesKept []ruleRow
 }
 
-// rowList is a list of which the page shows the first rows.
+// rowList is a list of which the page shows only the first rows.
 type rowList[T any] struct {
 	Rows []T
-	// All counts the rows, and Left those that are not shown.
+	// All counts all rows, and Left the hidden ones.
 	All, Left int
 }
 
-func (r *rowList[T]) add(row T) {
+func (r *rowList[T]) addRow(row T) {
 	if r.All++; r.All > pageCoverage {
 		r.Left++
 		return
@@ -44,7 +43,7 @@ type faultRow struct {
 type sometimesRow struct {
 	Name, Where string
 	Hits        int
-	// Near says how near runs came that did not reach it.
+	// Near describes how close runs came that did not reach it.
 	Near string
 }
 
@@ -52,7 +51,7 @@ type ruleRow struct {
 	Number    int
 	Name      string
 	Statement string
-	// Runs counts the runs that broke it.
+	// Runs counts the runs that broke the rule.
 	Runs  int
 	Where string
 }
@@ -71,18 +70,18 @@ func newCoverage(list []*verdict.Scenario) coverage {
 				row.Gap = "never fired"
 			}
 			if row.Gap != "" {
-				c.FaultGaps.add(row)
+				c.FaultGaps.addRow(row)
 			} else {
-				c.Faults.add(row)
+				c.Faults.addRow(row)
 			}
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
 			if hits := sc.Sometimes[name]; hits > 0 {
-				c.Sometimes.add(sometimesRow{Name: name, Where: where, Hits: hits})
+				c.Sometimes.addRow(sometimesRow{Name: name, Where: where, Hits: hits})
 			}
 		}
-		for _, name := range unreached(sc) {
-			c.Unreached.add(sometimesRow{Name: name, Where: where, Near: sc.Nearness(name)})
+		for _, name := range unreachedSituations(sc) {
+			c.Unreached.addRow(sometimesRow{Name: name, Where: where, Near: sc.Nearness(name)})
 		}
 	}
 	for _, r := range ruleRows(list) {
@@ -95,9 +94,9 @@ func newCoverage(list []*verdict.Scenario) coverage {
 	return c
 }
 
-// unreached lists the situations that no run of a result reached, those of an older share, which
-// counts them with 0, among them. Varied runs need not reach any.
-func unreached(sc *verdict.Scenario) (names []string) {
+// unreachedSituations lists the situations that no run of a result reached, including those that an older
+// share counts with 0. Varied runs need not reach any.
+func unreachedSituations(sc *verdict.Scenario) (names []string) {
 	if sc.Strategy != verdict.Varied {
 		names = sc.Unreached()
 	}
@@ -109,11 +108,11 @@ func unreached(sc *verdict.Scenario) (names []string) {
 	return names
 }
 
-// ruleResults limits the results that a broken rule names.
+// ruleResults is the maximum number of results that a broken rule names.
 const ruleResults = 10
 
-// ruleRows counts the runs that broke each rule, including invariants that none broke, because a
-// reader wants to know what was judged. Rules without a number are in the last rows.
+// ruleRows counts the runs that broke each rule. It includes unbroken invariants, because a reader wants to
+// know what was judged. Rules without a number come last.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
 	type rule struct {
 		number int
@@ -158,7 +157,7 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 	}
 	slices.SortFunc(rows, func(a, b ruleRow) int {
 		if (a.Number == 0) != (b.Number == 0) {
-			return b.Number - a.Number // those whose number is 0 come last
+			return b.Number - a.Number // number 0 comes last
 		}
 		return cmp.Or(a.Number-b.Number, cmp.Compare(a.Name, b.Name))
 	})

@@ -9,9 +9,9 @@ import (
 	"handoff/core/config"
 )
 
-// A situation that a scenario expects and no run reached is a gap of the page and of the summary,
-// with how near the runs came. Varied runs need not reach it.
-func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
+// An expected situation that no run reached is a gap on the page and in the summary, with the nearest runs.
+// Varied runs need not reach it.
+func TestUnreachedSituationIsReportedWithNearestRun(t *testing.T) {
 	var list []*verdict.Scenario
 	for _, strategy := range []string{verdict.Random, verdict.Varied} {
 		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Strategy: strategy}, verdict.Want{Seeds: 2, Sometimes: []string{"parked", "cordoned"}})
@@ -28,13 +28,13 @@ func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
 	var b strings.Builder
 	summaryCoverage(&b, list)
 	if !strings.Contains(b.String(), "- Never reached: `parked`") || strings.Count(b.String(), near) != 1 {
-		t.Errorf("the summary says\n%s", b.String())
+		t.Errorf("the summary is\n%s", b.String())
 	}
 }
 
-// A rule is counted in every run that broke it, however many violations are kept as examples. What
-// has no number has its own row: a run may both miss an expectation and panic.
-func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
+// A rule counts every run that broke it, however many violations are kept as examples. A rule without a
+// number has its own row: a run may both miss an expectation and panic.
+func TestRuleCountsEveryRunThatBrokeIt(t *testing.T) {
 	var list []*verdict.Scenario
 	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
 		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Profile: profile}, verdict.Want{Seeds: 36})
@@ -56,14 +56,14 @@ func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
 	if want := map[string]int{"fencing": 72, verdict.Expectation: 72, "panic": 36}; !maps.Equal(got, want) {
 		t.Errorf("runs %v, want %v", got, want)
 	}
-	// A result that was not added up has its examples.
+	// A result without counts falls back to its examples.
 	if rows := newCoverage([]*verdict.Scenario{{Violations: []verdict.Violation{{Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 2}}}}).RulesBroken; rows[0].Runs != 2 {
 		t.Errorf("rows %+v", rows)
 	}
 }
 
-// The page tells what a scenario demands from what runs reached besides.
-func TestThePageSaysWhichSituationsAreDemanded(t *testing.T) {
+// The page separates the situations that a scenario demands from others that runs reached.
+func TestPageSeparatesDemandedSituations(t *testing.T) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s"}, verdict.Want{Seeds: 1, Sometimes: []string{"parked"}})
 	sc.Add(&verdict.Run{Seed: 1, Sometimes: map[string]int{"parked": 1, "cordoned": 1, "fenced": 2}})
 	var page strings.Builder
@@ -72,7 +72,7 @@ func TestThePageSaysWhichSituationsAreDemanded(t *testing.T) {
 	}
 	for _, want := range []string{"✔ each that a scenario demands was reached", "6 that were reached, counted apart in each result"} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }

@@ -13,40 +13,40 @@ import (
 	"handoff/core/execution"
 )
 
-// Describe describes one event in a line of plain English: when, which process or server, what.
+// Describe describes one event in a line of plain English: the time, the process or server, and the action.
 //
 //	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
 func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
-	t := newTeller(workers)
-	return FormatTime(e.At) + "  " + t.who(e) + " " + t.what(e)
+	t := newDescriber(workers)
+	return FormatTime(e.At) + "  " + t.subject(e) + " " + t.predicate(e)
 }
 
-// teller describes events. It knows the workers' names, by id and as names of processes.
-type teller struct {
+// describer describes events. named has the names of the workers' processes.
+type describer struct {
 	workers map[execution.WorkerID]string
 	named   map[string]bool
 }
 
-func newTeller(workers map[execution.WorkerID]string) teller {
-	t := teller{workers: workers, named: make(map[string]bool, len(workers))}
+func newDescriber(workers map[execution.WorkerID]string) describer {
+	t := describer{workers: workers, named: make(map[string]bool, len(workers))}
 	for _, name := range workers {
 		t.named[name] = true
 	}
 	return t
 }
 
-// who is the subject of the sentence; what is its predicate.
-func (t teller) who(e *history.Event) string { return t.fillSentence(e, "who") }
+// subject is the subject of the sentence, and predicate its predicate.
+func (d describer) subject(e *history.Event) string { return d.fillSentence(e, "who") }
 
-func (t teller) what(e *history.Event) string { return t.fillSentence(e, "what") }
+func (d describer) predicate(e *history.Event) string { return d.fillSentence(e, "what") }
 
-func (t teller) fillSentence(e *history.Event, part string) string {
+func (d describer) fillSentence(e *history.Event, part string) string {
 	k := e.Kind
 	if int(k) >= history.Kinds {
 		k = history.NoKind
 	}
 	var b strings.Builder
-	if err := sentences().ExecuteTemplate(&b, k.String()+part, clause{e, t}); err != nil {
+	if err := sentences().ExecuteTemplate(&b, k.String()+part, clause{e, d}); err != nil {
 		return err.Error()
 	}
 	return b.String()
@@ -63,46 +63,46 @@ var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglo
 	return all
 })
 
-// clause is what the templates of kindRows may name: the fields of an event, and the words below.
+// clause is the data of the templates of kindRows: the fields of an event, and the phrases below.
 type clause struct {
 	*history.Event
-	t teller
+	t describer
 }
 
-// Actor is the process, or someone else if it is not known.
-func (c clause) Actor(otherwise string) string { return c.t.or(c.Process, otherwise) }
+// Actor is the process, or otherwise if it is unknown.
+func (c clause) Actor(otherwise string) string { return c.t.processOr(c.Process, otherwise) }
 
-// Author is the part or the worker that wrote.
-func (c clause) Author() string { return c.t.writer(c.Event) }
+// Author is the writing part or worker.
+func (c clause) Author() string { return c.t.describeWriter(c.Event) }
 
 // Owner is the worker.
-func (c clause) Owner() string { return c.t.worker(c.Worker, c.Incarnation) }
+func (c clause) Owner() string { return c.t.describeWorker(c.Worker, c.Incarnation) }
 
-// QueueName is the queue in words.
-func (c clause) QueueName() string { return c.t.queue(c.Queue) }
+// QueueName describes the queue.
+func (c clause) QueueName() string { return c.t.describeQueue(c.Queue) }
 
-// Letter is the message.
-func (c clause) Letter() string { return c.t.message(c.Event) }
+// Letter describes the message.
+func (c clause) Letter() string { return c.t.describeMessage(c.Event) }
 
-// Many is the count of something.
+// Many is the count with its noun.
 func (c clause) Many(noun string) string { return plural(c.Count, noun) }
 
-// Moment is Due as a time of the run.
+// Moment formats Due as a time of the run.
 func (c clause) Moment() string { return FormatTime(c.Due) }
 
-// Log is a line of a log.
-func (c clause) Log() string { return c.t.owned(c.Text) }
+// Log is the logged line, with the names of queue owners.
+func (c clause) Log() string { return c.t.nameQueueOwners(c.Text) }
 
-// Because is the reason, if there is one.
-func (c clause) Because() string { return because(c.Reason) }
+// Because is the phrase with the reason, if there is one.
+func (c clause) Because() string { return becauseOf(c.Reason) }
 
-// Touched is what a fault made a difference to.
-func (c clause) Touched() string { return c.t.touched(c.Event) }
+// Touched names what a fault affected.
+func (c clause) Touched() string { return c.t.touchedText(c.Event) }
 
-// Change is a change of status.
-func (c clause) Change() string { return c.t.transition(c.Event) }
+// Change describes a change of status.
+func (c clause) Change() string { return c.t.describeTransition(c.Event) }
 
-// Write is what a refused write was to do.
+// Write is the verb of a refused write.
 func (c clause) Write() string {
 	switch c.To {
 	case execution.Running:
@@ -114,10 +114,10 @@ func (c clause) Write() string {
 	}
 }
 
-// transition describes a change of status with a verb, so that a reader need not know the table of
-// statuses, and with the statuses, so that a reader who does can check.
-func (t teller) transition(e *history.Event) string {
-	owner := t.worker(e.Worker, e.Incarnation)
+// describeTransition describes a change of status with a verb, for readers who don't know the table of
+// statuses. It adds the statuses for those who do.
+func (d describer) describeTransition(e *history.Event) string {
+	owner := d.describeWorker(e.Worker, e.Incarnation)
 	x := fmt.Sprintf("execution %d", e.Execution)
 	epoch := fmt.Sprintf(" at epoch %d", e.Epoch)
 	var s string
@@ -142,7 +142,7 @@ func (t teller) transition(e *history.Event) string {
 			execution.Timeout: "ended on its run deadline ", execution.Abandoned: "gave up as abandoned ",
 		}[e.To] + x + epoch
 	}
-	s += because(e.Reason)
+	s += becauseOf(e.Reason)
 	s += fmt.Sprintf(": %s → %s", e.From, e.To)
 	if e.Text != "" {
 		s += " (“" + e.Text + "”)"
@@ -150,7 +150,7 @@ func (t teller) transition(e *history.Event) string {
 	if e.From.Claimed() && e.By != execution.Worker && e.To.Terminal() {
 		s += ", while it belonged to " + owner
 	}
-	if e.By == execution.Worker && e.Worker != 0 && t.writer(e) != owner {
+	if e.By == execution.Worker && e.Worker != 0 && d.describeWriter(e) != owner {
 		s += ", though it belongs to " + owner
 	}
 	if e.Named != 0 && e.OldEpoch != 0 && e.Named != e.OldEpoch {
@@ -159,8 +159,8 @@ func (t teller) transition(e *history.Event) string {
 	return s
 }
 
-// message names a message by its subject and by its number, which distinguishes copies.
-func (t teller) message(e *history.Event) string {
+// describeMessage names a message by its type and its number, which distinguishes copies.
+func (d describer) describeMessage(e *history.Event) string {
 	name := messageType(e.Type)
 	if name == "" {
 		name = "message"
@@ -175,57 +175,57 @@ func (t teller) message(e *history.Event) string {
 	return s
 }
 
-func (t teller) writer(e *history.Event) string {
+func (d describer) describeWriter(e *history.Event) string {
 	switch e.By {
 	case execution.Worker:
 	case execution.API:
-		return partName(e.By) // the process that called it is irrelevant
+		return partName(e.By) // its process is irrelevant
 	default:
-		return partName(e.By) + after(" of ", e.Process)
+		return partName(e.By) + prefixName(" of ", e.Process)
 	}
 	incarnation := cmp.Or(e.Writer, e.Incarnation)
-	if e.Process == "" || e.Process == t.workers[e.Worker] {
-		return t.worker(e.Worker, incarnation)
+	if e.Process == "" || e.Process == d.workers[e.Worker] {
+		return d.describeWorker(e.Worker, incarnation)
 	}
-	who := t.or(e.Process, "a worker")
+	who := d.processOr(e.Process, "a worker")
 	if e.Writer != 0 {
 		who += fmt.Sprintf(" (incarnation %d)", e.Writer)
 	}
 	return who
 }
 
-func (t teller) worker(id execution.WorkerID, incarnation execution.Incarnation) string {
+func (d describer) describeWorker(id execution.WorkerID, incarnation execution.Incarnation) string {
 	if id == 0 {
 		return "no worker"
 	}
 	if incarnation == 0 {
-		return "worker " + t.name(id)
+		return "worker " + d.workerName(id)
 	}
-	return fmt.Sprintf("worker %s (incarnation %d)", t.name(id), incarnation)
+	return fmt.Sprintf("worker %s (incarnation %d)", d.workerName(id), incarnation)
 }
 
-// name is a worker's name, or its number if it has none.
-func (t teller) name(id execution.WorkerID) string {
-	if name := t.workers[id]; name != "" {
+// workerName is a worker's name, or its number if unnamed.
+func (d describer) workerName(id execution.WorkerID) string {
+	if name := d.workers[id]; name != "" {
 		return name
 	}
 	return "#" + strconv.FormatInt(int64(id), 10)
 }
 
-func (t teller) or(process, otherwise string) string {
+func (d describer) processOr(process, otherwise string) string {
 	switch {
 	case process == "":
 		return otherwise
-	case t.named[process]:
+	case d.named[process]:
 		return "worker " + process
 	}
 	return process
 }
 
-// queue names a queue and, for a worker's queue, the worker: with "worker.3.executions" alone a
-// reader would have to look the number up.
-func (t teller) queue(name string) string {
-	worker, what := t.queueOwner(name)
+// describeQueue names a queue and, for a worker's queue, the worker, so that readers of "worker.3.executions"
+// need not look up the number.
+func (d describer) describeQueue(name string) string {
+	worker, what := d.queueOwner(name)
 	switch {
 	case worker != "" && what == "executions":
 		return "the queue of worker " + worker
@@ -237,12 +237,12 @@ func (t teller) queue(name string) string {
 	return "queue " + name
 }
 
-// workerQueue is the name of a worker's queue: with the number of the worker, and what is in it.
+// workerQueue matches the name of a worker's queue: the number of the worker, and the content of the queue.
 var workerQueue = regexp.MustCompile(`\bworker\.(\d+)\.(executions|cancels)\b`)
 
-// queueOwner is the name of the worker that owns a queue, and what is in the queue; empty for a queue
-// of others.
-func (t teller) queueOwner(queue string) (worker, what string) {
+// queueOwner returns the name of the worker that owns a queue, and the content of the queue; empty for other
+// queues.
+func (d describer) queueOwner(queue string) (worker, what string) {
 	m := workerQueue.FindStringSubmatch(queue)
 	if len(m) == 0 || m[0] != queue {
 		return "", ""
@@ -251,33 +251,33 @@ func (t teller) queueOwner(queue string) (worker, what string) {
 	if err != nil {
 		return "", ""
 	}
-	return t.workers[execution.WorkerID(id)], m[2]
+	return d.workers[execution.WorkerID(id)], m[2]
 }
 
-// owned adds the names of workers to the names of their queues in a text.
-func (t teller) owned(text string) string {
+// nameQueueOwners adds the names of workers to the names of their queues in a text.
+func (d describer) nameQueueOwners(text string) string {
 	return workerQueue.ReplaceAllStringFunc(text, func(queue string) string {
-		if worker, _ := t.queueOwner(queue); worker != "" {
+		if worker, _ := d.queueOwner(queue); worker != "" {
 			return queue + " (" + worker + ")"
 		}
 		return queue
 	})
 }
 
-func (t teller) touched(e *history.Event) string {
+func (d describer) touchedText(e *history.Event) string {
 	switch {
 	case e.Message != 0:
-		return " to " + t.message(e)
+		return " to " + d.describeMessage(e)
 	case e.Execution != 0:
 		return fmt.Sprintf(" to execution %d", e.Execution)
 	case e.Queue != "":
-		return " to " + t.queue(e.Queue)
+		return " to " + d.describeQueue(e.Queue)
 	}
-	return after(" for ", e.Process)
+	return prefixName(" for ", e.Process)
 }
 
-// after puts words in front of a name; without a name there are none.
-func after(words, name string) string {
+// prefixName puts words in front of a name; it is empty without a name.
+func prefixName(words, name string) string {
 	if name == "" {
 		return ""
 	}
@@ -297,7 +297,7 @@ func partName(p execution.Part) string {
 	return "the " + strings.ReplaceAll(p.String(), "_", " ")
 }
 
-func because(r execution.Reason) string {
+func becauseOf(r execution.Reason) string {
 	if r == execution.NoReason {
 		return ""
 	}

@@ -11,31 +11,31 @@ import (
 	"handoff/core/execution"
 )
 
-// This file puts into words why a run failed: for the terminal, and for the page of the run.
+// This file explains in words why a run failed, for the terminal and for the page of the run.
 
-// CounterpartLines describe a counterpart beside the failing run, in at most fifteen lines for four
-// differences: what both are, what they begin with, where they first differ, and how they end.
+// CounterpartLines describes a counterpart of the failing run, in at most fifteen lines for four differences:
+// both runs, their common beginning, their first differences, and their ends.
 func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counterpart) []string {
 	lines := []string{
 		"here    " + runLabel(r) + ": fails",
-		"there   the same " + c.Change + ": " + passes(v, c),
+		"there   the same " + c.Change + ": " + counterpartResult(v, c),
 	}
 	if c.Difference == nil {
-		return append(lines, "        it "+brief(c.Ends))
+		return append(lines, "        it "+briefLine(c.Ends))
 	}
 	lines = append(lines, DifferenceLines(c.Difference, r.Workers, c.Workers)...)
 	return append(lines,
-		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+brief(v.Message),
-		"        there  "+brief(c.Ends))
+		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+briefLine(v.Message),
+		"        there  "+briefLine(c.Ends))
 }
 
-// OtherCounterpart says in one line what a further counterpart is, and how it ends.
+// OtherCounterpart describes a further counterpart and its end in one line.
 func OtherCounterpart(c *explain.Counterpart) string {
-	return "same " + c.Change + ": it " + brief(c.Ends)
+	return "same " + c.Change + ": it " + briefLine(c.Ends)
 }
 
-// passes says whether a counterpart of a violation has the same failure.
-func passes(v *verdict.Violation, c *explain.Counterpart) string {
+// counterpartResult describes whether a counterpart has the same failure.
+func counterpartResult(v *verdict.Violation, c *explain.Counterpart) string {
 	switch {
 	case !c.Passes:
 		return "the rule is broken too"
@@ -47,7 +47,7 @@ func passes(v *verdict.Violation, c *explain.Counterpart) string {
 	return "the rule is kept"
 }
 
-// DifferenceLines describe where two runs went different ways. here and there name their workers.
+// DifferenceLines describes where two runs diverge. here and there name their workers.
 func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
 	switch {
 	case d.Equal():
@@ -62,9 +62,9 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 		if d.There {
 			where, here, there = "there", there, here
 		}
-		lines = append(lines, "act     "+where+"  "+brief(Describe(d.Act, here)))
+		lines = append(lines, "act     "+where+"  "+briefLine(Describe(d.Act, here)))
 		if d.ActOn != nil {
-			lines = append(lines, "        "+where+"  "+brief(Describe(d.ActOn, here)))
+			lines = append(lines, "        "+where+"  "+briefLine(Describe(d.ActOn, here)))
 		}
 		if d.There {
 			here, there = there, here
@@ -76,15 +76,15 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 		if i == 0 {
 			word = "differ  "
 		}
-		lines = append(lines, word+"here   "+side(p.Here, here, p), "        there  "+side(p.There, there, p))
+		lines = append(lines, word+"here   "+sideText(p.Here, here, p), "        there  "+sideText(p.There, there, p))
 	}
 	if d.More+d.Moved > 0 {
-		lines = append(lines, "more    "+more(d))
+		lines = append(lines, "more    "+unshownText(d))
 	}
 	return lines
 }
 
-// exceptActs excepts an act of the mutant from the common beginning: it has no counterpart.
+// exceptActs excludes an act of the mutant, which has no counterpart, from the common beginning.
 func exceptActs(d *explain.Difference) string {
 	if d.Act != nil && d.Act.At <= d.Until {
 		return "apart from what the mutant did, "
@@ -92,7 +92,8 @@ func exceptActs(d *explain.Difference) string {
 	return ""
 }
 
-// onlyTimes says that the same events follow the common beginning, apart from times and processes.
+// onlyTimes notes that the common beginning is followed by the same events at other times or in other
+// processes.
 func onlyTimes(d *explain.Difference) string {
 	if len(d.Pairs) == 0 {
 		return ""
@@ -103,17 +104,17 @@ func onlyTimes(d *explain.Difference) string {
 	return ""
 }
 
-func side(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pair) string {
+func sideText(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pair) string {
 	switch {
 	case e != nil:
-		return brief(Describe(e, workers))
+		return briefLine(Describe(e, workers))
 	case p.About != 0 && p.Over:
 		return fmt.Sprintf("nothing more happens to execution %d", p.About)
 	}
 	return "nothing like it happens"
 }
 
-func more(d *explain.Difference) string {
+func unshownText(d *explain.Difference) string {
 	var parts []string
 	if d.More > 0 {
 		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
@@ -124,11 +125,11 @@ func more(d *explain.Difference) string {
 	return strings.Join(parts, ", and ")
 }
 
-// mostBrief is the greatest length of a line's sentence.
+// mostBrief is the maximum length of a line's sentence.
 const mostBrief = 220
 
-// brief is the first line of a text, cut where it gets too long.
-func brief(text string) string {
+// briefLine is the first line of a text, truncated to mostBrief.
+func briefLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if runes := []rune(text); len(runes) > mostBrief {
 		return string(runes[:mostBrief-1]) + "…"
@@ -136,7 +137,7 @@ func brief(text string) string {
 	return text
 }
 
-// NeedLines say which faults a failure needed.
+// NeedLines lists the faults that a failure needed, and the others.
 func NeedLines(x *explain.Explanation) (lines []string) {
 	if len(x.Faults) == 0 {
 		return nil
@@ -144,21 +145,21 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 	lines = append(lines, "faults  "+needText(x))
 	for _, f := range x.Faults {
 		if f.Needed {
-			lines = append(lines, "        needed      "+f.Fault+unless(f))
+			lines = append(lines, "        needed      "+f.Fault+neededNote(f))
 		}
 	}
 	for _, f := range x.Faults {
 		if !f.Needed {
-			lines = append(lines, "        not needed  "+f.Fault+idle(f))
+			lines = append(lines, "        not needed  "+f.Fault+unneededNote(f))
 		}
 	}
 	return lines
 }
 
-// shifts says what faults have to do with errors that attempts draw.
+// shifts explains the effect of faults on errors that attempts draw.
 const shifts = "Faults only change which attempts there are, and so which of them draw an error"
 
-// needText sums up which faults were needed.
+// needText summarizes which faults were needed.
 func needText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "none is a cause: " + ownText(x) + ". " + shifts
@@ -203,7 +204,7 @@ func needText(x *explain.Explanation) string {
 	return text
 }
 
-// ownText says that an action failed by itself in every attempt.
+// ownText states that an action failed by itself in every attempt.
 func ownText(x *explain.Explanation) string {
 	attempts := "its only attempt"
 	if x.Own > 1 {
@@ -212,29 +213,29 @@ func ownText(x *explain.Explanation) string {
 	return fmt.Sprintf("the action of execution %d failed by an error of its own in %s", x.Execution, attempts)
 }
 
-// misses says that executions miss the expectation.
-func misses(list []execution.ID) string {
+// missText states that executions miss the expectation.
+func missText(list []execution.ID) string {
 	if len(list) == 1 {
 		return verdict.Named(list) + " misses the expectation"
 	}
 	return verdict.Named(list) + " miss the expectation"
 }
 
-// unless says of a needed fault that another one does the same harm if only this one is left out.
-func unless(f explain.Need) string {
+// neededNote notes that without this needed fault alone, another one does the same harm.
+func neededNote(f explain.Need) string {
 	if f.Alone {
 		return ""
 	}
 	return " (if only this one is left out, another fault does the same harm)"
 }
 
-// idle says of a fault that was not needed what it did.
-func idle(f explain.Need) string {
+// unneededNote notes the effect of a fault that was not needed.
+func unneededNote(f explain.Need) string {
 	switch {
 	case !f.Struck:
 		return " (it never began)"
 	case len(f.Elsewhere) > 0:
-		return " (but " + misses(f.Elsewhere) + " only with it)"
+		return " (but " + missText(f.Elsewhere) + " only with it)"
 	}
 	return ""
 }

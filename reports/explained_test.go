@@ -13,9 +13,9 @@ import (
 	"handoff/reports"
 )
 
-// explained is a record with an explanation of everything.
+// explainedRecord returns a record with a complete explanation.
 func explainedRecord() *verdict.Record {
-	_, records := synthetic()
+	_, records := syntheticSweep()
 	r := records[0]
 	act := history.Event{Kind: history.MutantActed, At: 3 * time.Second, Step: 30, Execution: 7, Process: "shell-1", Text: "did <b>harm</b>"}
 	here := history.Event{Kind: history.Transition, At: 4 * time.Second, Step: 40, Execution: 7, Epoch: 1, From: execution.Scheduled, To: execution.Failed, By: execution.TimeoutMonitor, Process: "executor-1"}
@@ -33,7 +33,7 @@ func explainedRecord() *verdict.Record {
 	return r
 }
 
-func TestACounterpartIsToldSideBySide(t *testing.T) {
+func TestCounterpartIsShownSideBySide(t *testing.T) {
 	r := explainedRecord()
 	lines := reports.CounterpartLines(r, &r.Violations[0], &r.Explained.Counterparts[0])
 	text := strings.Join(lines, "\n")
@@ -67,11 +67,11 @@ func TestEveryFaultIsMarked(t *testing.T) {
 
 func pageOf(t *testing.T, r *verdict.Record) string {
 	t.Helper()
-	return render(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
+	return renderText(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
 }
 
-// The page of a run shows everything, escapes the texts of histories, and marks faults.
-func TestThePageSaysWhy(t *testing.T) {
+// The page of a run shows the whole explanation, escapes the texts of histories, and marks faults.
+func TestRunPageExplainsFailure(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
 		`<h2 id="h-why" class="small">Beside a run without this failure</h2>`, "did &lt;b&gt;harm&lt;/b&gt;", `<h2 class="small">The faults that it needed</h2>`,
@@ -88,12 +88,12 @@ func TestThePageSaysWhy(t *testing.T) {
 	plain := explainedRecord()
 	plain.Explained = nil
 	if page := pageOf(t, plain); strings.Contains(page, "Beside a run") {
-		t.Error("a run that was not explained is")
+		t.Error("a run without an explanation is explained")
 	}
 }
 
-// A mutant that acts before the runs differ is an exception from what is the same.
-func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
+// A mutant that acts before the runs differ is an exception to the common beginning.
+func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	d := *explainedRecord().Explained.Counterparts[0].Difference
 	act := *d.Act
 	act.At = d.Until - 1
@@ -103,43 +103,43 @@ func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A comparison with a run without some fault misleads if no fault was needed: it is folded, behind the
-// sentence that says so.
-func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
+// A comparison with a run without some fault misleads if no fault was needed, so it is folded after a
+// sentence about that.
+func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
-		t.Error("a fault was needed, and the page says that none was")
+		t.Error("a fault was needed, but the page denies it")
 	}
 	r.Explained.Faults[0].Needed = false
 	r.Mutant = "x"
 	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
-		t.Error("the run beside it lacks the mutant, and the page warns of it")
+		t.Error("the counterpart lacks the mutant, and the page warns about faults")
 	}
 	r.Mutant = ""
 	page := pageOf(t, r)
 	if at := strings.Index(page, unneeded); at < 0 || strings.Index(page, folded) < at {
-		t.Error("the page does not say that no fault was needed, or shows the comparison all the same")
+		t.Error("the page does not report that no fault was needed, or still shows the comparison")
 	}
 	if strings.Count(page, `id="h-why"`) != 1 || !strings.Contains(page, `<h2 class="small" id="h-why">The faults</h2>`) {
-		t.Error("the faults have not the heading that names the section")
+		t.Error("the faults lack the heading that names the section")
 	}
 	if !strings.Contains(page, "None was needed: the same rule is broken without any fault, too.") {
-		t.Error("the page does not say how the faults were judged")
+		t.Error("the page does not report how the faults were judged")
 	}
 	x := r.Explained
 	x.Execution, x.Followed, x.Missed, x.Own = 7, true, true, 3
 	page = pageOf(t, r)
 	if !strings.Contains(page, "No fault is a cause: the action of execution 7 failed by an error of its own in each of its 3 attempts.") || !strings.Contains(page, "Faults only change which attempts there are") {
-		t.Error("the page does not say that the action failed by itself, or what faults have to do with it")
+		t.Error("the page does not report that the action failed by itself, or the effect of faults")
 	}
 	if strings.Contains(page, "None is a cause") {
-		t.Error("the page says twice that no fault is a cause")
+		t.Error("the page repeats that no fault is a cause")
 	}
 	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
 	page = pageOf(t, r)
 	if strings.Contains(page, "The cause is not to be found there") {
-		t.Error("the cause of what another execution needs may be found in the comparison, and the page denies it")
+		t.Error("another execution needs a fault, and the page still rules out the comparison")
 	}
 	for _, want := range []string{
 		"No fault was needed for this failure of execution 7:", "But execution 8 misses the expectation only because of a fault.",
@@ -152,8 +152,8 @@ func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
 	}
 }
 
-// Faults are judged by the execution that is shown, and the words say so.
-func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
+// Faults are judged by the shown execution, and the text names it.
+func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
 	first := func() string { return reports.NeedLines(x)[0] }
@@ -170,8 +170,8 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 	}
 }
 
-// Errors of the action's own, and what other executions need, are told at the command line, too.
-func TestTheWordsTellOwnErrorsAndOtherExecutions(t *testing.T) {
+// The terminal also names errors of the action itself, and faults that other executions need.
+func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution, x.Followed, x.Missed, x.Faults[0].Needed, x.Own = 7, true, true, false, 1
 	text := func() string { return strings.Join(reports.NeedLines(x), "\n") }
@@ -188,8 +188,8 @@ func TestTheWordsTellOwnErrorsAndOtherExecutions(t *testing.T) {
 	}
 }
 
-// A counterpart may have another failure. The line about it says so.
-func TestALineSaysHowTheOtherRunFares(t *testing.T) {
+// A counterpart may have another failure, and its line describes it.
+func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	r := explainedRecord()
 	c := &r.Explained.Counterparts[0]
 	for _, step := range []struct {
@@ -207,19 +207,18 @@ func TestALineSaysHowTheOtherRunFares(t *testing.T) {
 	}
 }
 
-// A run of another seed differs by chance in nearly everything. The page says so, and not that its
-// differences follow from one change.
-func TestThePageSaysThatAnotherSeedDrawsAnew(t *testing.T) {
+// A run of another seed differs by chance in nearly everything. The page warns about that instead of
+// attributing the differences to one change.
+func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	r := explainedRecord()
 	r.Explained.Counterparts[0].Anew = true
 	page := pageOf(t, r)
 	if !strings.Contains(page, "It draws other random numbers, so much differs by chance.") || strings.Contains(page, "what differs follows from that change") {
-		t.Error("the page does not say that the other seed draws other numbers")
+		t.Error("the page does not report that the other seed draws other numbers")
 	}
 }
 
-// The heading says how the run beside the failing one fares.
-func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
+func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	r := explainedRecord()
 	x, c := r.Explained, &r.Explained.Counterparts[0]
 	x.Execution, c.Breaks = 25, "invariant 7, x"
@@ -239,8 +238,8 @@ func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
 	}
 }
 
-// Two runs number their executions apart. Where a pair shows that, the page says so.
-func TestThePageSaysThatNumbersDiffer(t *testing.T) {
+// Two runs number their executions separately. If a pair shows that, the page notes it.
+func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	const numbers = "The same execution may have another number there."
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, numbers) {
@@ -250,6 +249,6 @@ func TestThePageSaysThatNumbersDiffer(t *testing.T) {
 	there.Execution++
 	r.Explained.Counterparts[0].Difference.Pairs[0].There = &there
 	if page := pageOf(t, r); !strings.Contains(page, numbers) {
-		t.Error("a pair has two numbers, and the page does not say that they may be the same execution")
+		t.Error("a pair has two numbers, but the page does not note that they may be the same execution")
 	}
 }

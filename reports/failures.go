@@ -17,7 +17,7 @@ const (
 
 // failures are the failed runs of all results, grouped by rule, part and cause.
 type failures struct {
-	// Runs counts failed runs, and Causes the groups, including those that are not listed.
+	// Runs counts failed runs, and Causes the groups, including unlisted ones.
 	Runs, Causes int
 	Groups       []failureGroup
 	LeftOut      int
@@ -27,27 +27,27 @@ type failures struct {
 type failureGroup struct {
 	verdict.Cause
 	Results []causeIn
-	// More counts the results that are not listed.
+	// More counts the unlisted results.
 	More int
 }
 
-// causeIn is a result in which a cause was seen.
+// causeIn is a result with a cause.
 type causeIn struct {
 	Name, Case string
 	Seeds      int
 	First      uint64
-	// Link leads to the run of the smallest failing seed; empty if that run had another cause, or was
-	// not recorded.
+	// Link leads to the run of the smallest failing seed; empty if that run had another cause or was not
+	// recorded.
 	Link string
 }
 
-// Title is "11 failed runs, 2 causes".
+// Title returns a headline such as "11 failed runs, 2 causes".
 func (f *failures) Title() string {
 	return fmt.Sprintf("%s, %s", plural(f.Runs, "failed run"), plural(f.Causes, "cause"))
 }
 
-// groupFailures groups the failures of sorted results: the most frequent cause first. It returns
-// nil if nothing failed.
+// groupFailures groups the failures of sorted results, the most frequent cause first. It returns nil if
+// nothing failed.
 func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string) *failures {
 	f := &failures{}
 	type key struct{ rule, where, text string }
@@ -80,7 +80,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 	})
 	f.Causes, f.LeftOut = len(order), max(0, len(order)-pageGroups)
 	for _, g := range order[:min(len(order), pageGroups)] {
-		// Results whose run can be opened come first.
+		// Results with a recorded run come first.
 		slices.SortStableFunc(g.Results, func(a, b causeIn) int {
 			return cmp.Or(cmp.Compare(strings.Compare(b.Link, ""), strings.Compare(a.Link, "")), cmp.Compare(b.Seeds, a.Seeds))
 		})
@@ -92,7 +92,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 	return f
 }
 
-// causesOf returns the causes of a result. Results from elsewhere may have violations alone.
+// causesOf returns the causes of a result. Results from elsewhere may have only violations.
 func causesOf(sc *verdict.Scenario) []verdict.Cause {
 	if len(sc.Causes) > 0 {
 		return sc.Causes

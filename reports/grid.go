@@ -9,47 +9,46 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the grid of seeds: its columns, its rows, and the seeds that a row names in words.
+// Limits of the grid of seeds: its columns, its rows, and the seeds that a row lists in words.
 const (
 	gridColumns = 100
 	gridRows    = 120
 	gridNamed   = 8
 )
 
-// grid says which seeds failed of each result that failed. A column is one seed, or a range of
-// seeds if there are too many for one each.
+// grid shows the failed seeds of each failed result. A column is one seed or, if there are too many, a range
+// of seeds.
 type grid struct {
 	First, Last uint64
-	// Each is the number of seeds of a column, and Columns the number of columns.
+	// Each is the number of seeds in a column, and Columns the number of columns.
 	Each    uint64
 	Columns int
 	// All is the row of all results together.
 	All  gridRow
 	Rows []gridRow
-	// LeftOut counts the failed results that are not listed.
+	// LeftOut counts the unlisted failed results.
 	LeftOut int
 }
 
-// gridRow is one result. Few, Some and Many are the columns in which runs failed, as SVG paths of
-// cells one wide and one high: in one run or at most a third of the worst column's, at most two
-// thirds, and more.
+// gridRow is one result. Few, Some and Many are the columns with failed runs, as SVG paths of cells one wide
+// and one high. Few has one failed run or at most a third of the worst column's; Some has at most two thirds.
 type gridRow struct {
 	Name, Case, Link string
-	// From and Width are the columns of the seeds that this result was to run.
+	// From and Width are the columns of the result's seeds.
 	From, Width     int
 	Few, Some, Many string
-	// Unknown is the first column about which nothing is known, because only so many seeds are kept;
-	// it is the number of columns if all is known.
+	// Unknown is the first column without data, because the number of kept seeds is limited; the number of
+	// columns if all is known.
 	Unknown int
-	// Failing counts the failed runs. Seeds says which, in words.
+	// Failing counts the failed runs. Seeds lists them in words.
 	Failing int
 	Seeds   string
-	// Reproduce is a command for one seed, which stands as SEED; empty if none is known.
+	// Reproduce is a command with SEED in place of the seed; empty if unknown.
 	Reproduce string
-	// Failed lists the failed seeds, for the script: the first, then the distances between them.
+	// Failed lists the failed seeds for the script: the first, then the distances between them.
 	Failed string
 
-	// Counts has the number of failed runs of each column.
+	// Counts has the number of failed runs in each column.
 	Counts []int
 	seeds  []uint64
 }
@@ -66,21 +65,21 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	if len(failed) == 0 {
 		return nil
 	}
-	g.First, g.Last = bounds(failed[0])
+	g.First, g.Last = seedBounds(failed[0])
 	for _, sc := range failed[1:] {
-		first, last := bounds(sc)
+		first, last := seedBounds(sc)
 		g.First, g.Last = min(g.First, first), max(g.Last, last)
 	}
 	if g.First == g.Last {
 		return nil
 	}
-	// Counted without the one more, which would overflow for the largest seeds.
+	// Without adding one first, which would overflow for the largest seeds.
 	g.Each = (g.Last-g.First)/gridColumns + 1
-	g.Columns = g.column(g.Last) + 1
+	g.Columns = g.seedColumn(g.Last) + 1
 	g.All = gridRow{Name: "all results", Counts: make([]int, g.Columns), Width: g.Columns, Unknown: g.Columns}
 	slices.SortStableFunc(failed, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Failing, a.Failing) })
 	for i, sc := range failed {
-		row := g.row(sc)
+		row := g.newRow(sc)
 		row.Link = link(sc)
 		for at, n := range row.Counts {
 			g.All.Counts[at] += n
@@ -95,13 +94,13 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	}
 	slices.Sort(g.All.seeds)
 	g.All.seeds = slices.Compact(g.All.seeds)
-	g.All.draw()
-	g.All.Failed = "" // only the rows are asked for it
+	g.All.drawCells()
+	g.All.Failed = "" // used for the rows only
 	return g
 }
 
-// bounds returns the smallest and the largest seed of a result.
-func bounds(sc *verdict.Scenario) (first, last uint64) {
+// seedBounds returns the smallest and the largest seed of a result.
+func seedBounds(sc *verdict.Scenario) (first, last uint64) {
 	first, last = sc.FirstSeed, sc.LastSeed
 	if first == 0 && last == 0 { // from elsewhere, without the seeds
 		first, last = 1, uint64(max(1, sc.Seeds)) //nolint:gosec // not negative
@@ -112,7 +111,7 @@ func bounds(sc *verdict.Scenario) (first, last uint64) {
 	return first, last
 }
 
-// failedSeeds returns the seeds of a result that are known to have failed, ascending.
+// failedSeeds returns the known failed seeds of a result, ascending.
 func failedSeeds(sc *verdict.Scenario) []uint64 {
 	if len(sc.FailedSeeds) > 0 {
 		return sc.FailedSeeds
@@ -125,19 +124,19 @@ func failedSeeds(sc *verdict.Scenario) []uint64 {
 	return slices.Compact(seeds)
 }
 
-func (g *grid) column(seed uint64) int { return int((seed - g.First) / g.Each) } //nolint:gosec // under gridColumns
+func (g *grid) seedColumn(seed uint64) int { return int((seed - g.First) / g.Each) } //nolint:gosec // under gridColumns
 
-func (g *grid) row(sc *verdict.Scenario) gridRow {
-	first, last := bounds(sc)
+func (g *grid) newRow(sc *verdict.Scenario) gridRow {
+	first, last := seedBounds(sc)
 	r := gridRow{
 		Name: sc.Name, Case: caseName(sc), Failing: sc.Failing, Counts: make([]int, g.Columns), seeds: failedSeeds(sc),
-		From: g.column(first), Width: g.column(last) - g.column(first) + 1, Unknown: g.Columns,
+		From: g.seedColumn(first), Width: g.seedColumn(last) - g.seedColumn(first) + 1, Unknown: g.Columns,
 	}
 	for _, seed := range r.seeds {
-		r.Counts[g.column(seed)]++
+		r.Counts[g.seedColumn(seed)]++
 	}
 	if len(r.seeds) < sc.Failing && len(r.seeds) > 0 {
-		r.Unknown = min(g.Columns, g.column(r.seeds[len(r.seeds)-1])+1)
+		r.Unknown = min(g.Columns, g.seedColumn(r.seeds[len(r.seeds)-1])+1)
 	}
 	if len(sc.Violations) > 0 {
 		v := &sc.Violations[0]
@@ -145,12 +144,12 @@ func (g *grid) row(sc *verdict.Scenario) gridRow {
 			r.Reproduce = command
 		}
 	}
-	r.draw()
+	r.drawCells()
 	return r
 }
 
-// draw sets the paths and the words of a row.
-func (g *gridRow) draw() {
+// drawCells sets the paths and the words of a row.
+func (g *gridRow) drawCells() {
 	most := slices.Max(g.Counts)
 	var paths [3]strings.Builder
 	for at, n := range g.Counts {

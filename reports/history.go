@@ -18,19 +18,18 @@ const HistorySchema = 1
 type historyHeader struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario"`
-	// Profile points into the record that is written or read: reports pass its type on without
-	// knowing the configuration.
+	// Profile points into the record that is written or read, so that reports need not know its type.
 	Profile any                           `json:"profile"`
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
-	// Kinds are the kinds of events that the history records whenever they happen; left out: all.
+	// Kinds are the kinds of events that the history always records; left out: all.
 	Kinds []string `json:"kinds,omitempty"`
 	// TimeScale is the time scale of a run on real daemons.
 	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
-// historyLine is every other line: one event.
+// historyLine is any other line: one event.
 type historyLine struct {
 	At          *int64                `json:"at_ns"`
 	Step        uint64                `json:"step,omitempty"`
@@ -72,10 +71,10 @@ type historyLine struct {
 //
 // A history from elsewhere may lack kinds of events. Its header lists the kinds that it records
 // whenever they happen, with "kinds":["created","transition",…]; rules that need others are then
-// not judged, instead of passing. A run on real daemons has the time scale of the scenario in its
+// reported as not judged. A run on real daemons has the time scale of the scenario in its
 // header, such as "time_scale":0.2.
 //
-// Every other line is one event, in the order in which they happened:
+// Every other line is one event, in order:
 //
 //	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
 //	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
@@ -86,9 +85,9 @@ type historyLine struct {
 // (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the message type
 // in the protocol). execution, chain, related, epoch, old_epoch, named, worker, incarnation,
 // writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
-// are free text. Zero fields are left out. history.Kind says which kind sets which fields.
+// are free text. Zero fields are left out. history.Kind documents the fields of each kind.
 //
-// Judgements, violations and fault intervals are not written, because they can be computed again
+// Judgements, violations and fault intervals are not written, because they can be recomputed
 // from the events that ReadHistory returns. The constants of HistoryReader limit what can be read
 // back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
@@ -133,8 +132,7 @@ func lineOf(e *history.Event) historyLine {
 	}
 }
 
-// faultIntervalsOf pairs the beginnings and ends of faults. A fault that never ended lasts until
-// the last event.
+// faultIntervalsOf pairs the starts and ends of faults. A fault without an end lasts until the last event.
 func faultIntervalsOf(events []history.Event) []verdict.FaultInterval {
 	var faultIntervals []verdict.FaultInterval
 	open := make(map[string][]int)

@@ -11,13 +11,13 @@ import (
 	"handoff/core/execution"
 )
 
-func problem(name, message string, args ...any) field {
-	return field{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
+func newFieldProblem(name, message string, args ...any) fieldProblem {
+	return fieldProblem{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
 }
 
-// check validates the numbers and the lengths of the names of a line. Without a message, they are
-// valid.
-func (h *historyLine) check() field {
+// checkFields validates the numbers and the lengths of the names in a line. A result without a message means
+// that they are valid.
+func (h *historyLine) checkFields() fieldProblem {
 	const day = int64(24 * time.Hour)
 	for _, n := range [...]struct {
 		name            string
@@ -39,14 +39,14 @@ func (h *historyLine) check() field {
 		{"limit", h.Limit, -maxAmount, maxAmount},
 	} {
 		if n.is < n.least || n.is > n.most {
-			return problem(n.name, "%d; must be from %d to %d", n.is, n.least, n.most)
+			return newFieldProblem(n.name, "%d; must be from %d to %d", n.is, n.least, n.most)
 		}
 	}
 	switch {
 	case h.At == nil:
-		return problem("at_ns", "is missing; every event says when it happened, in nanoseconds since the start of the run")
+		return newFieldProblem("at_ns", "is missing; every event says when it happened, in nanoseconds since the start of the run")
 	case *h.At < int64(earliest) || *h.At > int64(maxMoment):
-		return problem("at_ns", "%d; must be from %d (a day before the start) to %d (%d days after it)", *h.At, int64(earliest), int64(maxMoment), int64(maxMoment)/day)
+		return newFieldProblem("at_ns", "%d; must be from %d (a day before the start) to %d (%d days after it)", *h.At, int64(earliest), int64(maxMoment), int64(maxMoment)/day)
 	}
 	most := maxName
 	if h.Kind == history.FaultBegan.String() || h.Kind == history.FaultEnded.String() {
@@ -71,14 +71,14 @@ func (h *historyLine) check() field {
 		{"queue", h.Queue, most},
 	} {
 		if len(s.is) > s.most {
-			return problem(s.name, "%d bytes; a name has at most %d", len(s.is), s.most)
+			return newFieldProblem(s.name, "%d bytes; a name has at most %d", len(s.is), s.most)
 		}
 	}
-	return field{}
+	return fieldProblem{}
 }
 
-// event is the inverse of lineOf, except for the fields that names parses.
-func (h *historyLine) event() history.Event {
+// toEvent is the inverse of lineOf, except for the fields that parseNames parses.
+func (h *historyLine) toEvent() history.Event {
 	return history.Event{
 		At: time.Duration(*h.At), Step: h.Step,
 		Execution: h.Execution, Chain: h.Chain, Related: h.Related, Epoch: h.Epoch, OldEpoch: h.OldEpoch, Named: h.Named,
@@ -88,10 +88,9 @@ func (h *historyLine) event() history.Event {
 	}
 }
 
-// names parses the enumerations of a line. It parses all of them, and returns the first unknown
-// one.
-func (h *historyLine) names(e *history.Event) (unknown field) {
-	note := func(bad field) {
+// parseNames parses the enumerations of a line. It parses all of them, and returns the first unknown one.
+func (h *historyLine) parseNames(e *history.Event) (unknown fieldProblem) {
+	note := func(bad fieldProblem) {
 		if unknown.Message == "" {
 			unknown = bad
 		}
@@ -107,13 +106,13 @@ func (h *historyLine) names(e *history.Event) (unknown field) {
 	return unknown
 }
 
-func unknownName(name, value string, allowed []string) field {
-	return field{name, yamlfile.Problem{
-		Message: fmt.Sprintf("unknown name %q", clip(value)), Allowed: allowed, Nearest: yamlfile.Nearest(clip(value), allowed),
+func unknownName(name, value string, allowed []string) fieldProblem {
+	return fieldProblem{name, yamlfile.Problem{
+		Message: fmt.Sprintf("unknown name %q", clipQuotation(value)), Allowed: allowed, Nearest: yamlfile.Nearest(clipQuotation(value), allowed),
 	}}
 }
 
-// The names of the values of each enumeration, as a history has them. The zero values have none.
+// The names of the values of each enumeration in a history. The zero values have none.
 var ( //nolint:gochecknoglobals // constant lists
 	kindNames      = namesOf(history.Kind(history.Kinds))
 	statusNames    = namesOf(execution.Status(execution.Statuses))
@@ -134,17 +133,17 @@ func namesOf[T interface {
 }
 
 // parseName parses one enumeration; a missing field keeps its zero value.
-func parseName[T ~uint8](name, value string, names []string, into *T) field {
+func parseName[T ~uint8](name, value string, names []string, into *T) fieldProblem {
 	i := slices.Index(names, value)
 	if i < 0 || i == 0 && name == "kind" {
 		return unknownName(name, value, names[1:])
 	}
 	*into = T(i)
-	return field{}
+	return fieldProblem{}
 }
 
-// intern keeps one copy of each name, as long as there are few.
-func (h *HistoryReader) intern(e *history.Event) {
+// internNames keeps one copy of each name, up to maxDistinct names.
+func (h *HistoryReader) internNames(e *history.Event) {
 	for _, s := range [...]*string{&e.Process, &e.Action, &e.Queue, &e.Fault} {
 		if *s == "" {
 			continue
@@ -157,17 +156,16 @@ func (h *HistoryReader) intern(e *history.Event) {
 	}
 }
 
-// amounts limits the number of different things in a history, because each is kept in memory to the
-// end.
-func (h *HistoryReader) amounts(e *history.Event) field {
-	count := func(into map[string]bool, name, what, value string) field {
+// limitDistinct limits the number of distinct items in a history, because each is kept in memory to the end.
+func (h *HistoryReader) limitDistinct(e *history.Event) fieldProblem {
+	count := func(into map[string]bool, name, what, value string) fieldProblem {
 		if value != "" && !into[value] {
 			if len(into) == maxDistinct {
-				return problem(name, "more than %d different %s", maxDistinct, what)
+				return newFieldProblem(name, "more than %d different %s", maxDistinct, what)
 			}
 			into[value] = true
 		}
-		return field{}
+		return fieldProblem{}
 	}
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
@@ -176,7 +174,7 @@ func (h *HistoryReader) amounts(e *history.Event) field {
 				return bad
 			}
 		}
-		return field{}
+		return fieldProblem{}
 	case history.ActionDefined:
 		if bad := count(h.actions, "action", "actions", e.Action); bad.Message != "" {
 			return bad
@@ -191,13 +189,13 @@ func (h *HistoryReader) amounts(e *history.Event) field {
 	case history.WorkerRegistered:
 		if !h.incarnations[e.Incarnation] {
 			if len(h.incarnations) == maxDistinct {
-				return problem("incarnation", "more than %d different incarnations of workers", maxDistinct)
+				return newFieldProblem("incarnation", "more than %d different incarnations of workers", maxDistinct)
 			}
 			h.incarnations[e.Incarnation] = true
 		}
 	case history.ClockStepped:
 		if h.skew += e.Due; h.skew < -maxMoment || h.skew > maxMoment {
-			return problem("due_ns", "the steps of the database's clock add up to more than %d days", int64(maxMoment/(24*time.Hour)))
+			return newFieldProblem("due_ns", "the steps of the database's clock add up to more than %d days", int64(maxMoment/(24*time.Hour)))
 		}
 	default:
 	}

@@ -22,36 +22,35 @@ import (
 	"handoff/core/execution"
 )
 
-// Limits on a history. A file from elsewhere must not cost more than its own length, whatever
-// numbers and names it contains. Real histories stay far below.
+// Limits on a history. A file from elsewhere must not cost more than its length, whatever numbers and names
+// it contains. Real histories stay far below.
 const (
-	// MaxHistoryLine is the longest line, in bytes.
+	// MaxHistoryLine is the maximum length of a line in bytes.
 	MaxHistoryLine = 1 << 20
-	// maxName limits a name in bytes, maxNames a list of processes or queues that a fault strikes.
+	// maxName limits a name in bytes, and maxNames a list of processes or queues that a fault strikes.
 	maxName  = 1024
 	maxNames = 1 << 16
-	// maxDistinct limits the number of different processes, actions, runtimes and incarnations of
-	// workers.
+	// maxDistinct limits the numbers of distinct processes, actions, runtimes and incarnations of workers.
 	maxDistinct = 10_000
-	// maxMoment limits every time, so that sums of a few times don't overflow. A time may be up to
-	// a day before the start, because a live run has several clocks.
+	// maxMoment limits every time, so that small sums of times don't overflow. A time may be up to a day
+	// before the start, because a live run has several clocks.
 	maxMoment = 10 * 366 * 24 * time.Hour
 	earliest  = -24 * time.Hour
-	// maxID limits the numbers of rows; it is the largest number that every reader of JSON keeps
-	// exactly. maxAmount limits counts.
+	// maxID limits the numbers of rows; it is the largest number that every JSON reader represents exactly.
+	// maxAmount limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
-	// mostWarnings limits the number of warnings about a header.
+	// mostWarnings is the maximum number of warnings about a header.
 	mostWarnings = 20
 )
 
-// HistoryReader reads a history line by line. Its memory depends on the longest line and on the
-// number of different names, never on the length of the file.
+// HistoryReader reads a history line by line. Its memory depends on the longest line and on the number of
+// distinct names, never on the length of the file.
 //
-// It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON
-// object, text that is not UTF-8, unknown and duplicate fields, unknown names of enumerations (see
-// Next), and numbers, names and amounts beyond the limits above. Times need not ascend: the events
-// of a live run are in the order in which they happened, but several clocks date them.
+// It refuses lines longer than MaxHistoryLine and lines that are no JSON object in UTF-8, with file, line and
+// column. It also refuses unknown or duplicate fields, unknown names of enumerations (see Next), and values
+// beyond the limits above. Times need not ascend: the events of a live run are in order, but dated by several
+// clocks.
 type HistoryReader struct {
 	file   string
 	lines  *bufio.Scanner
@@ -59,65 +58,65 @@ type HistoryReader struct {
 	record verdict.Record
 
 	names map[string]string
-	// processes, actions, runtimes and incarnations hold the different ones so far.
+	// processes, actions, runtimes and incarnations hold the distinct values so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
 	// warnings lists the kinds of events in the header that this program doesn't know.
 	warnings yamlfile.Errors
-	// skew is how far, according to the events, the database's clock was moved.
+	// skew is the sum of the steps of the database's clock so far.
 	skew time.Duration
 	// scratch is the line that is being read.
 	scratch historyLine
 }
 
-// NewHistoryReader reads the header of a history. Errors call it by the name in file.
+// NewHistoryReader reads the header of a history. Errors use file as its name.
 func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	h := &HistoryReader{
 		file: file, lines: bufio.NewScanner(r), names: make(map[string]string),
 		processes: make(map[string]bool), actions: make(map[string]bool), runtimes: make(map[string]bool),
 		incarnations: make(map[execution.Incarnation]bool),
 	}
-	// The scanner counts the line's end too.
+	// The scanner counts the newline too.
 	h.lines.Buffer(nil, MaxHistoryLine+1)
-	text, err := h.next()
+	text, err := h.nextLine()
 	switch {
 	case errors.Is(err, io.EOF):
 		h.line = 1
-		return nil, h.refuse(1, "the history is empty, not even a header")
+		return nil, h.refuseAt(1, "the history is empty, not even a header")
 	case err != nil:
 		return nil, err
 	case h.line > 1:
 		h.line = 1
-		return nil, h.refuse(1, "the first line is empty; it must be the header")
+		return nil, h.refuseAt(1, "the first line is empty; it must be the header")
 	}
-	return h, h.header(text)
+	return h, h.readHeader(text)
 }
 
-// Header is the content of the first line: a record without events.
+// Header returns the content of the first line: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
 // Warnings lists the kinds of events in the header that this program doesn't know.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
-// Next reads the next event into e. It returns io.EOF after the last one. After a
-// *history.UnknownWord, reading can go on; e then holds what could be read of the event.
+// Next reads the next event into e. It returns io.EOF after the last one. After a *history.UnknownWord,
+// reading can continue; e then holds the readable part of the event.
 func (h *HistoryReader) Next(e *history.Event) error {
-	text, err := h.next()
+	text, err := h.nextLine()
 	if err != nil {
 		return err
 	}
 	l := &h.scratch
 	*l = historyLine{}
-	if err := h.decode(text, l, lineFields); err != nil {
+	if err := h.decodeLine(text, l, lineFields); err != nil {
 		return err
 	}
-	if p := l.check(); p.Message != "" {
+	if p := l.checkFields(); p.Message != "" {
 		return h.refuseField(text, p)
 	}
-	*e = l.event()
-	unknown := l.names(e)
-	h.intern(e)
-	if p := h.amounts(e); p.Message != "" {
+	*e = l.toEvent()
+	unknown := l.parseNames(e)
+	h.internNames(e)
+	if p := h.limitDistinct(e); p.Message != "" {
 		return h.refuseField(text, p)
 	}
 	switch {
@@ -129,8 +128,8 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads a whole history that WriteHistory wrote. It computes FaultIntervals from the
-// events. Errors call the history by the name in file.
+// ReadHistory reads a whole history written by WriteHistory. It computes FaultIntervals from the events.
+// Errors use file as the name of the history.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
 	if err != nil {
@@ -150,13 +149,13 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	}
 }
 
-// next returns the next line that is not empty.
-func (h *HistoryReader) next() ([]byte, error) {
+// nextLine returns the next non-empty line.
+func (h *HistoryReader) nextLine() ([]byte, error) {
 	for h.lines.Scan() {
 		h.line++
 		text := h.lines.Bytes()
 		if h.line == 1 && bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-			return nil, h.refuse(1, "the file is compressed with gzip; unpack it first")
+			return nil, h.refuseAt(1, "the file is compressed with gzip; unpack it first")
 		}
 		if len(bytes.TrimSpace(text)) > 0 {
 			return text, nil
@@ -165,25 +164,25 @@ func (h *HistoryReader) next() ([]byte, error) {
 	h.line++
 	switch err := h.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, h.refuse(MaxHistoryLine+1, fmt.Sprintf("the line has more than %d bytes; a history has one JSON object a line", MaxHistoryLine))
+		return nil, h.refuseAt(MaxHistoryLine+1, fmt.Sprintf("the line has more than %d bytes; a history has one JSON object a line", MaxHistoryLine))
 	case err != nil:
-		return nil, h.refuse(1, "reading the line: "+err.Error())
+		return nil, h.refuseAt(1, "reading the line: "+err.Error())
 	}
 	return nil, io.EOF
 }
 
-func (h *HistoryReader) refuse(column int, message string) error {
+func (h *HistoryReader) refuseAt(column int, message string) error {
 	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
-// field is a problem with one field, by name.
-type field struct {
+// fieldProblem is a problem with one named field.
+type fieldProblem struct {
 	name string
 	yamlfile.Problem
 }
 
-// refuseField refuses a field of a line that could be decoded.
-func (h *HistoryReader) refuseField(text []byte, f field) error {
+// refuseField refuses a field of a decoded line.
+func (h *HistoryReader) refuseField(text []byte, f fieldProblem) error {
 	p := f.Problem
 	p.File, p.Line, p.Column = h.file, h.line, keyColumn(text, f.name)
 	p.Message = f.name + ": " + p.Message
@@ -199,22 +198,22 @@ func keyColumn(object []byte, key string) int {
 		}
 		if token.Kind() == '"' && token.String() == key {
 			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
-				return column(object, int(d.InputOffset())-len(key)-2)
+				return runeColumn(object, int(d.InputOffset())-len(key)-2)
 			}
 		}
 	}
 }
 
-// column is the column of a byte of a line.
-func column(text []byte, offset int) int {
+// runeColumn is the column of a byte in a line.
+func runeColumn(text []byte, offset int) int {
 	return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1
 }
 
-func (h *HistoryReader) header(text []byte) error {
+func (h *HistoryReader) readHeader(text []byte) error {
 	complain := func(name, message string, args ...any) error {
-		return h.refuseField(text, problem(name, message, args...))
+		return h.refuseField(text, newFieldProblem(name, message, args...))
 	}
-	// A newer schema may have other fields, so its number comes first.
+	// A newer schema may have other fields, so its number is checked first.
 	var version struct {
 		Schema int `json:"schema"`
 	}
@@ -222,7 +221,7 @@ func (h *HistoryReader) header(text []byte) error {
 		return complain("schema", "the history has schema %d, this program reads schema %d", version.Schema, HistorySchema)
 	}
 	head := historyHeader{Profile: &h.record.Profile}
-	if err := h.decode(text, &head, headerFields); err != nil {
+	if err := h.decodeLine(text, &head, headerFields); err != nil {
 		return err
 	}
 	switch {
@@ -241,11 +240,11 @@ func (h *HistoryReader) header(text []byte) error {
 	r := &h.record
 	r.Scenario, r.Seed, r.Mutant, r.Workers, r.TimeScale = head.Scenario, head.Seed, head.Mutant, head.Workers, head.TimeScale
 	for _, name := range head.Kinds {
-		kind, err := history.ParseKind(clip(name))
+		kind, err := history.ParseKind(clipQuotation(name))
 		if err != nil {
-			// A kind that this program doesn't know concerns no invariant.
+			// An unknown kind concerns no invariant.
 			var unknown yamlfile.Problem
-			if errors.As(h.refuseField(text, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
+			if errors.As(h.refuseField(text, fieldProblem{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
 			}
 			continue
@@ -258,7 +257,7 @@ func (h *HistoryReader) header(text []byte) error {
 	return nil
 }
 
-// The fields of the first line and of the other lines, in their order.
+// The fields of the first line and of the other lines, in order.
 var (
 	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
@@ -272,11 +271,11 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// decode decodes one line strictly: a misspelt key of an export must not be taken for a missing
-// field, and a duplicate must not hide the first value.
-func (h *HistoryReader) decode(text []byte, into any, known []string) error {
+// decodeLine decodes one line strictly: a misspelt key must not be mistaken for a missing field, and a
+// duplicate must not hide the first value.
+func (h *HistoryReader) decodeLine(text []byte, into any, known []string) error {
 	if start := len(text) - len(bytes.TrimLeft(text, " \t\r")); text[start] != '{' {
-		return h.refuse(column(text, start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clip(string(text[start:]))))
+		return h.refuseAt(runeColumn(text, start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clipQuotation(string(text[start:]))))
 	}
 	err := json.Unmarshal(text, into, json.RejectUnknownMembers(true))
 	var syntax *jsontext.SyntacticError
@@ -285,27 +284,27 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &syntax) && strings.Contains(syntax.Err.Error(), "after top-level value"):
-		return h.refuse(column(text, int(syntax.ByteOffset)), "one object a line, and here is more")
+		return h.refuseAt(runeColumn(text, int(syntax.ByteOffset)), "one object a line, and here is more")
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return h.refuse(column(text, int(syntax.ByteOffset)), fmt.Sprintf("duplicate field %q", syntax.JSONPointer.LastToken()))
+		return h.refuseAt(runeColumn(text, int(syntax.ByteOffset)), fmt.Sprintf("duplicate field %q", syntax.JSONPointer.LastToken()))
 	case syntax != nil && errors.Is(err, io.ErrUnexpectedEOF):
-		return h.refuse(column(text, int(syntax.ByteOffset)), "the line ends in the middle of its object: the file was cut off")
+		return h.refuseAt(runeColumn(text, int(syntax.ByteOffset)), "the line ends in the middle of its object: the file was cut off")
 	case syntax != nil:
-		return h.refuse(column(text, int(syntax.ByteOffset)), syntax.Err.Error())
+		return h.refuseAt(runeColumn(text, int(syntax.ByteOffset)), syntax.Err.Error())
 	case !errors.As(err, &value):
-		return h.refuse(1, err.Error())
+		return h.refuseAt(1, err.Error())
 	}
-	p := yamlfile.Problem{File: h.file, Line: h.line, Column: column(text, int(value.ByteOffset))}
-	if name := clip(strings.TrimPrefix(string(value.JSONPointer), "/")); errors.Is(err, json.ErrUnknownName) {
+	p := yamlfile.Problem{File: h.file, Line: h.line, Column: runeColumn(text, int(value.ByteOffset))}
+	if name := clipQuotation(strings.TrimPrefix(string(value.JSONPointer), "/")); errors.Is(err, json.ErrUnknownName) {
 		p.Message, p.Allowed, p.Nearest = fmt.Sprintf("unknown field %q", name), known, yamlfile.Nearest(name, known)
 	} else {
-		p.Message = strings.TrimSpace(fmt.Sprintf("%s can't be a %s %s", name, value.JSONKind, clip(string(value.JSONValue))))
+		p.Message = strings.TrimSpace(fmt.Sprintf("%s can't be a %s %s", name, value.JSONKind, clipQuotation(string(value.JSONValue))))
 	}
 	return p
 }
 
-// clip shortens a quotation in an error.
-func clip(s string) string {
+// clipQuotation shortens a quotation in an error.
+func clipQuotation(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -15,8 +15,8 @@ import (
 	"handoff/reports"
 )
 
-// everything is an event of one kind with every field set.
-func everything(k history.Kind) history.Event {
+// fullEvent is an event of one kind with every field set.
+func fullEvent(k history.Kind) history.Event {
 	return history.Event{
 		At: 12402 * time.Millisecond, Step: 811, Kind: k, Execution: 7, Chain: 5, Related: 9, Epoch: 2, OldEpoch: 1, Named: 1,
 		From: execution.Scheduled, To: execution.Running, By: execution.Reconciler, Reason: execution.WorkerLost,
@@ -43,15 +43,15 @@ func TestHistoryRoundTrip(t *testing.T) {
 	r := ttlRace()
 	r.TimeScale = 0.2
 	if back, text := roundTrip(t, r); back.TimeScale != r.TimeScale || !strings.Contains(text, `"time_scale":0.2}`) {
-		t.Errorf("the time scale came back as %v", back.TimeScale)
+		t.Errorf("the time scale is read as %v", back.TimeScale)
 	}
 	r.TimeScale = 0
 	back, text := roundTrip(t, r)
 	if !reflect.DeepEqual(back.Events, r.Events) || !reflect.DeepEqual(back.Workers, r.Workers) || !reflect.DeepEqual(back.FaultIntervals, r.FaultIntervals) {
-		t.Error("the story of the TTL race came back changed")
+		t.Error("the history of the TTL race changed")
 	}
 	if back.Scenario != r.Scenario || back.Profile != r.Profile || back.Seed != r.Seed || back.Mutant != r.Mutant {
-		t.Errorf("the header came back as %+v", back.Run)
+		t.Errorf("the header is read as %+v", back.Run)
 	}
 	want := `{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"unguarded-monitor","workers":{"1":"shell-1","2":"shell-2"}}`
 	if first, _, _ := strings.Cut(text, "\n"); first != want {
@@ -61,15 +61,15 @@ func TestHistoryRoundTrip(t *testing.T) {
 
 func TestHistoryKeepsEveryKindAndField(t *testing.T) {
 	r := &verdict.Record{Workers: map[execution.WorkerID]string{}}
-	// A field that everything leaves zero would not be tested.
-	full := reflect.ValueOf(everything(history.Created))
+	// A field that fullEvent leaves zero would not be tested.
+	full := reflect.ValueOf(fullEvent(history.Created))
 	for i := range full.NumField() {
 		if full.Field(i).IsZero() {
 			t.Errorf("field %s is zero in this test: is it new?", full.Type().Field(i).Name)
 		}
 	}
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
-		r.Events = append(r.Events, history.Event{Kind: k}, everything(k))
+		r.Events = append(r.Events, history.Event{Kind: k}, fullEvent(k))
 		for i := range full.NumField() {
 			one := history.Event{Kind: k}
 			reflect.ValueOf(&one).Elem().Field(i).Set(full.Field(i))
@@ -95,12 +95,12 @@ func TestHistoryKeepsEveryKindAndField(t *testing.T) {
 	back, _ := roundTrip(t, r)
 	for i := range r.Events {
 		if back.Events[i] != r.Events[i] {
-			t.Fatalf("event %d came back as\n%+v, want\n%+v", i, back.Events[i], r.Events[i])
+			t.Fatalf("event %d is read as\n%+v, want\n%+v", i, back.Events[i], r.Events[i])
 		}
 	}
 }
 
-func TestMessageTypesAreNamedAsOnTheWire(t *testing.T) {
+func TestMessageTypesMatchWireNames(t *testing.T) {
 	for m := 1; m < broker.Types; m++ {
 		e := history.Event{Kind: history.Published, Type: uint8(m)}
 		if got, want := reports.Describe(&e, nil), broker.Type(m).String()+" #0"; !strings.Contains(got, want) {
@@ -116,7 +116,7 @@ func TestOnlyNonZeroFieldsAreWritten(t *testing.T) {
 	}
 }
 
-func TestFaultThatNeverEndedLastsUntilTheEnd(t *testing.T) {
+func TestUnendedFaultLastsUntilLastEvent(t *testing.T) {
 	back, _ := roundTrip(t, &verdict.Record{Events: []history.Event{
 		{Kind: history.FaultBegan, At: 1, Fault: "a"},
 		{Kind: history.FaultBegan, At: 2, Fault: "b"},
@@ -130,7 +130,7 @@ func TestFaultThatNeverEndedLastsUntilTheEnd(t *testing.T) {
 	}
 }
 
-func TestReadHistorySaysWhereItFails(t *testing.T) {
+func TestReadHistoryErrorsHavePositions(t *testing.T) {
 	const header = `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` + "\n"
 	long := strings.Repeat("x", reports.MaxHistoryLine)
 	for _, c := range []struct{ text, want string }{
@@ -173,11 +173,11 @@ func TestReadHistorySaysWhereItFails(t *testing.T) {
 		{header + `{"at_ns":1,"kind":"created","run_timeout_ns":-1}`, "h.jsonl:2:29: run_timeout_ns: -1; must be from 0"},
 		{header + `{"at_ns":1,"kind":"logged","process":"` + long[:1025] + `"}`, "h.jsonl:2:28: process: 1025 bytes; a name has at most 1024"},
 		{header + strings.Repeat(`{"at_ns":1,"kind":"clock_stepped","due_ns":316224000000000000}`+"\n", 2), "h.jsonl:3:35: due_ns: the steps of the database's clock add up to more than 3660 days"},
-		{header + many(10_001, `{"at_ns":1,"kind":"process_started","process":"p%d"}`), "h.jsonl:10002:37: process: more than 10000 different processes"},
-		{header + many(10_001, `{"at_ns":1,"kind":"worker_registered","incarnation":%d}`), "h.jsonl:10002:39: incarnation: more than 10000 different incarnations"},
-		{header + many(10_001, `{"at_ns":1,"kind":"created","action":"a%d"}`), "h.jsonl:10002:29: action: more than 10000 different actions"},
-		{header + many(10_001, `{"at_ns":1,"kind":"created","text":"r%d"}`), "h.jsonl:10002:29: text: more than 10000 different runtimes"},
-		{header + `{"at_ns":1,"kind":"fault_began","process":"` + strings.Repeat("p,", 30_000) + strings.ReplaceAll(many(1_000, "q%d"), "\n", ",") + `"}` + "\n!", "h.jsonl:3:1"},
+		{header + numberedLines(10_001, `{"at_ns":1,"kind":"process_started","process":"p%d"}`), "h.jsonl:10002:37: process: more than 10000 different processes"},
+		{header + numberedLines(10_001, `{"at_ns":1,"kind":"worker_registered","incarnation":%d}`), "h.jsonl:10002:39: incarnation: more than 10000 different incarnations"},
+		{header + numberedLines(10_001, `{"at_ns":1,"kind":"created","action":"a%d"}`), "h.jsonl:10002:29: action: more than 10000 different actions"},
+		{header + numberedLines(10_001, `{"at_ns":1,"kind":"created","text":"r%d"}`), "h.jsonl:10002:29: text: more than 10000 different runtimes"},
+		{header + `{"at_ns":1,"kind":"fault_began","process":"` + strings.Repeat("p,", 30_000) + strings.ReplaceAll(numberedLines(1_000, "q%d"), "\n", ",") + `"}` + "\n!", "h.jsonl:3:1"},
 	} {
 		_, err := reports.ReadHistory("h.jsonl", strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -189,8 +189,8 @@ func TestReadHistorySaysWhereItFails(t *testing.T) {
 	}
 }
 
-// many returns a line for each number from 0.
-func many(n int, line string) string {
+// numberedLines returns a line for each number from 0.
+func numberedLines(n int, line string) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, line+"\n", i)
@@ -198,8 +198,8 @@ func many(n int, line string) string {
 	return b.String()
 }
 
-// Times need not ascend: a live history is in the order of events, which several clocks date.
-func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
+// Times need not ascend: a live history is in the order of events, dated by several clocks.
+func TestReadHistoryAcceptsUnorderedTimes(t *testing.T) {
 	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`
 	r, err := reports.ReadHistory("h.jsonl", strings.NewReader(text))
@@ -208,8 +208,8 @@ func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
 	}
 }
 
-// Characters that a terminal would obey are escaped.
-func TestPrintableTextHasNothingThatATerminalObeys(t *testing.T) {
+// Characters that a terminal interprets are escaped.
+func TestPrintableEscapesTerminalControls(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain “ü” 日本": "plain “ü” 日本", "\x1b]0;x\a": `\x1b]0;x\a`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`,
 		"a\nb\r": "a\nb" + `\r`, "bad \xff": `bad \xff`, "": "", "\x00\x7f": `\x00\x7f`,

@@ -45,35 +45,35 @@ type junitProblem struct {
 	Text    string `xml:",cdata"`
 }
 
-// junitViolations limits the number of violations in one failure's text; result.json has all.
+// junitViolations is the maximum number of violations in one failure's text; result.json has all.
 const junitViolations = 20
 
 // WriteJUnit writes JUnit XML: a testsuite for each scenario, a testcase for each of its profiles.
 //
-// A run that proves nothing is reported as an error, not as skipped, because CI servers count
-// skipped tests as green. For the same reason an interrupted sweep adds a testcase of its own.
+// A run that proves nothing is an error, not skipped, because CI servers count skipped tests as green. For
+// the same reason an interrupted sweep adds its own testcase.
 //
-// Only testcases of the live world have a time: the same simulated runs give the same bytes,
-// however long they took and on however many machines. Their duration is in timing.json.
+// Only testcases of the live world have a time: the same simulated runs give the same bytes, whatever their
+// duration and number of machines. Their duration is in timing.json.
 func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	all := &junitSuites{Name: "handoff chaos"}
 	var suite *junitSuite
 	for _, sc := range sortedScenarios(s) {
-		if suite == nil || suite.Name != clean(sc.Name) {
-			suite = &junitSuite{Name: clean(sc.Name)}
+		if suite == nil || suite.Name != sanitizeText(sc.Name) {
+			suite = &junitSuite{Name: sanitizeText(sc.Name)}
 			all.Suites = append(all.Suites, suite)
 		}
-		suite.add(caseOf(sc), waited(sc))
+		suite.addCase(caseOf(sc), liveSeconds(sc))
 	}
 	if s.Interrupted {
 		suite = &junitSuite{Name: "sweep"}
 		all.Suites = append(all.Suites, suite)
-		suite.add(&junitCase{Name: "complete", Class: "sweep", Error: &junitProblem{
+		suite.addCase(&junitCase{Name: "complete", Class: "sweep", Error: &junitProblem{
 			Message: "interrupted before every seed had run", Type: verdict.Inconclusive.String(),
 		}}, 0)
 	}
 	for _, suite := range all.Suites {
-		suite.Time = seconds(suite.seconds)
+		suite.Time = formatSeconds(suite.seconds)
 		all.Tests += suite.Tests
 		all.Failures += suite.Failures
 		all.Errors += suite.Errors
@@ -88,8 +88,8 @@ func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-func (j *junitSuite) add(c *junitCase, wall float64) {
-	c.Time = seconds(wall)
+func (j *junitSuite) addCase(c *junitCase, wall float64) {
+	c.Time = formatSeconds(wall)
 	j.seconds += wall
 	j.Tests++
 	if c.Failure != nil {
@@ -102,7 +102,7 @@ func (j *junitSuite) add(c *junitCase, wall float64) {
 }
 
 func caseOf(sc *verdict.Scenario) *junitCase {
-	c := &junitCase{Name: clean(caseName(sc)), Class: clean(sc.Name)}
+	c := &junitCase{Name: sanitizeText(caseName(sc)), Class: sanitizeText(sc.Name)}
 	switch sc.Verdict {
 	case verdict.Fail:
 		c.Failure = problemOf(sc)
@@ -112,7 +112,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	return c
 }
 
-// caseName is the profile, plus whatever else distinguishes two results of one scenario.
+// caseName is the profile, with whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if sc.Mutant != "" {
@@ -124,7 +124,7 @@ func caseName(sc *verdict.Scenario) string {
 func problemOf(sc *verdict.Scenario) *junitProblem {
 	violations := sortedViolations(sc.Violations)
 	if len(violations) == 0 || sc.Verdict != verdict.Fail {
-		why := clean(strings.Join(sc.Why, "\n"))
+		why := sanitizeText(strings.Join(sc.Why, "\n"))
 		return &junitProblem{Message: firstLines(why, 1)[0], Type: sc.Verdict.String(), Text: why}
 	}
 	var text strings.Builder
@@ -144,13 +144,13 @@ func problemOf(sc *verdict.Scenario) *junitProblem {
 	}
 	first := violations[0]
 	return &junitProblem{
-		Message: clean(firstLines(first.Message, 1)[0] + " — reproduce: " + first.Reproduce),
-		Type:    clean(violationTitle(first)),
-		Text:    clean(text.String()),
+		Message: sanitizeText(firstLines(first.Message, 1)[0] + " — reproduce: " + first.Reproduce),
+		Type:    sanitizeText(violationTitle(first)),
+		Text:    sanitizeText(text.String()),
 	}
 }
 
-// violationTitle is "invariant 2 (ownership)" or "expectation (stuck)".
+// violationTitle returns a title such as "invariant 2 (ownership)" or "expectation (stuck)".
 func violationTitle(v *verdict.Violation) string {
 	title := "expectation"
 	if v.Invariant > 0 {
@@ -162,24 +162,24 @@ func violationTitle(v *verdict.Violation) string {
 	return title
 }
 
-// waited is the duration of a live result in seconds; 0 for a simulated result.
-func waited(sc *verdict.Scenario) float64 {
+// liveSeconds is the duration of a live result in seconds; 0 for a simulated one.
+func liveSeconds(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0
 	}
 	return sc.Wall.Seconds()
 }
 
-func seconds(s float64) string {
+func formatSeconds(s float64) string {
 	if s == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.3f", s)
 }
 
-// clean removes everything that XML 1.0 can't represent, escaped or not: control characters, which
-// an error text of the product can contain, the two non-characters, and invalid UTF-8.
-func clean(s string) string {
+// sanitizeText removes everything that XML 1.0 can't represent, even escaped: control characters, which an
+// error text of the product may contain, the two non-characters, and invalid UTF-8.
+func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t', r == '\n':

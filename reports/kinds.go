@@ -2,26 +2,26 @@ package reports
 
 import "handoff/chaos/history"
 
-// kindRow is what reports know of one kind of event: its sentence, its look and its place.
+// kindRow is what reports know of one kind of event: its sentence, style and track.
 type kindRow struct {
-	// who and what are the subject and the predicate of its sentence, as templates over a clause. An
-	// empty who is the process.
+	// who and what are templates over a clause for the subject and the predicate of its sentence. An empty
+	// who is the process.
 	who, what string
-	// class is its look on the page; empty for that of a message.
+	// class is its style on the page; empty for that of a message.
 	class string
-	// home is its track: of a server, of the run, or of the worker that it is about, whoever wrote
-	// it; empty for that of its process.
+	// home is its track: that of a server, of the run, or of the worker concerned; empty for that of its
+	// process.
 	home string
-	// state is the state of the process or the server from then on; empty if it stays.
+	// state is the new state of the process or the server; empty if unchanged.
 	state string
-	// flow reports whether a trace joins it with the other events of its message.
+	// flow reports whether a trace connects it with the other events of its message.
 	flow bool
 }
 
-// isServer reports whether events of the kind are the states of a server.
+// isServer reports whether events of the kind are states of a server.
 func (k *kindRow) isServer() bool { return k.home != "" && k.state != "" }
 
-// The tracks that are no process, and the one of a worker.
+// Tracks that are no process, and that of the worker.
 const (
 	homeRun      = "run"
 	homeDatabase = "database"
@@ -29,7 +29,7 @@ const (
 	homeWorker   = "worker"
 )
 
-// The looks of events on the page.
+// Styles of events on the page.
 const (
 	ofProcess = "process"
 	ofFault   = "fault"
@@ -40,7 +40,7 @@ const (
 	ofMessage = "message"
 )
 
-// The subjects of several kinds.
+// Subjects of several kinds.
 const (
 	byAPI      = "{{.Actor `the API`}}"
 	byExecutor = "{{.Actor `the executor`}}"
@@ -48,7 +48,7 @@ const (
 	byBroker   = "the broker"
 )
 
-// poison is said of a message because of which the broker gives up dead lettering.
+// poison describes a message that makes the broker stop dead lettering.
 const poison = ", and its header breaks dead lettering: the broker creates no queue until it restarts without that message"
 
 var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant table

@@ -11,56 +11,56 @@ import (
 	"handoff/core/execution"
 )
 
-// ledViolations limits the violations of a run for which the page draws what led to them.
+// ledViolations is the maximum number of violations for which the page draws the events that led to them.
 const ledViolations = 5
 
-// led is what led to one violation, for the page.
-type led struct {
-	// Violation is its index among the violations of the timeline.
+// leadUp has the events that led to one violation, for the page.
+type leadUp struct {
+	// Violation is the index among the violations of the timeline.
 	Violation int `json:"violation"`
-	// Events are indexes of events in the record.
+	// Events are indexes of the record's events.
 	Events []int `json:"events"`
-	// Arrows lead from an earlier to a later event of them.
+	// Arrows connect earlier events to later ones.
 	Arrows [][2]int `json:"arrows"`
-	// Past is how many events its whole past has.
+	// Past is the number of events in its whole past.
 	Past int `json:"past"`
-	// Said are the indexes of the last lines in the logs of the processes, up to the violation, that
-	// tell of it: see saidOf. They are for readers, and no evidence.
+	// Said are the indexes of the last log lines about the violation, up to it; see logLinesAbout. They are
+	// for readers and are no evidence.
 	Said []int `json:"said"`
 }
 
-// ledTo finds what led to the first violations of a run.
-func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
-	all := []led{}
+// leadUpsTo finds the events that led to the first violations of a run.
+func leadUpsTo(r *verdict.Record, violations []*verdict.Violation) []leadUp {
+	all := []leadUp{}
 	for i, v := range violations[:min(len(violations), ledViolations)] {
 		s := r.FindCauses(v)
 		if len(s.Events) > 0 {
-			all = append(all, led{i, s.Events, s.Edges, s.Past, saidOf(r, v, r.Events[s.Events[0]].At)})
+			all = append(all, leadUp{i, s.Events, s.Edges, s.Past, logLinesAbout(r, v, r.Events[s.Events[0]].At)})
 		}
 	}
 	return all
 }
 
-// Limits of the log lines about a violation: how many are listed with what led to it, and how
-// shortly before it a warning must be to be shown beside it. One that does not name the execution
-// must be of the same moment: most others are about something else.
+// Limits of the log lines about a violation: the number in the lead-up, and the longest time between a
+// warning and the violation for it to be shown with it. A warning that does not name the execution must be of
+// the same moment, because most others concern something else.
 const (
-	saidLines = 6
-	saidThen  = 2 * time.Second
-	sameThen  = 5 * time.Millisecond
+	mostLogLines  = 6
+	warningWindow = 2 * time.Second
+	unnamedWindow = 5 * time.Millisecond
 )
 
-// saidOf are the indexes of the last log lines that tell of a violation, since a time: those that
-// name its execution, and warnings of a process that its message names. Of lines with the same text
-// it is the last one.
-func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
+// logLinesAbout returns the indexes of the last log lines about a violation, since a time: lines that name
+// its execution, and warnings of a process that its message names. Of lines with the same text it returns the
+// last.
+func logLinesAbout(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
 	said, known := []int{}, make(map[string]bool)
-	for i := len(r.Events) - 1; i >= 0 && len(said) < saidLines; i-- {
+	for i := len(r.Events) - 1; i >= 0 && len(said) < mostLogLines; i-- {
 		e := &r.Events[i]
 		if e.Kind != history.Logged || e.At < since || e.At > v.At || v.Step > 0 && e.Step > v.Step || known[e.Text] {
 			continue
 		}
-		if tellsOf(e, v) || warns(e) && containsName(v.Message, e.Process) {
+		if namesExecution(e, v) || isWarning(e) && containsName(v.Message, e.Process) {
 			known[e.Text] = true
 			said = append(said, i)
 		}
@@ -69,28 +69,28 @@ func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int 
 	return said
 }
 
-// tellsOf says that a log line names the execution of a violation.
-func tellsOf(e *history.Event, v *verdict.Violation) bool {
+// namesExecution reports whether a log line names the execution of a violation.
+func namesExecution(e *history.Event, v *verdict.Violation) bool {
 	return v.Execution != 0 && strings.Contains(e.Text+" ", fmt.Sprintf(" execution=%d ", v.Execution))
 }
 
-// warns says that a log line is a warning or an error.
-func warns(e *history.Event) bool {
+// isWarning reports whether a log line is a warning or an error.
+func isWarning(e *history.Event) bool {
 	return strings.HasPrefix(e.Text, "WARN ") || strings.HasPrefix(e.Text, "ERROR ")
 }
 
-// lastSaid is the last warning that tells of a violation, if it comes right before it; otherwise nil.
-func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
-	said := saidOf(r, v, v.At-saidThen)
+// lastWarningAbout returns the last warning about a violation if it comes right before it; otherwise nil.
+func lastWarningAbout(r *verdict.Record, v *verdict.Violation, t describer) *whySide {
+	said := logLinesAbout(r, v, v.At-warningWindow)
 	for _, i := range slices.Backward(said) {
-		if e := &r.Events[i]; warns(e) && (tellsOf(e, v) || v.At-e.At <= sameThen) {
-			return t.side(e)
+		if e := &r.Events[i]; isWarning(e) && (namesExecution(e, v) || v.At-e.At <= unnamedWindow) {
+			return t.newSide(e)
 		}
 	}
 	return nil
 }
 
-// cutNote says where what led to a violation was cut off.
+// cutNote notes where the lead-up to a violation was cut off.
 func cutNote(shown, past int) string {
 	if past <= shown {
 		return ""
@@ -98,25 +98,25 @@ func cutNote(shown, past int) string {
 	return fmt.Sprintf("These are the %d events of its past that are nearest to it; the whole past has %d.", shown, past)
 }
 
-// dues are the deadlines that judges and the core go by, as the events tell them: of each execution,
-// the end of the wait or of the run that began, and of each incarnation the end of its lease.
-type dues struct {
-	t teller
+// deadlines collects the deadlines that judges and the core apply, according to the events: for each
+// execution, the end of the wait or run that began, and for each incarnation, the end of its lease.
+type deadlines struct {
+	t describer
 	// Rows are [k, due, what, dispatches used] by execution.
 	Rows map[execution.ID][]any
 	// Leases are [k, due, incarnation, heartbeat] by worker.
 	Leases map[string][]any
 }
 
-func (d *dues) init(t teller) {
+func (d *deadlines) init(t describer) {
 	d.t, d.Rows, d.Leases = t, make(map[execution.ID][]any), make(map[string][]any)
 }
 
-func (d *dues) observe(k int, e *history.Event) {
+func (d *deadlines) observeEvent(k int, e *history.Event) {
 	switch e.Kind {
 	case history.Transition:
 		what := ""
-		switch e.To { //nolint:exhaustive // the others wait for nothing
+		switch e.To { //nolint:exhaustive // other statuses have no deadline
 		case execution.Requested:
 			what = "not before"
 		case execution.Scheduled:
@@ -124,25 +124,24 @@ func (d *dues) observe(k int, e *history.Event) {
 		case execution.Running, execution.Canceling:
 			what = "to end until"
 		}
-		d.Rows[e.Execution] = append(d.Rows[e.Execution], []any{k, usec(e.Due), what, e.Count})
+		d.Rows[e.Execution] = append(d.Rows[e.Execution], []any{k, pageMicros(e.Due), what, e.Count})
 	case history.WorkerRegistered, history.HeartbeatRenewed:
-		name := d.t.name(e.Worker)
-		d.Leases[name] = append(d.Leases[name], []any{k, usec(e.Due), e.Incarnation, e.Count})
+		name := d.t.workerName(e.Worker)
+		d.Leases[name] = append(d.Leases[name], []any{k, pageMicros(e.Due), e.Incarnation, e.Count})
 	default:
 	}
 }
 
-// leases keeps the latest points of each list, which are the ones around the violation in a failed
-// run.
-func (d *dues) leases(most int) map[string][]any {
+// latestLeases keeps the latest points of each list, which are around the violation in a failed run.
+func (d *deadlines) latestLeases(most int) map[string][]any {
 	for name, list := range d.Leases {
 		d.Leases[name] = list[max(0, len(list)-most):]
 	}
 	return d.Leases
 }
 
-// of is the deadlines of the executions that are drawn.
-func (d *dues) of(shown []*rowLane) map[execution.ID][]any {
+// deadlinesOf returns the deadlines of the drawn executions.
+func (d *deadlines) deadlinesOf(shown []*rowLane) map[execution.ID][]any {
 	all := make(map[execution.ID][]any, len(shown))
 	for _, x := range shown {
 		if list := d.Rows[x.ID]; len(list) > 0 {

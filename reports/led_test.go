@@ -13,9 +13,9 @@ import (
 	"handoff/reports"
 )
 
-// What a process warned of right before the violation is often decisive. It is shown beside the
-// violation, and the last lines that tell of it among what led to it.
-func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
+// A warning right before the violation is often decisive. It is shown with the violation, and the last log
+// lines about it are part of the lead-up.
+func TestViolationShowsRelatedLogLines(t *testing.T) {
 	r := explainedRecord()
 	v := &r.Violations[0]
 	v.Message = "worker shell-1 did it"
@@ -43,13 +43,13 @@ func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
 		said int
 	}{
 		{"a warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Millisecond), true, 1},
-		{"a warning of a process that the violation names", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
+		{"a warning of the named process", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
 		{"an earlier warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Second), true, 1},
 		{"an earlier warning of the process", line("shell-1", "WARN claim not answered execution=25", 30*time.Millisecond), false, 1},
-		{"no warning, about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
-		{"no warning, of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
+		{"information about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
+		{"information of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
 		{"another execution", line("executor-1", "WARN claim not answered execution=71", 0), false, 0},
-		{"a warning of long before", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
+		{"an old warning", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
 	} {
 		if head, said := shown(c.line); strings.Contains(head, c.line.Text) != c.head || said != c.said {
 			t.Errorf("%s: in the head %q, %d among what led to it, want %v and %d", c.name, head, said, c.head, c.said)
@@ -61,9 +61,9 @@ func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
 	}
 }
 
-// said is a record with a log line about the violation, a moment before it.
-func said() *verdict.Record {
-	_, records := synthetic()
+// recordWithLog is a record with a log line about the violation, a moment before it.
+func recordWithLog() *verdict.Record {
+	_, records := syntheticSweep()
 	r := records[0]
 	v := &r.Violations[0]
 	at, _ := slices.BinarySearchFunc(r.Events, v.Step, func(e history.Event, step uint64) int { return int(e.Step) - int(step) })
@@ -71,9 +71,9 @@ func said() *verdict.Record {
 	return r
 }
 
-// A page that can't show every event shows the log of the moment.
-func TestTheLogOfTheMomentIsNotLeftOut(t *testing.T) {
-	r := said()
+// A page that can't show every event keeps the log lines about the violation.
+func TestLongPageKeepsRelatedLogLines(t *testing.T) {
+	r := recordWithLog()
 	v := &r.Violations[0]
 	at := slices.IndexFunc(r.Events, func(e history.Event) bool { return e.Kind == history.Logged }) + 1
 	for range 7000 {
@@ -84,16 +84,16 @@ func TestTheLogOfTheMomentIsNotLeftOut(t *testing.T) {
 	}
 }
 
-// The page of a whole sweep tells its first failure with the same care as the page of a run.
-func TestTheHeadlineTellsTheLogOfTheMoment(t *testing.T) {
-	sweep, records := synthetic()
+// The page of a whole sweep shows the same log lines for its first failure as the page of a run.
+func TestHeadlineShowsRelatedLogLines(t *testing.T) {
+	sweep, records := syntheticSweep()
 	v, r := &sweep.Scenarios[0].Violations[0], records[0]
 	r.Workers[3] = "shell-4"
 	v.Message = "two consumers on worker.3.executions"
 	r.Violations[0] = *v
 	at, _ := slices.BinarySearchFunc(r.Events, v.Step, func(e history.Event, step uint64) int { return int(e.Step) - int(step) })
 	r.Events = slices.Insert(r.Events, at, history.Event{Kind: history.Logged, At: v.At, Step: v.Step, Process: "executor-1", Text: "WARN not answered execution=7"})
-	page := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, records) }, sweep)
+	page := renderText(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, records) }, sweep)
 	_, got, _ := strings.Cut(page, `<p class="told">`)
 	got, _, _ = strings.Cut(got, "</section>")
 	for _, want := range []string{"two consumers on worker.3.executions (shell-4)", "Right before, at", "WARN not answered execution=7", "What led to it", "<dt>By whom</dt>"} {
@@ -103,8 +103,8 @@ func TestTheHeadlineTellsTheLogOfTheMoment(t *testing.T) {
 	}
 }
 
-// A queue's name has the number of its worker. Whoever reads it needs the worker's name.
-func TestQueuesAreToldWithTheirWorkers(t *testing.T) {
+// A queue's name has the number of its worker; the page adds the worker's name.
+func TestQueuesAreDescribedWithTheirWorkers(t *testing.T) {
 	workers := map[execution.WorkerID]string{3: "shell-4"}
 	for _, c := range []struct {
 		e    history.Event

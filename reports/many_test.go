@@ -19,9 +19,9 @@ import (
 
 var keep = flag.String("keep", "", "write the pages with many results into this folder, to look at them")
 
-// Many is a sweep of this many results: four of each scenario, under two profiles, varied or not.
-// Every seventh scenario fails, in several seeds and in one of a few ways, and every fifth is
-// inconclusive. The smallest failing seed of every failed result is recorded.
+// Many returns a sweep of this many results: four of each scenario, under two profiles, varied or not. Every
+// seventh scenario fails, in several seeds and in one of a few ways, and every fifth is inconclusive. The
+// smallest failing seed of every failed result is recorded.
 func Many(results int) (*verdict.Sweep, []*verdict.Record) {
 	s := &verdict.Sweep{Go: "go1.26.8", Commit: "78845b2"}
 	var records []*verdict.Record
@@ -82,8 +82,8 @@ func pageOf(t *testing.T, s *verdict.Sweep, records []*verdict.Record) string {
 	return b.String()
 }
 
-// The page of a large sweep grows with its results only up to its limits, and never beyond what a
-// browser opens at once.
+// The page of a large sweep grows only up to its limits, and never beyond the size that a browser opens
+// quickly.
 func TestPageOfManyResultsStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -104,7 +104,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 			}
 		}
 		if left := results > pageResults; strings.Contains(text, " more results. result.json has them all") != left {
-			t.Errorf("%d results: the page says that some are left out: %v, want %v", results, !left, left)
+			t.Errorf("%d results: the page reports omissions: %v, want %v", results, !left, left)
 		}
 	}
 	if bytes[2*n] > bytes[n]*8/5 {
@@ -112,7 +112,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 	}
 }
 
-// However long everything is that others have named, the page keeps its limit.
+// Long names and texts from elsewhere don't exceed the page's limit.
 func TestPageOfManyFailuresStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -218,12 +218,12 @@ func TestGridShowsWhichSeedsFailed(t *testing.T) {
 	}
 }
 
-// A scenario has one row, and its profiles stand in it side by side.
+// A scenario has one row, with its profiles side by side.
 func TestTableHasOneRowForEachScenario(t *testing.T) {
 	s, records := Many(56)
 	list := sortedScenarios(s)
 	shown := chooseRecords(firstFailure(s, records), records)
-	table := newTable(list, linker(records, runKeys(records), shown))
+	table := newTable(list, newRunLinker(records, runKeys(records), shown))
 	if want := []string{"hardened", "hardened, varied", "documented", "documented, varied"}; !slices.Equal(table.Columns, want) {
 		t.Errorf("columns %q, want %q", table.Columns, want)
 	}
@@ -237,7 +237,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 		}
 		names[row.Name] = true
 		if i > 0 && row.Rank > table.Rows[i-1].Rank {
-			t.Errorf("%s (%s) stands below a better one", row.Name, row.Verdict)
+			t.Errorf("%s (%s) is below a better one", row.Name, row.Verdict)
 		}
 		for _, cell := range row.Cells {
 			for _, r := range cell.Results {
@@ -249,8 +249,8 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 	}
 }
 
-// A link leads to a run in the page, or to a file that is there.
-func TestEveryLinkOfThePageLeadsSomewhere(t *testing.T) {
+// A link leads to a run in the page or to an existing file.
+func TestPageHasNoBrokenLinks(t *testing.T) {
 	dir := t.TempDir()
 	s, records := Many(164)
 	if err := Write(dir, s, records); err != nil {
@@ -286,7 +286,7 @@ func TestEveryLinkOfThePageLeadsSomewhere(t *testing.T) {
 	}
 }
 
-func TestFaultIntervalsNameWhomTheyStruck(t *testing.T) {
+func TestFaultIntervalsNameTheirTargets(t *testing.T) {
 	r := &verdict.Record{
 		Workers: map[execution.WorkerID]string{3: "shell-3"},
 		FaultIntervals: []verdict.FaultInterval{
@@ -311,19 +311,19 @@ func TestFaultIntervalsNameWhomTheyStruck(t *testing.T) {
 		"kill one worker → shell-2", "kill one worker → shell-11, shell-12, shell-13 and 1 more", "pause shell-1",
 		"drop messages → the queue of worker shell-3", "cut shell-1 from broker (touched nothing)",
 	}
-	b := &builder{r: r, t: newTeller(r.Workers)}
-	if got := b.struck(r.FaultIntervals); !slices.Equal(got, want) {
+	b := &builder{r: r, t: newDescriber(r.Workers)}
+	if got := b.labelIntervals(r.FaultIntervals); !slices.Equal(got, want) {
 		t.Errorf("labels\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	r.Kinds = []history.Kind{history.FaultBegan}
-	if got := b.struck(r.FaultIntervals)[4]; got != "cut shell-1 from broker" {
+	if got := b.labelIntervals(r.FaultIntervals)[4]; got != "cut shell-1 from broker" {
 		t.Errorf("%q, though the history records no evidence", got)
 	}
 }
 
-// People begin with the default profile: it stands first where both are alike. A profile that alone
-// fails is the headline.
-func TestTheDefaultProfileStandsFirst(t *testing.T) {
+// People begin with the default profile, so it comes first among equal results. If only one profile fails, it
+// is the headline.
+func TestDefaultProfileComesFirst(t *testing.T) {
 	results := func(failing ...config.Profile) *verdict.Sweep {
 		s := &verdict.Sweep{}
 		for _, p := range []config.Profile{config.Documented, config.Hardened} {

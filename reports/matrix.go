@@ -2,8 +2,8 @@ package reports
 
 import "handoff/chaos/verdict"
 
-// matrix is the table of scenarios and the mutants that they kill. Weak points come first:
-// scenarios that kill no mutant, and mutants that one scenario kills, or none.
+// matrix is the table of scenarios and the mutants that they kill. Weak points come first: scenarios that
+// kill no mutant, and mutants that at most one scenario kills.
 type matrix struct {
 	Seeds                 int
 	Idle, Lone, Survivors []string
@@ -15,7 +15,7 @@ type matrix struct {
 type matrixMutant struct {
 	verdict.MatrixMutant
 	Killers int
-	// Weak says that at most one scenario kills it.
+	// Weak reports whether at most one scenario kills it.
 	Weak bool
 }
 
@@ -29,7 +29,8 @@ type matrixCell struct {
 	// Runs is the number of runs until the mutant was killed, 0 for never.
 	Runs   int
 	Mutant string
-	// Own says that the scenario was written for the mutant, Only that no other scenario kills it.
+	// Own reports whether the scenario was written for the mutant, and Only whether no other scenario kills
+	// it.
 	Own, Only bool
 }
 

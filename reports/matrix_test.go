@@ -10,10 +10,10 @@ import (
 	"handoff/reports"
 )
 
-// The page names the weak points: a mutant that nothing kills, one that a single scenario kills, a
+// The page names the weak points: a mutant that nothing kills, one that a single scenario kills, and a
 // scenario that kills nothing.
-func TestThePageShowsWhichScenarioKillsWhichMutant(t *testing.T) {
-	sweep, records := synthetic()
+func TestPageShowsMutantMatrix(t *testing.T) {
+	sweep, records := syntheticSweep()
 	page := func() string {
 		var b bytes.Buffer
 		if err := reports.WriteHTML(&b, sweep, records); err != nil {
@@ -22,7 +22,7 @@ func TestThePageShowsWhichScenarioKillsWhichMutant(t *testing.T) {
 		return b.String()
 	}
 	if strings.Contains(page(), `id="mutants"`) {
-		t.Error("a table of mutants that nobody asked for")
+		t.Error("a table of mutants that was not requested")
 	}
 	sweep.Matrix = &verdict.Matrix{
 		Mutants:   []verdict.MatrixMutant{{Name: "common", Expected: 1}, {Name: "lone", Expected: 2, Own: "two"}, {Name: "immortal", Expected: 3}},

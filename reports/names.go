@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy,
-// because a report must not depend on the broker; a test compares the two.
+// messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy, because reports
+// must not depend on the broker; a test compares the two.
 var messageTypes = [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}
 
 func messageType(t uint8) string {
@@ -21,10 +21,9 @@ func messageType(t uint8) string {
 	return fmt.Sprintf("type(%d)", t)
 }
 
-// Printable returns a text with everything escaped that a terminal would obey or can't show:
-// control characters, marks that change the direction of writing, and bytes that are not UTF-8
-// become \x1b or \u202e. Texts of histories and scenarios may come from other people's files. keep
-// lists characters that are kept, such as "\n".
+// Printable escapes everything in a text that a terminal would interpret or can't show: control characters,
+// marks that change the direction of writing, and bytes that are not UTF-8 become \x1b or \u202e. Texts of
+// histories and scenarios may come from others. keep lists exceptions, such as "\n".
 func Printable(text, keep string) string {
 	var b strings.Builder
 	done := 0
@@ -62,10 +61,10 @@ func FormatTime(d time.Duration) string {
 	return fmt.Sprintf("%s%d.%03ds", sign, s, ms)
 }
 
-// CommitText is the commit that a program was built from, for people: some builds have no stamp.
+// CommitText returns the commit of a program for people: some builds have no stamp.
 func CommitText(commit string) string { return cmp.Or(commit, "unknown") }
 
-// plural is, for example, "1 queue" or "2 queues".
+// plural returns a count with its noun, such as "1 queue" or "2 queues".
 func plural[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -73,7 +72,7 @@ func plural[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// firstLines keeps at most n lines of a text and says how many it omitted.
+// firstLines keeps at most n lines of a text, and notes the number of omitted ones.
 func firstLines(text string, n int) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) <= n {

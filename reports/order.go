@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// sortedScenarios returns the scenarios in the order of every output, which doesn't depend on the
-// order in which they ran or on shards.
+// sortedScenarios returns the scenarios in the order of every output, which doesn't depend on the order of
+// the runs or on shards.
 func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	list := slices.Clone(s.Scenarios)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int {
@@ -20,14 +20,14 @@ func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	return list
 }
 
-// worstFirst moves failures to the top, where people begin to read; otherwise it keeps the order.
+// worstFirst moves failures to the top; otherwise it keeps the order.
 func worstFirst(sorted []*verdict.Scenario) []*verdict.Scenario {
 	list := slices.Clone(sorted)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Verdict, a.Verdict) })
 	return list
 }
 
-// sortedViolations returns violations by seed, then in the order in which they happened.
+// sortedViolations returns violations by seed, then in their order of occurrence.
 func sortedViolations(vs []verdict.Violation) []*verdict.Violation {
 	list := make([]*verdict.Violation, len(vs))
 	for i := range vs {
@@ -47,13 +47,12 @@ func sortedFaults(fs []verdict.FaultCount) []verdict.FaultCount {
 type failure struct {
 	scenario  *verdict.Scenario
 	violation *verdict.Violation
-	// record is the record of its run, nil if it was not kept.
+	// record is the record of its run, nil if not kept.
 	record *verdict.Record
 }
 
-// firstFailure chooses the failure at the top of a report: the first violation of the first failed
-// scenario, preferably one whose run was recorded, because it can be shown. It is nil if nothing
-// was violated.
+// firstFailure chooses the failure at the top of a report: the first violation of the first failed scenario,
+// preferably one with a recorded run, because it can be shown. It is nil if nothing was violated.
 func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 	var first *failure
 	for _, sc := range sortedScenarios(s) {
@@ -75,17 +74,17 @@ func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 	return first
 }
 
-// IsOf says that a record belongs to a scenario's result.
+// IsOf reports whether a record belongs to a scenario's result.
 func IsOf(r *verdict.Record, sc *verdict.Scenario) bool {
 	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant && (r.Varied != nil) == (sc.Strategy == verdict.Varied)
 }
 
-// culprit returns the event that caused a violation, and the names needed to describe it. Some
-// violations have none: no event causes an unfinished execution, for example.
-func (f *failure) culprit() (*history.Event, teller) {
-	t := newTeller(nil)
+// causingEvent returns the event that caused a violation, and the describer for it. Some violations have no
+// event, such as an unfinished execution.
+func (f *failure) causingEvent() (*history.Event, describer) {
+	t := newDescriber(nil)
 	if f.record != nil {
-		t = newTeller(f.record.Workers)
+		t = newDescriber(f.record.Workers)
 		if i := eventOf(f.record.Events, f.violation); i >= 0 {
 			return &f.record.Events[i], t
 		}
@@ -96,8 +95,8 @@ func (f *failure) culprit() (*history.Event, teller) {
 	return nil, t
 }
 
-// eventOf returns the index of the event at which a violation happened, or -1: the last event of its
-// step about its execution. An event of the process with whose name the message begins comes first.
+// eventOf returns the index of the event at which a violation happened, or -1: the last event of its step
+// about its execution. An event of the process that begins the message is preferred.
 func eventOf(events []history.Event, v *verdict.Violation) int {
 	found := -1
 	for i := len(events) - 1; i >= 0; i-- {

@@ -7,9 +7,9 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Several processes act in one step: a worker publishes a hint, and an executor receives it. The
-// page names the process of which the violation speaks.
-func TestTheEventOfAViolationIsOfTheProcessThatItNames(t *testing.T) {
+// Several processes act in one step: a worker publishes a hint, and an executor receives it. The page names
+// the process in the violation's message.
+func TestViolationEventBelongsToNamedProcess(t *testing.T) {
 	events := []history.Event{
 		{Step: 6, Kind: history.Transition, Execution: 12, Process: "shell-2"},
 		{Step: 7, Kind: history.Hinted, Execution: 12, Process: "shell-2"},

@@ -24,7 +24,7 @@ var pageTemplates = sync.OnceValue(func() *template.Template { //nolint:gocheckn
 	return template.Must(template.ParseFS(assets, "page/*.html"))
 })
 
-// readAssets joins files of the pages.
+// readAssets concatenates files of the pages.
 func readAssets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -38,8 +38,8 @@ func readAssets(names ...string) string {
 	return all.String()
 }
 
-// Limits of the page. Browsers open five megabytes at once, and a page that is mailed or attached
-// to a ticket should not be much larger. Timelines take what the results leave of it.
+// Limits of the page. Browsers open five megabytes quickly, and a page that is mailed or attached to a ticket
+// should not be much larger. Timelines take the rest.
 const (
 	pageRecords  = 8
 	pageEvents   = 16_000
@@ -49,7 +49,7 @@ const (
 	pageCoverage = 300
 )
 
-// page is the template's data; the timelines' data is embedded separately as JSON, for the scripts.
+// page is the template's data; the timelines' data is embedded separately as JSON for the scripts.
 type page struct {
 	Verdict, Sign string
 	Title         string
@@ -63,17 +63,16 @@ type page struct {
 	Table    table
 	Grid     *grid
 	Coverage coverage
-	// Sure says what the verdict is worth; nil for a single run.
-	Sure *sure
+	// Sure describes what the verdict is worth; nil for a single run.
+	Sure *sureSection
 
-	// Agreement compares the two worlds; empty if only one has run.
+	// Agreement compares the two worlds; empty if only one ran.
 	Agreement []verdict.Agreement
 
-	// Matrix says which scenario kills which mutant; nil unless requested.
+	// Matrix shows which scenario kills which mutant; nil unless requested.
 	Matrix *matrix
 
-	// Simulated says that models took part; the page then lists their differences from the real
-	// servers.
+	// Simulated reports whether models took part; the page then lists their differences from real servers.
 	Simulated   bool
 	Differences []conformance.Difference
 	Agreed      []conformance.Result
@@ -84,7 +83,7 @@ type page struct {
 	shownRuns
 }
 
-// shownRuns is the part of a page that draws timelines.
+// shownRuns is the part of a page with timelines.
 type shownRuns struct {
 	Records        []string
 	RecordsLeftOut int
@@ -94,7 +93,7 @@ type shownRuns struct {
 	Data   template.JS
 }
 
-func (s *shownRuns) fill(data []byte, labels []string, script string) {
+func (s *shownRuns) embedRuns(data []byte, labels []string, script string) {
 	s.Records = labels
 	s.Style, s.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
 	s.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
@@ -110,14 +109,14 @@ type headline struct {
 	Rule      string
 	Title     string
 	Message   string
-	// Said is the last warning in a log that tells of it, right before it; nil for none.
+	// Said is the last warning about it in a log, right before it; nil for none.
 	Said      *whySide
 	Reproduce string
 	Explained *whyPage
 	Causes    []causeLine
-	// Cut says how much of the past is left out of the causes; empty for nothing.
+	// Cut notes how much of the past is omitted from the causes; empty for nothing.
 	Cut string
-	// More is how many other runs fail.
+	// More is the number of other failing runs.
 	More int
 }
 
@@ -126,18 +125,17 @@ type causeLine struct {
 	Last                   bool
 }
 
-// WriteHTML writes the report's page: one file that needs neither network nor server. Of many
-// records it shows the failed ones, and of long records the part around the failure. Other recorded
-// failures have pages of their own, to which it links; see WriteRun. It says where something was
-// omitted.
+// WriteHTML writes the report's page: one file that needs neither network nor server. Of many records it
+// shows the failed ones, and of long records the part around the failure. It links to the pages of other
+// recorded failures (see WriteRun), and notes omissions.
 func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	first := firstFailure(s, records)
 	keys := runKeys(records)
 	shown := chooseRecords(first, records)
-	p := newPage(s, first, linker(records, keys, shown))
-	// What the results take is known only when they are written.
+	p := newPage(s, first, newRunLinker(records, keys, shown))
+	// The size of the results is known only after writing them.
 	var rest counter
-	p.fill(nil, nil, "")
+	p.embedRuns(nil, nil, "")
 	if err := pageTemplates().ExecuteTemplate(&rest, "page.html", p); err != nil {
 		return fmt.Errorf("measuring the page: %w", err)
 	}
@@ -147,11 +145,11 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	if err != nil {
 		return err
 	}
-	if len(labels) < len(shown) { // some did not fit, and are linked to as pages
-		p = newPage(s, first, linker(records, keys, shown[:len(labels)]))
+	if len(labels) < len(shown) { // link to the pages of those that did not fit
+		p = newPage(s, first, newRunLinker(records, keys, shown[:len(labels)]))
 	}
 	p.RecordsLeftOut = len(records) - len(labels)
-	p.fill(data, labels, script)
+	p.embedRuns(data, labels, script)
 	if err := pageTemplates().ExecuteTemplate(w, "page.html", p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
@@ -166,9 +164,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// linker returns the function that leads from a result to the recorded run of its smallest failing
-// seed: in this page, or in a page of its own. It is empty for a result without one.
-func linker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
+// newRunLinker returns a function from a result to the link of the recorded run of its smallest failing seed:
+// in this page, or on a separate page. The link is empty for a result without one.
+func newRunLinker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
 	type target struct {
 		name, profile, mutant string
 		varied                bool
@@ -195,8 +193,8 @@ func linker(records []*verdict.Record, keys map[*verdict.Record]string, shown []
 	}
 }
 
-// chooseRecords orders the records for the selector: first the record of the headline, then other
-// failures, then the rest, each in their given order.
+// chooseRecords orders the records for the selector: first that of the headline, then other failures, then
+// the rest, each in the given order.
 func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record {
 	rank := func(r *verdict.Record) int {
 		switch {
@@ -212,8 +210,8 @@ func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record 
 	return list[:min(len(list), pageRecords)]
 }
 
-// pageData builds the timelines, smaller and smaller until they fit into this many bytes.
-// json.Marshal escapes everything that could end a script element.
+// pageData builds the timelines, smaller each time until they fit into most bytes. json.Marshal escapes
+// everything that could end a script element.
 func pageData(records []*verdict.Record, keys map[*verdict.Record]string, most int) (data []byte, labels []string, err error) {
 	lim := limits{events: min(6000, pageEvents/max(1, len(records))), executions: 24, queues: 16, points: 1200, beats: 600}
 	for {
@@ -243,8 +241,8 @@ func pageData(records []*verdict.Record, keys map[*verdict.Record]string, most i
 func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) string) *page {
 	list := sortedScenarios(s)
 	p := &page{
-		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
-		Go: s.Go, Commit: CommitText(s.Commit), Coverage: newCoverage(list), Sure: newSure(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
+		Verdict: s.Verdict.String(), Sign: verdictSign(s.Verdict), Overall: overallText(s), Interrupted: s.Interrupted, Notes: s.Notes,
+		Go: s.Go, Commit: CommitText(s.Commit), Coverage: newCoverage(list), Sure: newSureSection(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
 		Failures: groupFailures(list, link), Table: newTable(list, link), Grid: newGrid(list, link),
 	}
 	if more := len(p.Notes) - pageNotes; more > 0 {
@@ -294,18 +292,18 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	if f.record != nil {
 		h.Explained = newWhy(f.record)
 	}
-	act, t := f.culprit()
+	act, t := f.causingEvent()
 	if act != nil {
-		h.Who = t.who(act)
+		h.Who = t.subject(act)
 	}
 	if f.record != nil {
-		h.Message, h.Said = t.owned(h.Message), lastSaid(f.record, v, t)
+		h.Message, h.Said = t.nameQueueOwners(h.Message), lastWarningAbout(f.record, v, t)
 	}
 	h.Cut = cutNote(len(v.Causes), v.Past)
 	for i := range v.Causes {
 		e := &v.Causes[i]
 		h.Causes = append(h.Causes, causeLine{
-			Time: FormatTime(e.At), Who: t.who(e), What: t.what(e), Class: class(e.Kind),
+			Time: FormatTime(e.At), Who: t.subject(e), What: t.predicate(e), Class: eventClass(e.Kind),
 			Last: act != nil && e.Step == act.Step && e.Kind == act.Kind && i == len(v.Causes)-1,
 		})
 	}

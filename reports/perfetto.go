@@ -16,28 +16,28 @@ import (
 	"handoff/core/execution"
 )
 
-// PerfettoEvents limits the events of a history that a trace shows. With 300 bytes for a text, an event
-// takes 2 KB at most.
+// PerfettoEvents is the maximum number of events in a trace. With 300 bytes for a text, an event takes at
+// most 2 KB.
 const PerfettoEvents = 100_000
 
-// afterViolation is how many events after the first violation are shown of a longer history.
+// afterViolation is the number of events shown after the first violation of a longer history.
 const afterViolation = PerfettoEvents / 10
 
-// perfettoText limits a text in bytes.
+// perfettoText is the maximum length of a text in bytes.
 const perfettoText = 300
 
-// WritePerfetto writes a run as a trace for Perfetto's viewer, https://ui.perfetto.dev, as JSON trace
-// events, which Chrome's tools read too. Times are microseconds since the start of the run.
+// WritePerfetto writes a run as a trace for Perfetto's viewer, https://ui.perfetto.dev, as JSON trace events,
+// which Chrome's tools read too. Times are microseconds since the start of the run.
 //
-// Each process and each server is a process of the trace: its events are instants, and the times
-// when it was down, paused or frozen are slices. A worker has its actions as slices below it, the
-// broker the messages in its queues. Above them, each execution is a track with a slice for each of
-// its statuses, and each fault is a slice. The events of one message are joined by a flow.
+// Each process and server is a process of the trace: its events are instants, and the times when it was down,
+// paused or frozen are slices. Below it, a worker has its actions as slices, and the broker the messages in
+// its queues. Above them, each execution is a track with a slice for each status, and each fault is a slice.
+// The events of one message are connected by a flow.
 //
-// Of a history with more than PerfettoEvents events, those around the first violation are shown, or
-// the last ones; an instant of the track "run" says how many are left out.
+// Of a longer history than PerfettoEvents, the events around the first violation or the last ones are shown;
+// an instant of the track "run" gives the number of omitted events.
 func WritePerfetto(w io.Writer, r *verdict.Record) error {
-	p := &perfetto{r: r, t: newTeller(r.Workers), threads: make(map[traceTrack][]*traceThread)}
+	p := &perfetto{r: r, t: newDescriber(r.Workers), threads: make(map[traceTrack][]*traceThread)}
 	p.chooseEvents()
 	p.drawPeriods()
 	p.drawEvents()
@@ -49,8 +49,8 @@ func WritePerfetto(w io.Writer, r *verdict.Record) error {
 	return nil
 }
 
-// traceEvent is an event of the trace event format: a slice if its phase is X, an instant if it is i,
-// the name or the place of a track if it is M.
+// traceEvent is an event of the trace event format: phase X is a slice, i an instant, and M the name or the
+// position of a track.
 type traceEvent struct {
 	Name     string         `json:"name"`
 	Category string         `json:"cat,omitempty"`
@@ -71,10 +71,10 @@ type traceEvent struct {
 	message  uint64
 }
 
-// traceTrack is a track of a process; that of the process itself has its name.
+// traceTrack is a track of a process; the process's main track has the same name.
 type traceTrack struct{ process, name string }
 
-// traceThread is a row of a track, on which slices don't overlap.
+// traceThread is a row of a track, in which slices don't overlap.
 type traceThread struct {
 	id    int
 	until time.Duration
@@ -83,17 +83,17 @@ type traceThread struct {
 // perfetto draws one record.
 type perfetto struct {
 	r *verdict.Record
-	t teller
-	// Events from the first to before the last are drawn; begin and end are their times.
+	t describer
+	// from and to bound the drawn events, to excluded; begin and end are their times.
 	from, to   int
 	begin, end time.Duration
 	threads    map[traceTrack][]*traceThread
-	last       int // the last number of a process or a thread
+	last       int // last number of a process or a thread
 	named      []*traceEvent
 	drawn      []*traceEvent
 }
 
-// The processes of the trace that are no processes of the run.
+// Processes of the trace that are no processes of the run.
 const (
 	traceExecutions = "executions"
 	traceFaults     = "faults"
@@ -119,14 +119,14 @@ func (p *perfetto) chooseEvents() {
 	}
 }
 
-// drawPeriods draws what lasts, as the page does, and the faults.
+// drawPeriods draws the periods of the page, and the faults.
 func (p *perfetto) drawPeriods() {
 	b := newBuilder(p.r, limits{executions: math.MaxInt, queues: math.MaxInt, points: math.MaxInt, beats: 1})
 	for i := range p.r.Events[:p.to] {
-		b.observe(i, &p.r.Events[i])
+		b.observeEvent(i, &p.r.Events[i])
 	}
 	b.end = p.end
-	processes := b.processes.lanes(b.end, b.lim)
+	processes := b.processes.sortedLanes(b.end, b.lim)
 	for _, name := range []string{homeRun, traceExecutions, traceFaults} {
 		p.numberProcess(name)
 	}
@@ -140,7 +140,7 @@ func (p *perfetto) drawPeriods() {
 	}
 	p.numberProcess(homeBroker)
 	p.numberProcess(homeDatabase)
-	rows, _ := b.rows.lanes(b, nil)
+	rows, _ := b.rows.chooseLanes(b, nil)
 	for _, x := range rows {
 		for _, s := range x.Periods {
 			if status, err := execution.ParseStatus(s.name); err == nil && !status.Terminal() {
@@ -151,7 +151,7 @@ func (p *perfetto) drawPeriods() {
 			p.drawSlice(traceTrack{p.homeOf(&p.r.Events[s.k]), "actions"}, s, "action", fmt.Sprintf("execution %d", x.ID))
 		}
 	}
-	queues, _ := b.queues.lanes(b, nil)
+	queues, _ := b.queues.chooseLanes(b, nil)
 	for _, q := range queues {
 		for _, s := range q.stays {
 			e := &p.r.Events[s.k]
@@ -169,7 +169,7 @@ func (p *perfetto) drawPeriods() {
 			p.drawSlice(traceTrack{homeBroker, q.Name}, period{from: s.from, to: to, k: s.k}, "queued", what)
 		}
 	}
-	labels := b.struck(p.r.FaultIntervals)
+	labels := b.labelIntervals(p.r.FaultIntervals)
 	for i, f := range p.r.FaultIntervals {
 		if f.End >= p.begin && f.Begin <= p.end {
 			p.addEvent(&traceEvent{
@@ -179,7 +179,7 @@ func (p *perfetto) drawPeriods() {
 	}
 }
 
-// numberProcess returns the number of a process of the trace, which is that of its own track too.
+// numberProcess returns the number of a process of the trace, which is also that of its main track.
 func (p *perfetto) numberProcess(name string) int {
 	on := traceTrack{name, name}
 	if p.threads[on] == nil {
@@ -191,8 +191,8 @@ func (p *perfetto) numberProcess(name string) int {
 	return p.threads[on][0].id
 }
 
-// takeThread takes the first row of a track that is free from a time on, and returns its number. Numbers
-// are not used twice, because the viewer finds a thread by its number alone.
+// takeThread takes the first row of a track that is free from a time on, and returns its number. Numbers are
+// unique, because the viewer finds a thread by its number alone.
 func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
 	process := p.numberProcess(on.process)
 	for _, row := range p.threads[on] {
@@ -207,7 +207,7 @@ func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
 	return p.last
 }
 
-// nameTrack names a process or a thread, and puts it below those that were named before.
+// nameTrack names a process or a thread, and places it below those named before.
 func (p *perfetto) nameTrack(what, name string, process, thread int) {
 	p.named = append(p.named,
 		&traceEvent{Name: what + "_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": traceText(name)}},
@@ -218,7 +218,7 @@ func executionTrack(id execution.ID) traceTrack {
 	return traceTrack{traceExecutions, fmt.Sprintf("execution %d", id)}
 }
 
-// drawSlice draws a period, unless it ended before what is shown.
+// drawSlice draws a period, unless it ended before the shown part.
 func (p *perfetto) drawSlice(on traceTrack, s period, category, name string) {
 	if s.to < p.begin || s.to == p.begin && s.from < p.begin {
 		return
@@ -238,8 +238,8 @@ func (p *perfetto) drawInstant(on traceTrack, e traceEvent) {
 
 func (p *perfetto) addEvent(e *traceEvent) { p.drawn = append(p.drawn, e) }
 
-// drawEvents draws each event as an instant of its process, and the end of an execution on its track,
-// too.
+// drawEvents draws each event as an instant of its process, and the end of an execution also on the track of
+// the execution.
 func (p *perfetto) drawEvents() {
 	if left := len(p.r.Events) - (p.to - p.from); left > 0 {
 		p.drawInstant(traceTrack{homeRun, homeRun}, traceEvent{
@@ -267,17 +267,17 @@ func (p *perfetto) drawEvents() {
 	}
 }
 
-// homeOf returns the process, server or other track to which an event belongs.
+// homeOf returns the process, server or other track of an event.
 func (p *perfetto) homeOf(e *history.Event) string {
 	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
 		return home
 	}
-	known := processes{t: p.t}
+	known := processLanes{t: p.t}
 	return cmp.Or(known.nameOf(e), homeDatabase)
 }
 
 func (p *perfetto) eventArgs(e *history.Event) map[string]any {
-	args := map[string]any{"what": traceText(p.t.who(e) + " " + p.t.what(e))}
+	args := map[string]any{"what": traceText(p.t.subject(e) + " " + p.t.predicate(e))}
 	for name, number := range map[string]uint64{"step": e.Step, "execution": uint64(e.Execution), "epoch": uint64(e.Epoch), "message": e.Message} { //nolint:gosec // not negative
 		if number != 0 {
 			args[name] = number
@@ -301,7 +301,7 @@ func (p *perfetto) drawViolations() {
 	}
 }
 
-// writeEvents writes the events in the order of their times, the names of their tracks first.
+// writeEvents writes the names of the tracks, then the events in order of time.
 func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	slices.SortStableFunc(p.drawn, func(a, b *traceEvent) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.k, b.k)) })
 	steps, last := make(map[uint64]int), make(map[uint64]int)
@@ -309,14 +309,14 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 		last[e.message]++
 	}
 	for _, e := range p.drawn {
-		e.Name, e.At = traceText(e.Name), usecs(max(0, e.from))
+		e.Name, e.At = traceText(e.Name), traceMicros(max(0, e.from))
 		e.Process = p.numberProcess(e.on.process)
 		if rows := p.threads[e.on]; e.Phase == "i" && rows != nil {
 			e.Thread = rows[0].id // within any slice
 		} else {
 			e.Thread = p.takeThread(e.on, e.from, e.to)
 		}
-		// Only slices have flows, so an instant with one is a slice that takes no time.
+		// Only slices have flows, so an instant with a flow is an empty slice.
 		if e.message != 0 && last[e.message] > 1 {
 			e.Phase, e.Scope = "X", ""
 			steps[e.message]++
@@ -324,7 +324,7 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 			e.FlowIn, e.FlowOut = steps[e.message] > 1, steps[e.message] < last[e.message]
 		}
 		if e.Phase == "X" {
-			took := usecs(e.to - e.from)
+			took := traceMicros(e.to - e.from)
 			e.Duration = &took
 		}
 	}
@@ -339,13 +339,13 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 			return err
 		}
 	}
-	_, _ = out.WriteString("]}\n") // Flush tells every error
+	_, _ = out.WriteString("]}\n") // Flush returns every error
 	return out.Flush()
 }
 
-// usecs is a time in the trace's unit.
-func usecs(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// traceMicros is a duration in the trace's unit.
+func traceMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func traceText(text string) string {
-	return firstBytes(clean(firstBytes(text, 4*perfettoText)), perfettoText)
+	return firstBytes(sanitizeText(firstBytes(text, 4*perfettoText)), perfettoText)
 }

@@ -15,9 +15,9 @@ type processLane struct {
 	Name string `json:"name"`
 	// Role is executor, worker, server or client.
 	Role string `json:"role"`
-	// Periods have the state as their name.
+	// Periods are named by the state.
 	Periods []period `json:"periods"`
-	// Lives are [from, k, state that the worker reports].
+	// Lives are [from, k, state that the worker reports, incarnation].
 	Lives []any   `json:"lives"`
 	Beats []int64 `json:"beats"`
 
@@ -26,24 +26,24 @@ type processLane struct {
 	k     int
 }
 
-// processes collects the lanes of processes.
-type processes struct {
-	t      teller
+// processLanes collects the lanes of processes.
+type processLanes struct {
+	t      describer
 	byName map[string]*processLane
 }
 
-func (p *processes) init(t teller) {
+func (p *processLanes) init(t describer) {
 	p.t, p.byName = t, make(map[string]*processLane)
 }
 
-func (p *processes) observe(k int, e *history.Event) {
+func (p *processLanes) observeEvent(k int, e *history.Event) {
 	name := p.nameOf(e)
 	if name == "" {
 		return
 	}
 	lane := p.byName[name]
 	if lane == nil {
-		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []period{}, Lives: []any{}, Beats: []int64{}}
+		lane = &processLane{Name: name, Role: p.roleOf(name, e), Periods: []period{}, Lives: []any{}, Beats: []int64{}}
 		p.byName[name] = lane
 		// A process that acts before its recorded start has been up from the beginning.
 		lane.state = "up"
@@ -55,35 +55,35 @@ func (p *processes) observe(k int, e *history.Event) {
 		lane.Role = "executor"
 	}
 	if state := rowOf(e.Kind).state; state != "" && state != lane.state {
-		lane.close(e.At)
+		lane.closePeriod(e.At)
 		lane.state, lane.since, lane.k = state, e.At, k
 	}
 	switch e.Kind {
 	case history.HeartbeatRenewed:
-		lane.Beats = append(lane.Beats, usec(e.At))
+		lane.Beats = append(lane.Beats, pageMicros(e.At))
 	case history.WorkerRegistered:
 		lane.Role = "worker"
-		lane.Lives = append(lane.Lives, []any{usec(e.At), k, "registered", e.Incarnation})
+		lane.Lives = append(lane.Lives, []any{pageMicros(e.At), k, "registered", e.Incarnation})
 	case history.WorkerLifecycle:
-		lane.Lives = append(lane.Lives, []any{usec(e.At), k, e.Lifecycle.String(), e.Incarnation})
+		lane.Lives = append(lane.Lives, []any{pageMicros(e.At), k, e.Lifecycle.String(), e.Incarnation})
 	}
 }
 
-// nameOf is the process to which an event belongs, empty for none. A worker's reports are drawn on
-// its own lane, whichever process wrote them.
-func (p *processes) nameOf(e *history.Event) string {
+// nameOf is the process of an event, empty for none. A worker's reports are drawn on its own lane, whichever
+// process wrote them.
+func (p *processLanes) nameOf(e *history.Event) string {
 	switch row := rowOf(e.Kind); {
 	case row.isServer():
 		return row.home
 	case row.class == ofFault:
-		return "" // faults have intervals of their own, and may name a link or a queue here
+		return "" // faults have intervals, and may name a link or a queue here
 	case row.home == homeWorker && p.t.workers[e.Worker] != "":
 		return p.t.workers[e.Worker]
 	}
 	return e.Process
 }
 
-func (p *processes) role(name string, e *history.Event) string {
+func (p *processLanes) roleOf(name string, e *history.Event) string {
 	switch {
 	case rowOf(e.Kind).isServer():
 		return "server"
@@ -95,28 +95,28 @@ func (p *processes) role(name string, e *history.Event) string {
 	return "client"
 }
 
-func (p *processLane) close(at time.Duration) {
+func (p *processLane) closePeriod(at time.Duration) {
 	if at > p.since {
 		p.Periods = append(p.Periods, period{from: p.since, to: at, k: p.k, name: p.state})
 	}
 }
 
-func (p *processes) lanes(end time.Duration, lim limits) []*processLane {
+func (p *processLanes) sortedLanes(end time.Duration, lim limits) []*processLane {
 	list := make([]*processLane, 0, len(p.byName))
 	for _, l := range p.byName {
-		l.close(end)
-		l.Beats = thin(l.Beats, lim.beats)
+		l.closePeriod(end)
+		l.Beats = thinOut(l.Beats, lim.beats)
 		list = append(list, l)
 	}
 	order := map[string]int{"executor": 0, "worker": 1, "client": 2, "server": 3}
 	slices.SortFunc(list, func(a, b *processLane) int {
-		return cmp.Or(cmp.Compare(order[a.Role], order[b.Role]), natural(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(order[a.Role], order[b.Role]), compareNatural(a.Name, b.Name))
 	})
 	return list
 }
 
-// thin keeps every n-th element of a list that is too long.
-func thin[T any](list []T, most int) []T {
+// thinOut keeps every n-th element of a list that is too long.
+func thinOut[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list
 	}
@@ -128,8 +128,8 @@ func thin[T any](list []T, most int) []T {
 	return kept
 }
 
-// natural compares names so that shell-2 comes before shell-10.
-func natural(a, b string) int {
+// compareNatural orders names with shell-2 before shell-10.
+func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")),
 		cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

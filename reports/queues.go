@@ -17,10 +17,9 @@ type queueLane struct {
 	Most  int    `json:"most"`
 	// Points are [at, k, ready, unacknowledged], one for each change.
 	Points [][4]int64 `json:"points"`
-	// Stays are [from, received or -1, to, k, execution, outcome]: the messages of the executions
-	// that are drawn.
+	// Stays are [from, received or -1, to, k, execution, outcome]: the messages of the drawn executions.
 	Stays []any `json:"stays"`
-	// Marks are [at, k, what] for messages to which something unusual happened.
+	// Marks are [at, k, what] for unusual events of messages.
 	Marks []any `json:"marks"`
 
 	ready, unacked int
@@ -38,25 +37,24 @@ type stay struct {
 	fate      string
 }
 
-// queues collects the lanes of queues.
-type queues struct {
-	t      teller
+// queueLanes collects the lanes of queues.
+type queueLanes struct {
+	t      describer
 	byName map[string]*queueLane
 	open   map[copyKey][]*stay
 }
 
-// copyKey identifies a message within a queue: a dead-lettered message keeps its number in the next
-// queue.
+// copyKey identifies a message within a queue: a dead-lettered message keeps its number in the next queue.
 type copyKey struct {
 	queue   string
 	message uint64
 }
 
-func (q *queues) init(t teller) {
+func (q *queueLanes) init(t describer) {
 	q.t, q.byName, q.open = t, make(map[string]*queueLane), make(map[copyKey][]*stay)
 }
 
-func (q *queues) observe(k int, e *history.Event) {
+func (q *queueLanes) observeEvent(k int, e *history.Event) {
 	switch e.Kind {
 	case history.Enqueued, history.Delivered, history.Acked, history.Requeued,
 		history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
@@ -86,30 +84,30 @@ func (q *queues) observe(k int, e *history.Event) {
 		lane.stays = append(lane.stays, s)
 		lane.ready++
 	case history.Delivered:
-		if s := q.find(key, false); s != nil {
+		if s := q.findCopy(key, false); s != nil {
 			s.received = e.At
 			lane.ready, lane.unacked = lane.ready-1, lane.unacked+1
 		}
 	case history.Requeued:
-		if s := q.find(key, true); s != nil {
+		if s := q.findCopy(key, true); s != nil {
 			s.received = -1
 			lane.ready, lane.unacked = lane.ready+1, lane.unacked-1
 		}
-		lane.mark(k, e)
+		lane.addMark(k, e)
 	case history.DeadLettered:
-		// The event of its expiry or rejection has already removed it.
-		q.leave(lane, key, e)
+		// Its expiry or rejection has already removed it.
+		q.removeCopy(lane, key, e)
 	case history.Acked:
-		q.leave(lane, key, e)
+		q.removeCopy(lane, key, e)
 	default:
-		q.leave(lane, key, e)
-		lane.mark(k, e)
+		q.removeCopy(lane, key, e)
+		lane.addMark(k, e)
 	}
-	lane.point(k, e.At)
+	lane.addPoint(k, e.At)
 }
 
-// find returns an open copy; received says whether the copy is with a consumer.
-func (q *queues) find(key copyKey, received bool) *stay {
+// findCopy returns an open copy; received reports whether a consumer has it.
+func (q *queueLanes) findCopy(key copyKey, received bool) *stay {
 	for _, s := range q.open[key] {
 		if (s.received >= 0) == received {
 			return s
@@ -118,13 +116,13 @@ func (q *queues) find(key copyKey, received bool) *stay {
 	return nil
 }
 
-// leave removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an
-// expired copy was not.
-func (q *queues) leave(lane *queueLane, key copyKey, e *history.Event) {
+// removeCopy removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an expired
+// one was not.
+func (q *queueLanes) removeCopy(lane *queueLane, key copyKey, e *history.Event) {
 	received := e.Kind == history.Acked || e.Kind == history.Rejected
-	s := q.find(key, received)
+	s := q.findCopy(key, received)
 	if s == nil {
-		if s = q.find(key, !received); s == nil {
+		if s = q.findCopy(key, !received); s == nil {
 			return
 		}
 	}
@@ -142,12 +140,12 @@ func (q *queues) leave(lane *queueLane, key copyKey, e *history.Event) {
 	q.open[key] = list
 }
 
-func (q *queueLane) mark(k int, e *history.Event) {
-	q.Marks = append(q.Marks, []any{usec(e.At), k, e.Kind.String()})
+func (q *queueLane) addMark(k int, e *history.Event) {
+	q.Marks = append(q.Marks, []any{pageMicros(e.At), k, e.Kind.String()})
 }
 
-func (q *queueLane) point(k int, at time.Duration) {
-	p := [4]int64{usec(at), int64(k), int64(q.ready), int64(q.unacked)}
+func (q *queueLane) addPoint(k int, at time.Duration) {
+	p := [4]int64{pageMicros(at), int64(k), int64(q.ready), int64(q.unacked)}
 	q.Most = max(q.Most, q.ready+q.unacked)
 	if n := len(q.Points); n > 0 && q.Points[n-1][2] == p[2] && q.Points[n-1][3] == p[3] {
 		return
@@ -155,7 +153,7 @@ func (q *queueLane) point(k int, at time.Duration) {
 	q.Points = append(q.Points, p)
 }
 
-func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOut int) {
+func (q *queueLanes) chooseLanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOut int) {
 	drawn := make(map[execution.ID]bool, len(shown))
 	for _, x := range shown {
 		drawn[x.ID] = true
@@ -164,7 +162,7 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 	for _, l := range q.byName {
 		lanes = append(lanes, l)
 	}
-	// Keep the busiest, and then sort them in an order that does not depend on how busy they were.
+	// Keep the busiest, then sort them in an order independent of their activity.
 	slices.SortFunc(lanes, func(a, b *queueLane) int {
 		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.Name, b.Name))
 	})
@@ -182,11 +180,11 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 			}
 			return -1
 		}
-		return cmp.Or(natural(x.Label, y.Label), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(compareNatural(x.Label, y.Label), cmp.Compare(x.Name, y.Name))
 	})
 	for _, l := range lanes {
 		l.Points = b.thinOutside(l.Points)
-		l.Marks = thin(l.Marks, b.lim.points)
+		l.Marks = thinOut(l.Marks, b.lim.points)
 		for _, s := range l.stays {
 			if !drawn[s.execution] || len(l.Stays) >= b.lim.points {
 				continue
@@ -196,15 +194,15 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 			}
 			received := int64(-1)
 			if s.received >= 0 {
-				received = usec(s.received)
+				received = pageMicros(s.received)
 			}
-			l.Stays = append(l.Stays, []any{usec(s.from), received, usec(s.to), s.k, s.execution, s.fate})
+			l.Stays = append(l.Stays, []any{pageMicros(s.from), received, pageMicros(s.to), s.k, s.execution, s.fate})
 		}
 	}
 	return lanes, leftOut
 }
 
-// thinOutside drops points of a line that has too many, first outside the first view.
+// thinOutside thins out a line with too many points, mostly outside the first view.
 func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
 	if len(points) <= b.lim.points {
 		return points
@@ -212,14 +210,14 @@ func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
 	var before, inside, after [][4]int64
 	for _, p := range points {
 		switch {
-		case p[0] < usec(b.focus[0]):
+		case p[0] < pageMicros(b.focus[0]):
 			before = append(before, p)
-		case p[0] > usec(b.focus[1]):
+		case p[0] > pageMicros(b.focus[1]):
 			after = append(after, p)
 		default:
 			inside = append(inside, p)
 		}
 	}
 	part := b.lim.points / 4
-	return slices.Concat(thin(before, part), thin(inside, 2*part), thin(after, part))
+	return slices.Concat(thinOut(before, part), thinOut(inside, 2*part), thinOut(after, part))
 }

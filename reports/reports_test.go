@@ -24,9 +24,9 @@ import (
 	"handoff/reports"
 )
 
-var update = flag.Bool("update", false, "write testdata/result.golden.json anew")
+var update = flag.Bool("update", false, "rewrite testdata/result.golden.json")
 
-func render(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdict.Sweep) string {
+func renderText(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdict.Sweep) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := write(&b, s); err != nil {
@@ -35,9 +35,9 @@ func render(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdic
 	return b.String()
 }
 
-func TestResultIsSchemaOne(t *testing.T) {
-	sweep, _ := synthetic()
-	got := render(t, reports.WriteJSON, sweep)
+func TestResultMatchesGoldenFile(t *testing.T) {
+	sweep, _ := syntheticSweep()
+	got := renderText(t, reports.WriteJSON, sweep)
 	golden := filepath.Join("testdata", "result.golden.json")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -49,26 +49,26 @@ func TestResultIsSchemaOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("result.json changed. If that is meant, consider its schema number, and run go test ./reports -update.\n%s", got)
+		t.Errorf("result.json changed. If that is intended, consider its schema number, and run go test ./reports -update.\n%s", got)
 	}
 }
 
 func TestResultDependsOnNeitherOrderNorTime(t *testing.T) {
-	sweep, _ := synthetic()
-	want := render(t, reports.WriteJSON, sweep)
+	sweep, _ := syntheticSweep()
+	want := renderText(t, reports.WriteJSON, sweep)
 	slices.Reverse(sweep.Scenarios)
 	for _, sc := range sweep.Scenarios {
 		sc.Wall *= 3
 		slices.Reverse(sc.Faults)
 	}
 	sweep.Go, sweep.Commit = "other", "other"
-	if got := render(t, reports.WriteJSON, sweep); got != want {
+	if got := renderText(t, reports.WriteJSON, sweep); got != want {
 		t.Error("the same results in another order, on another machine, give other bytes")
 	}
 }
 
 func TestEmptyResultHasLists(t *testing.T) {
-	got := render(t, reports.WriteJSON, &verdict.Sweep{Scenarios: []*verdict.Scenario{{Name: "x"}}})
+	got := renderText(t, reports.WriteJSON, &verdict.Sweep{Scenarios: []*verdict.Scenario{{Name: "x"}}})
 	if strings.Contains(got, "null") {
 		t.Errorf("null where a list or an object is promised:\n%s", got)
 	}
@@ -95,14 +95,14 @@ type junitDetail struct {
 }
 
 func TestJUnit(t *testing.T) {
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	twin := *sweep.Scenarios[2]
 	twin.Profile = config.Documented
 	sweep.Scenarios = append(sweep.Scenarios, &twin)
 	sweep.Scenarios[0].Violations[0].Message += "\nsecond line: \x00\x1b[31mred\x1b[0m ]]> \uFFFE\xff <b>"
 	sweep.Interrupted = true
 	var got junit
-	if err := xml.Unmarshal([]byte(render(t, reports.WriteJUnit, sweep)), &got); err != nil {
+	if err := xml.Unmarshal([]byte(renderText(t, reports.WriteJUnit, sweep)), &got); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -126,16 +126,16 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("the failure is %+v", f)
 	}
 	if e := got.Suites[1].Cases[0].Error; e == nil || e.Type != "inconclusive" {
-		t.Errorf("an inconclusive result is %+v, want an error that says so", e)
+		t.Errorf("an inconclusive result is %+v, want an error of that type", e)
 	}
 }
 
 func TestSummary(t *testing.T) {
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	sweep.Scenarios[0].Violations[0].Message = "one\ntwo\nthree\nfour\nfive\n```\nsix"
 	sweep.Scenarios[0].Why = []string{"a | b\nc"}
 	sweep.Notes = []string{"1 scenario not expressible in the live world"}
-	got := render(t, reports.WriteSummary, sweep)
+	got := renderText(t, reports.WriteSummary, sweep)
 	for _, want := range []string{
 		"- 1 scenario not expressible in the live world\n",
 		"## ✖ Chaos: fail", "1 passed, 1 failed, 1 inconclusive of 3 results, 150 runs.",
@@ -154,7 +154,7 @@ func TestSummary(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	odd := &verdict.Record{Run: verdict.Run{Scenario: "../odd name", Profile: config.Hardened, Seed: 2, Panic: "boom"}}
 	fine := &verdict.Record{Run: verdict.Run{Scenario: "fine", Profile: config.Hardened, Seed: 1}}
 	again := *records[0]
@@ -188,16 +188,16 @@ func TestWrite(t *testing.T) {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "timing.json"))
 	if err := errors.Join(err, json.Unmarshal(data, &timing)); err != nil || timing.Go != "go1.26.8" || timing.Wall != 2.55 {
-		t.Errorf("timing.json says %+v, %v", timing, err)
+		t.Errorf("timing.json has %+v, %v", timing, err)
 	}
 }
 
-func TestWriteSaysWhatItCouldNotWrite(t *testing.T) {
+func TestWriteErrorNamesFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "junit.xml", "in the way"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	err := reports.Write(dir, sweep, nil)
 	if err == nil || !strings.Contains(err.Error(), "junit.xml") {
 		t.Errorf("error %v, want one that names junit.xml", err)
@@ -208,7 +208,7 @@ func TestWriteSaysWhatItCouldNotWrite(t *testing.T) {
 }
 
 func TestPageIsSelfContained(t *testing.T) {
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	sweep.Scenarios[0].Violations[0].Message = `<script>alert("x")</script> <!-- </script>`
 	records[0].Violations[0].Message = sweep.Scenarios[0].Violations[0].Message
 	var b bytes.Buffer
@@ -229,10 +229,10 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-func TestPageIsTheSameTwice(t *testing.T) {
+func TestPageIsReproducible(t *testing.T) {
 	var pages [2]bytes.Buffer
 	for i := range pages {
-		sweep, records := synthetic()
+		sweep, records := syntheticSweep()
 		if err := reports.WriteHTML(&pages[i], sweep, records); err != nil {
 			t.Fatal(err)
 		}
@@ -242,14 +242,14 @@ func TestPageIsTheSameTwice(t *testing.T) {
 	}
 }
 
-// The page of a simulated verdict says how far to trust the models.
-func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
-	sweep, _ := synthetic()
+// The page of a simulated verdict describes how far to trust the models.
+func TestPageListsModelDifferences(t *testing.T) {
+	sweep, _ := syntheticSweep()
 	for world, want := range map[string]int{"sim": 1, "live": 0} {
 		for _, sc := range sweep.Scenarios {
 			sc.World = world
 		}
-		got := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
+		got := renderText(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
 		if n := strings.Count(got, `<section id="models"`); n != want {
 			t.Errorf("world %s: %d sections about the models, want %d", world, n, want)
 		}
@@ -261,8 +261,8 @@ func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
 	}
 }
 
-func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
-	sweep, _ := synthetic()
+func TestPageExplainsEachVerdict(t *testing.T) {
+	sweep, _ := syntheticSweep()
 	for v, want := range map[verdict.Verdict]string{
 		verdict.Pass: "Nothing broke</h1>", verdict.Inconclusive: "Nothing broke, but not everything was tested</h1>",
 		verdict.Fail: "Something broke</h1>",
@@ -271,22 +271,22 @@ func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
 			sc.Verdict, sc.Violations, sc.Why = v, nil, []string{"because of this"}
 		}
 		sweep.Verdict = v
-		got := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
+		got := renderText(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
 		if !strings.Contains(got, want) {
 			t.Errorf("%v: the page has no %q", v, want)
 		}
 		if v != verdict.Pass && !strings.Contains(got, "hardened: because of this") {
-			t.Errorf("%v: the page does not say why", v)
+			t.Errorf("%v: the page lacks the reason", v)
 		}
 	}
 }
 
-// TestPageStaysSmall repeats the story until the full data would be too large for a browser.
+// TestPageStaysSmall repeats the history until the full data would be too large for a browser.
 func TestPageStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
 	}
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	big := *records[0]
 	big.Events = nil
 	for i := range 250 {
@@ -313,7 +313,7 @@ func TestPageStaysSmall(t *testing.T) {
 		t.Errorf("the page has %d bytes for 20 records of %d events, want under 5 MB", b.Len(), len(big.Events))
 	}
 	if !strings.Contains(b.String(), "12 more recorded. Each recorded failure has its own page, linked above") {
-		t.Error("the page does not say how many records it leaves out")
+		t.Error("the page does not report the number of omitted records")
 	}
 	if !strings.Contains(b.String(), "failed execution 7 at epoch 2") {
 		t.Error("the event that broke the rule was left out")
@@ -370,10 +370,9 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeKnowsEveryKind fails for a new kind of event without a description.
 func TestDescribeKnowsEveryKind(t *testing.T) {
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
-		for _, e := range []history.Event{{Kind: k}, everything(k)} {
+		for _, e := range []history.Event{{Kind: k}, fullEvent(k)} {
 			got := reports.Describe(&e, nil)
 			if strings.Contains(got, "unknown") || strings.Contains(got, "template") || strings.Contains(got, "%!") || len(got) < 15 {
 				t.Errorf("%s is described as %q", k, got)

@@ -37,7 +37,7 @@ type scenarioResult struct {
 	Steps       uint64            `json:"steps"`
 	Virtual     float64           `json:"virtual_s"`
 	HistoryHash string            `json:"history_hash"`
-	// Cut counts the varied runs that were broken off because they took too many steps.
+	// Cut counts the varied runs that were stopped because they took too many steps.
 	Cut int `json:"cut,omitempty"`
 
 	Failing     int              `json:"failing"`
@@ -53,7 +53,7 @@ type violationResult struct {
 	At        string       `json:"at"`
 	Message   string       `json:"message"`
 	Reproduce string       `json:"reproduce"`
-	// Varied lists what was drawn to vary the scenario; left out for an unvaried run.
+	// Varied lists the drawn changes of the scenario; left out for an unvaried run.
 	Varied []string `json:"varied,omitempty"`
 }
 
@@ -64,16 +64,15 @@ type faultResult struct {
 	Touched int    `json:"touched"`
 }
 
-// WriteJSON writes the machine-readable result, schema 1. The same results give the same bytes:
-// lists are sorted, and nothing depends on duration or machine.
+// WriteJSON writes the machine-readable result, schema 1. The same results give the same bytes: lists are
+// sorted, and nothing depends on duration or machine.
 //
-// A violation's "invariant" is its number, 0 for an unmet expectation of the scenario. "execution"
-// is 0 if the violation is about no particular execution. "at" is virtual time with its unit, as in
-// scenario files. "outcomes" counts chains of executions by their last status, chains that never
-// ended as "stuck"; "executions" is their sum. "history_hash" is hexadecimal, because not every
-// JSON reader keeps 64-bit numbers. "fails_at_most" is the share of runs that may fail, with 95 %
-// confidence, although only "failing" did. "situations" counts the distinct situations; the second
-// half of its "curve" is an estimate.
+// A violation's "invariant" is its number, 0 for an unmet expectation of the scenario. "execution" is 0 if
+// the violation concerns no particular execution. "at" is virtual time with its unit, as in scenario files.
+// "outcomes" counts chains of executions by their last status, with "stuck" for chains that never ended;
+// "executions" is their sum. "history_hash" is hexadecimal, because not every JSON reader keeps 64-bit
+// numbers. "fails_at_most" is the upper bound of the share of failing runs, with 95 % confidence, given that
+// "failing" did. "situations" counts the distinct situations; the second half of its "curve" is an estimate.
 func WriteJSON(w io.Writer, s *verdict.Sweep) error {
 	r := result{Schema: ResultSchema, Scenarios: []scenarioResult{}, Verdict: s.Verdict}
 	for _, sc := range sortedScenarios(s) {
@@ -89,7 +88,7 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 		Violations: []violationResult{}, Faults: []faultResult{}, Sometimes: map[string]int{},
 		Outcomes: map[string]int64{}, Steps: sc.Steps, Virtual: sc.Virtual.Seconds(),
 		HistoryHash: fmt.Sprintf("%016x", sc.Hash), Cut: sc.Cut, Failing: sc.Failing,
-		FailsAtMost: rounded(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
+		FailsAtMost: roundTo(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
 	}
 	for _, v := range sortedViolations(sc.Violations) {
 		r.Violations = append(r.Violations, violationResult{
@@ -102,7 +101,7 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 	for name, hits := range sc.Sometimes {
 		r.Sometimes[name] = hits
 	}
-	for _, o := range outcomes(sc) {
+	for _, o := range outcomeCounts(sc) {
 		r.Outcomes[o.Name] = o.Count
 		r.Executions += o.Count
 	}
@@ -115,8 +114,8 @@ type outcome struct {
 	Count int64
 }
 
-// outcomes counts chains by their last status, in the order of the statuses, the stuck ones last.
-func outcomes(sc *verdict.Scenario) []outcome {
+// outcomeCounts counts chains by their last status, in the order of the statuses, stuck ones last.
+func outcomeCounts(sc *verdict.Scenario) []outcome {
 	var list []outcome
 	for s := execution.Requested; int(s) < execution.Statuses; s++ {
 		if n := sc.Chains[s]; n > 0 {
@@ -149,9 +148,8 @@ type scenarioTiming struct {
 	Speed    float64 `json:"steps_per_s"`
 }
 
-// writeTiming writes everything that differs between two runs of the same sweep: durations and the
-// build. Scenarios that ran in parallel count in full, so wall_s is the machine's work, not the
-// elapsed time.
+// writeTiming writes everything that differs between two runs of the same sweep: durations and the build.
+// Parallel scenarios count in full, so wall_s is the machine's work, not the elapsed time.
 func writeTiming(w io.Writer, s *verdict.Sweep) error {
 	t := timing{Schema: ResultSchema, Go: s.Go, Commit: s.Commit, Interrupted: s.Interrupted, Scenarios: []scenarioTiming{}}
 	for _, sc := range sortedScenarios(s) {

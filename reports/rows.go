@@ -16,9 +16,9 @@ type rowLane struct {
 	Chain execution.ID `json:"chain"`
 	// Retry is its number within the chain, 0 for the first row.
 	Retry int64 `json:"retry"`
-	// Periods have the status as their name, and the owner and the epoch.
+	// Periods are named by the status, and have the owner and the epoch.
 	Periods []period `json:"periods"`
-	// Actions have the worker as their name, and the outcome, which is empty if it never ended.
+	// Actions are named by the worker, and have the outcome, empty if never ended.
 	Actions  []period `json:"actions"`
 	Violated bool     `json:"violated"`
 
@@ -28,11 +28,11 @@ type rowLane struct {
 	epoch       execution.Epoch
 	since       time.Duration
 	k           int
-	running     []running
+	openActions []openAction
 	stale       int
 }
 
-type running struct {
+type openAction struct {
 	from   time.Duration
 	k      int
 	worker string
@@ -40,15 +40,15 @@ type running struct {
 	who    execution.Incarnation
 }
 
-// rows collects the lanes of executions.
-type rows struct {
-	t    teller
+// rowLanes collects the lanes of executions.
+type rowLanes struct {
+	t    describer
 	byID map[execution.ID]*rowLane
 }
 
-func (r *rows) init(t teller) { r.t, r.byID = t, make(map[execution.ID]*rowLane) }
+func (r *rowLanes) init(t describer) { r.t, r.byID = t, make(map[execution.ID]*rowLane) }
 
-func (r *rows) observe(k int, e *history.Event) {
+func (r *rowLanes) observeEvent(k int, e *history.Event) {
 	if e.Execution == 0 {
 		return
 	}
@@ -64,37 +64,37 @@ func (r *rows) observe(k int, e *history.Event) {
 	switch e.Kind {
 	case history.Created:
 		x.Retry = e.Count
-		x.enter(k, e, "")
+		x.enterStatus(k, e, "")
 	case history.Transition:
 		owner := ""
 		if e.Worker != 0 && e.To >= execution.Scheduled {
-			owner = r.t.name(e.Worker)
+			owner = r.t.workerName(e.Worker)
 		}
-		x.enter(k, e, owner)
+		x.enterStatus(k, e, owner)
 	case history.StaleWrite, history.RefusedResult:
 		x.stale++
 	case history.ActionStarted:
-		x.running = append(x.running, running{e.At, k, r.t.name(e.Worker), e.Epoch, e.Incarnation})
+		x.openActions = append(x.openActions, openAction{e.At, k, r.t.workerName(e.Worker), e.Epoch, e.Incarnation})
 	case history.ActionEnded:
-		for i, a := range x.running {
+		for i, a := range x.openActions {
 			if a.epoch == e.Epoch && a.who == e.Incarnation {
 				x.Actions = append(x.Actions, period{a.from, e.At, a.k, a.worker, []any{e.To.String()}})
-				x.running = slices.Delete(x.running, i, i+1)
+				x.openActions = slices.Delete(x.openActions, i, i+1)
 				break
 			}
 		}
 	}
 }
 
-// enter closes the period of the old status and begins that of the new status.
-func (r *rowLane) enter(k int, e *history.Event, owner string) {
-	r.close(e.At)
+// enterStatus closes the period of the old status and begins that of the new one.
+func (r *rowLane) enterStatus(k int, e *history.Event, owner string) {
+	r.closePeriod(e.At)
 	r.status, r.owner, r.epoch, r.since, r.k = e.To, owner, e.Epoch, e.At, k
 }
 
-// close ends the present period. Periods of zero length are kept, because the state at an event is
-// looked up by k, and many failures depend on a status that lasted no time.
-func (r *rowLane) close(at time.Duration) {
+// closePeriod ends the current period. It keeps periods of zero length, because the state at an event is
+// found by k, and many failures depend on a status without duration.
+func (r *rowLane) closePeriod(at time.Duration) {
 	if r.status != execution.None {
 		r.Periods = append(r.Periods, period{r.since, at, r.k, r.status.String(), []any{r.owner, r.epoch}})
 	}
@@ -103,10 +103,10 @@ func (r *rowLane) close(at time.Duration) {
 // fewRows is the number of executions drawn at first, so that all lanes fit on a screen.
 const fewRows = 12
 
-// lanes chooses the executions to draw, the most important first: the violated executions, their
-// chains, those in the causes, those with an unusual life, the others, and last those outside the
-// first view; within each group the nearest to the moment.
-func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
+// chooseLanes chooses the executions to draw, the most important first: the violated executions, their
+// chains, those in the causes, those with an unusual life, the others, and last those outside the first view;
+// within each group the nearest to the moment.
+func (r *rowLanes) chooseLanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
 	named := make(map[execution.ID]bool)
 	chains := make(map[execution.ID]bool)
 	for _, v := range violations {
@@ -153,7 +153,7 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 		leftOut = len(lanes) - b.lim.executions
 		lanes = lanes[:b.lim.executions]
 	}
-	// The lanes drawn at once, and those drawn on demand, each in the order of their creation.
+	// The lanes drawn at first, and those drawn on demand, each in order of creation.
 	split := min(fewRows, len(lanes))
 	for _, part := range [][]*rowLane{lanes[:split], lanes[split:]} {
 		slices.SortStableFunc(part, func(x, y *rowLane) int {
@@ -161,8 +161,8 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 		})
 	}
 	for _, x := range lanes {
-		x.close(b.end)
-		for _, a := range x.running {
+		x.closePeriod(b.end)
+		for _, a := range x.openActions {
 			x.Actions = append(x.Actions, period{a.from, b.end, a.k, a.worker, []any{""}})
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // runPage is the name of a run's page in the folder of the run.
 const runPage = "run.html"
 
-// runBytes limits the timeline of a run's page.
+// runBytes is the maximum size of the timeline on a run's page.
 const runBytes = 1_500_000
 
 // oneRun is the data of a run's page.
@@ -28,36 +28,35 @@ type oneRun struct {
 
 type runViolation struct {
 	Title, Statement, Message string
-	// When is a sentence's end: "at 3.500s".
+	// When is the end of a sentence: "at 3.500s".
 	When string
-	// Said is the last warning in a log that tells of it, right before it; nil for none.
+	// Said is the last warning about it in a log, right before it; nil for none.
 	Said *whySide
 }
 
-// runViolations limits the violations above the timeline, which has them all.
+// runViolations is the maximum number of violations above the timeline, which has them all.
 const runViolations = 10
 
-// WriteRun writes the page of one failed run: the timeline, the state at the cursor and the story of
-// each execution. key names the run in links; it is the run's folder. The page needs neither network
-// nor server.
+// WriteRun writes the page of one failed run: the timeline, the state at the cursor and the story of each
+// execution. key names the run in links; it is the run's folder. The page needs neither network nor server.
 func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 	data, labels, err := pageData([]*verdict.Record{r}, map[*verdict.Record]string{r: key}, runBytes)
 	if err != nil {
 		return err
 	}
-	p := &oneRun{Sign: sign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r), Explained: newWhy(r)}
+	p := &oneRun{Sign: verdictSign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r), Explained: newWhy(r)}
 	if r.Panic != "" {
 		p.Panic = firstLines(r.Panic, 1)[0]
 	}
-	violations, tell := sortedViolations(r.Violations), newTeller(r.Workers)
+	violations, tell := sortedViolations(r.Violations), newDescriber(r.Workers)
 	for _, v := range violations[:min(len(violations), runViolations)] {
-		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.owned(v.Message), "at " + FormatTime(v.At), lastSaid(r, v, tell)})
+		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.nameQueueOwners(v.Message), "at " + FormatTime(v.At), lastWarningAbout(r, v, tell)})
 		if p.Reproduce == "" {
 			p.Reproduce = v.Reproduce
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
+	p.embedRuns(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
 	if err := pageTemplates().ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}

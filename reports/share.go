@@ -15,10 +15,10 @@ import (
 // RunShares is the kind of a share of a sweep's runs.
 const RunShares = "run"
 
-// maxTargets is the greatest number of results in a share: one for each scenario and profile.
+// maxTargets is the maximum number of results in a share: one for each scenario and profile.
 const maxTargets = 20_000
 
-// shareItem is a line of a share; one of its fields is set.
+// shareItem is a line of a share; exactly one field is set.
 type shareItem struct {
 	Notes    []string        `json:"notes,omitempty"`
 	Scenario *verdict.Stored `json:"scenario,omitempty"`
@@ -26,26 +26,26 @@ type shareItem struct {
 	State    *shareState     `json:"state,omitempty"`
 }
 
-// shareState holds the fields of a sweep as a whole.
+// shareState holds the fields of the whole sweep.
 type shareState struct {
 	Interrupted bool `json:"interrupted"`
 }
 
-// Source is the file of a scenario that is not of the library.
+// Source is the file of a scenario outside the library.
 type Source struct {
 	File string `json:"file"`
 	Text string `json:"text"`
 }
 
-// shareAside holds what differs between two runs of the same share, such as where the files of scenarios were.
+// shareAside holds data that differs between two runs of the same share, such as the paths of scenario files.
 type shareAside struct {
 	Wall    []float64 `json:"wall_s"`
 	Sources []Source  `json:"sources"`
 }
 
-// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares
-// reads. sources are the scenarios that are not of the library. That file comes last, so a reader that
-// sees it finds everything else there.
+// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares reads.
+// sources are the scenarios outside the library. That file comes last, so a reader that sees it finds
+// everything else.
 func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict.Record, sources []Source) error {
 	shown := *s
 	shown.Notes = append(shown.Notes[:len(shown.Notes):len(shown.Notes)],
@@ -70,9 +70,9 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
 }
 
-// MergeShares merges the shares of a sweep, and returns their scenarios that are not of the library. The
-// caller judges the result (Sweep.Whole) and runs what failed again: a share has no histories. Memory
-// depends on the number of results, not on the number of shares.
+// MergeShares merges the shares of a sweep, and returns their scenarios outside the library. The caller
+// judges the result (Sweep.Whole) and repeats the failed runs: a share has no histories. Memory depends on
+// the number of results, not on the number of shares.
 func MergeShares(set shard.Set) (sweep *verdict.Sweep, sources []Source, err error) {
 	for _, f := range set.Files {
 		s, aside, err := readShare(f)
@@ -89,7 +89,6 @@ func MergeShares(set shard.Set) (sweep *verdict.Sweep, sources []Source, err err
 	return sweep, sources, nil
 }
 
-// readShare reads a share.
 func readShare(f shard.File) (*verdict.Sweep, shareAside, error) {
 	s := &verdict.Sweep{Go: f.Header.Go, Commit: f.Header.Commit}
 	var aside shareAside
@@ -126,11 +125,11 @@ func readShare(f shard.File) (*verdict.Sweep, shareAside, error) {
 	return s, aside, err
 }
 
-// plainNames refuses names with characters that a terminal would obey or can't show.
+// plainNames refuses names with characters that a terminal would interpret or can't show.
 func plainNames[T ~string](first string, profile T, others ...string) error {
 	for _, name := range append(others, first, string(profile)) {
 		if len(name) > maxName || name != Printable(name, "") {
-			return fmt.Errorf("the name %q is too long, or has letters that can't be shown", clip(name))
+			return fmt.Errorf("the name %q is too long, or has letters that can't be shown", clipQuotation(name))
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 
 const shareSeeds = 12
 
-// drawnRun is a run with mostly random fields.
+// drawnRun returns a run with mostly random fields.
 func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	draw := rapid.IntRange(0, 3)
 	r := &verdict.Run{
@@ -48,8 +48,8 @@ func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	return r
 }
 
-// swept is the result of a sweep over some of the runs.
-func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
+// sweepOf returns the result of a sweep over some of the runs.
+func sweepOf(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s", World: "sim", Profile: config.Hardened}, verdict.Want{
 		Seeds: len(runs), Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true, Share: part,
 	})
@@ -78,8 +78,8 @@ func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	return s, []*verdict.Record{record}
 }
 
-// files returns the files of a report by name, without the timing.
-func files(t *rapid.T, dir string) map[string]string {
+// reportFiles returns the files of a report by name, without the timing.
+func reportFiles(t *rapid.T, dir string) map[string]string {
 	found := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "timing.json" {
@@ -95,9 +95,9 @@ func files(t *rapid.T, dir string) map[string]string {
 	return found
 }
 
-// The result has the same bytes however the runs were divided, and in whatever order, and however
-// often, the shares are given.
-func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
+// The result has the same bytes however the runs were divided, and in whatever order and number the shares
+// are given.
+func TestSharesMergeByteForByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
 	}
@@ -115,14 +115,14 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 			i := rapid.IntRange(0, shares-1).Draw(t, "share")
 			parts[i] = append(parts[i], r)
 		}
-		one, records := swept(all, false)
+		one, records := sweepOf(all, false)
 		if err := reports.Write(filepath.Join(home, "one"), one, records); err != nil {
 			t.Fatal(err)
 		}
 		var given []shard.File
 		for i, runs := range parts {
 			folder := filepath.Join(home, fmt.Sprint(i))
-			s, records := swept(runs, true)
+			s, records := sweepOf(runs, true)
 			h := shard.Header{Share: shard.Share{Index: i + 1, Of: shares}, Seeds: shareSeeds}
 			if err := reports.WriteShare(folder, h, s, records, []reports.Source{{File: "s.yaml", Text: "name: s"}}); err != nil {
 				t.Fatal(err)
@@ -148,14 +148,14 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 		if err := reports.Write(filepath.Join(home, "merged"), merged, records); err != nil {
 			t.Fatal(err)
 		}
-		// Results that no report file shows are equal too, such as the durations of detections.
-		if want, got := one.Scenarios[0].Store(), merged.Scenarios[0].Store(); kept(want) != kept(got) {
-			t.Fatalf("one run\n%s\nmerged\n%s", kept(want), kept(got))
+		// Results that no report file shows, such as the durations of detections, are also equal.
+		if want, got := one.Scenarios[0].Store(), merged.Scenarios[0].Store(); storedText(want) != storedText(got) {
+			t.Fatalf("one run\n%s\nmerged\n%s", storedText(want), storedText(got))
 		}
-		want, got := files(t, filepath.Join(home, "one")), files(t, filepath.Join(home, "merged"))
+		want, got := reportFiles(t, filepath.Join(home, "one")), reportFiles(t, filepath.Join(home, "merged"))
 		for name, text := range want {
 			if got[name] != text {
-				t.Fatalf("%s is another one:\n%s\nmerged:\n%s", name, clipped(text), clipped(got[name]))
+				t.Fatalf("%s differs:\n%s\nmerged:\n%s", name, clipText(text), clipText(got[name]))
 			}
 		}
 		if len(got) != len(want) {
@@ -164,16 +164,16 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	})
 }
 
-// kept is a result in the form of a file.
-func kept(s verdict.Stored) string {
+// storedText returns a result in its file format.
+func storedText(s verdict.Stored) string {
 	text, err := json.Marshal(s)
 	return fmt.Sprint(string(text), err)
 }
 
-func clipped(text string) string { return text[:min(len(text), 4000)] }
+func clipText(text string) string { return text[:min(len(text), 4000)] }
 
-// shares writes two shares of runs in which seed 3 fails, and returns the folder.
-func shares(t *testing.T) string {
+// writeTwoShares writes two shares of runs, of which seed 3 fails, and returns the folder.
+func writeTwoShares(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range 2 {
@@ -185,7 +185,7 @@ func shares(t *testing.T) string {
 			}
 			runs = append(runs, r)
 		}
-		s, records := swept(runs, true)
+		s, records := sweepOf(runs, true)
 		h := shard.Header{Share: shard.Share{Index: i + 1, Of: 2}, Seeds: 4}
 		if err := reports.WriteShare(filepath.Join(dir, fmt.Sprint(i+1)), h, s, records, nil); err != nil {
 			t.Fatal(err)
@@ -194,20 +194,20 @@ func shares(t *testing.T) string {
 	return dir
 }
 
-// A file may be complete and still have content that this program never writes.
-func TestAShareThatNoRunWroteIsRefused(t *testing.T) {
+// A complete file may still have content that this program never writes.
+func TestForgedShareIsRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		item any
 		want string
 	}{
 		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below zero"},
-		{"what a terminal obeys", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
+		{"terminal controls", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
 		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other one 1"},
 		{"a table with too few rows", map[string]any{"matrix": map[string]any{"Mutants": []any{map[string]any{}}}}, "0 rows for 1 mutants"},
 	}
 	for _, test := range tests {
-		dir := shares(t)
+		dir := writeTwoShares(t)
 		path := filepath.Join(dir, "1", shard.FileName)
 		var items []any
 		f, err := shard.Verify(path)
@@ -229,13 +229,13 @@ func TestAShareThatNoRunWroteIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		file.Close()
-		if _, _, err := reports.MergeShares(gathered(t, dir)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, _, err := reports.MergeShares(gatherShares(t, dir)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v; want %q", test.name, err, test.want)
 		}
 	}
 }
 
-func gathered(t *testing.T, dir string) shard.Set {
+func gatherShares(t *testing.T, dir string) shard.Set {
 	t.Helper()
 	paths, err := shard.Find([]string{dir})
 	if err != nil {

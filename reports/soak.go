@@ -65,7 +65,7 @@ type soakCurve struct {
 	Name, Of, Last, Text, Class, Word string
 }
 
-// soakPlan draws when each part was struck.
+// soakPlan is the drawing of when each part was struck.
 type soakPlan struct {
 	Width, Height, Left, Right, Bottom float64
 	Rows                               []planRow
@@ -83,7 +83,7 @@ type planBar struct {
 	Class, Title        string
 }
 
-// soakChart is the chart of one figure, with a line for each process that has it.
+// soakChart is the chart of one figure, with a line for each process.
 type soakChart struct {
 	Name                       string
 	Width, Height, Left, Right float64
@@ -104,7 +104,7 @@ type chartTick struct {
 	Text string
 }
 
-// The sizes of the drawings, and the greatest number of points of a line.
+// The sizes of the drawings, and the maximum number of points in a line.
 const (
 	chartWidth  = 440.0
 	chartHeight = 170.0
@@ -118,7 +118,7 @@ const (
 )
 
 func newSoakPage(r *soak.Result) *soakPage {
-	p := &soakPage{Result: r, Sign: sign(r.Verdict), Style: template.CSS(readAssets("style.css", "soak.css"))} //nolint:gosec // ours
+	p := &soakPage{Result: r, Sign: verdictSign(r.Verdict), Style: template.CSS(readAssets("style.css", "soak.css"))} //nolint:gosec // ours
 	p.Title = map[verdict.Verdict]string{
 		verdict.Pass: "Nothing lost, nothing twice, nothing unearned, and the curves are flat", verdict.Inconclusive: "Nothing broke, but the soak proves less than it should",
 		verdict.Fail: "The soak found something",
@@ -127,12 +127,12 @@ func newSoakPage(r *soak.Result) *soakPage {
 	if r.Held > 0 {
 		p.How = fmt.Sprintf("%.0f %% of the %.1f that the machine held", 100*soak.SafeShare, r.Held)
 	}
-	p.facts()
+	p.addFacts()
 	span := max(r.Ran, time.Second)
 	p.Plan = newSoakPlan(r, span)
 	p.Charts = soakCharts(r, span)
 	for _, a := range r.Answers {
-		p.Reached = append(p.Reached, soakAnswer{sign(a.Verdict), a.Verdict.String(), a.Question, a.Text})
+		p.Reached = append(p.Reached, soakAnswer{verdictSign(a.Verdict), a.Verdict.String(), a.Question, a.Text})
 	}
 	for i := range r.Strikes {
 		p.Strikes = append(p.Strikes, newSoakStrike(i, &r.Strikes[i]))
@@ -167,23 +167,23 @@ func newSoakPage(r *soak.Result) *soakPage {
 	return p
 }
 
-func (sp *soakPage) facts() {
+func (sp *soakPage) addFacts() {
 	r := sp.Result
 	var ends []string
 	for _, s := range []string{"completed", "failed", "timeout", "abandoned", "cancelled"} {
 		if r.Ends[s] > 0 {
-			ends = append(ends, fmt.Sprintf("%s %s", thousands(r.Ends[s]), s))
+			ends = append(ends, fmt.Sprintf("%s %s", formatThousands(r.Ends[s]), s))
 		}
 	}
 	sp.Facts = []soakFact{
 		{"load", fmt.Sprintf("%v of %v", r.Ran.Round(time.Second), r.For)},
 		{"rate", fmt.Sprintf("%.1f executions a second", r.Rate)},
 		{"held back for the backlog", r.HeldBack.Round(time.Second).String()},
-		{"accepted", thousands(r.Accepted)},
+		{"accepted", formatThousands(r.Accepted)},
 		{"ended", strings.Join(ends, ", ")},
-		{"rows, retries", thousands(r.Rows) + ", " + thousands(r.Retries)},
-		{"processes in the journals", thousands(r.Processes)},
-		{"events judged", thousands(int(min(r.Events, math.MaxInt32)))}, //nolint:gosec // bounded
+		{"rows, retries", formatThousands(r.Rows) + ", " + formatThousands(r.Retries)},
+		{"processes in the journals", formatThousands(r.Processes)},
+		{"events judged", formatThousands(int(min(r.Events, math.MaxInt32)))}, //nolint:gosec // bounded
 		{"judge behind at most", r.Behind.Round(100 * time.Millisecond).String()},
 		{"drained in", r.Drain.Round(time.Second).String()},
 		{"machine stood still", fmt.Sprintf("%d times, %v at most", r.Stalls, r.LongestStall.Round(time.Millisecond))},
@@ -326,7 +326,7 @@ func newSoakChart(r *soak.Result, name string, of []*soak.Curve, span time.Durat
 	return c
 }
 
-// chartWord sums up the results of a chart's lines.
+// chartWord summarizes the results of a chart's lines.
 func chartWord(of []*soak.Curve) (class, word string) {
 	class, word = "dim", "told"
 	for _, s := range of {
@@ -342,7 +342,7 @@ func chartWord(of []*soak.Curve) (class, word string) {
 	return class, word
 }
 
-// roundUp returns a round number that is not less than v and not 0.
+// roundUp returns a round number that is positive and at least v.
 func roundUp(v float64, unit string) float64 {
 	base := 10.0
 	if unit == "bytes" {

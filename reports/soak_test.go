@@ -14,8 +14,8 @@ import (
 	"handoff/reports"
 )
 
-// soaked is an hour in which the number of one worker's goroutines grows.
-func soaked() *soak.Result {
+// soakResult returns an hour in which the number of one worker's goroutines grows.
+func soakResult() *soak.Result {
 	plan := soak.Draw(7, time.Hour, soak.Default())
 	r := &soak.Result{
 		Verdict: verdict.Fail, Seed: 7, For: time.Hour, Ran: time.Hour, Rate: 18.2, Held: 30.4, Sent: 65_000, Accepted: 65_000, Rows: 66_300, Retries: 1300,
@@ -62,11 +62,11 @@ func soaked() *soak.Result {
 	return r
 }
 
-// The page of a soak needs no other files, escapes quotations, stays small, and shows growing
-// figures and rules that were not judged.
-func TestThePageOfASoakIsWholeAndSmall(t *testing.T) {
+// The page of a soak needs no other files, escapes quotations, stays small, and shows growing figures and
+// unjudged rules.
+func TestSoakPageIsSelfContainedAndSmall(t *testing.T) {
 	var page bytes.Buffer
-	if err := reports.WriteSoak(&page, soaked()); err != nil {
+	if err := reports.WriteSoak(&page, soakResult()); err != nil {
 		t.Fatal(err)
 	}
 	if path := os.Getenv("HANDOFF_SOAK_PAGE"); path != "" {
@@ -90,9 +90,9 @@ func TestThePageOfASoakIsWholeAndSmall(t *testing.T) {
 	}
 }
 
-func TestTheResultOfASoakIsJSON(t *testing.T) {
+func TestSoakResultIsJSON(t *testing.T) {
 	var file bytes.Buffer
-	if err := reports.WriteSoakJSON(&file, soaked()); err != nil {
+	if err := reports.WriteSoakJSON(&file, soakResult()); err != nil {
 		t.Fatal(err)
 	}
 	var read struct {

@@ -9,13 +9,13 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// struckNames limits how many of those that a fault struck are named on its interval.
+// struckNames is the maximum number of targets that a fault interval names.
 const struckNames = 3
 
-// struck labels each fault interval with the fault and those whom it struck, for example
-// "kill one worker → shell-2". Names that the fault has already are not repeated. A fault without
-// evidence is labelled so, unless the history does not record evidence.
-func (b *builder) struck(intervals []verdict.FaultInterval) []string {
+// labelIntervals labels each fault interval with the fault and its targets, for example "kill one worker →
+// shell-2". It does not repeat names in the fault's own name. A fault without evidence is marked, unless the
+// history does not record evidence.
+func (b *builder) labelIntervals(intervals []verdict.FaultInterval) []string {
 	names := make([][]string, len(intervals))
 	touched := make([]bool, len(intervals))
 	for i := range b.r.Events {
@@ -28,7 +28,7 @@ func (b *builder) struck(intervals []verdict.FaultInterval) []string {
 			continue
 		}
 		touched[at] = touched[at] || e.Kind == history.FaultTouched
-		for _, name := range b.whom(e) {
+		for _, name := range b.namesStruck(e) {
 			if !slices.Contains(names[at], name) && !containsName(intervals[at].Fault, name) {
 				names[at] = append(names[at], name)
 			}
@@ -51,8 +51,8 @@ func (b *builder) struck(intervals []verdict.FaultInterval) []string {
 	return labels
 }
 
-// intervalOf returns the index of the interval to which an event of a fault belongs: the last one
-// that had begun, because evidence may come after the end. It is -1 if there is none.
+// intervalOf returns the index of the interval of a fault's event: the last one begun, because evidence may
+// come after the end. It is -1 if there is none.
 func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	at := -1
 	for i := range intervals {
@@ -63,8 +63,8 @@ func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	return at
 }
 
-// whom names those whom a fault struck, as its event tells.
-func (b *builder) whom(e *history.Event) []string {
+// namesStruck returns the targets of a fault in an event.
+func (b *builder) namesStruck(e *history.Event) []string {
 	switch {
 	case e.Process != "":
 		return strings.Split(e.Process, ",")
@@ -73,14 +73,14 @@ func (b *builder) whom(e *history.Event) []string {
 	case e.Execution != 0:
 		return []string{fmt.Sprintf("execution %d", e.Execution)}
 	case e.Queue != "":
-		return []string{b.t.queue(e.Queue)}
+		return []string{b.t.describeQueue(e.Queue)}
 	case e.Message != 0:
-		return []string{b.t.message(e)}
+		return []string{b.t.describeMessage(e)}
 	}
 	return nil
 }
 
-// containsName says whether a text has a name as a whole word: "shell-1" is not in "kill shell-12".
+// containsName reports whether a text has a name as a whole word: "shell-1" is not in "kill shell-12".
 func containsName(text, name string) bool {
 	part := func(r byte) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

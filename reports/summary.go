@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the summary: CI pages truncate a text that is too long, always at its end.
+// Limits of the summary: CI pages truncate a long text at its end.
 const (
 	summaryFailures = 10
 	summaryLines    = 4
@@ -19,12 +19,12 @@ const (
 func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	var b strings.Builder
 	list := sortedScenarios(s)
-	fmt.Fprintf(&b, "## %s Chaos: %s\n\n%s\n\n", sign(s.Verdict), s.Verdict, overall(s))
+	fmt.Fprintf(&b, "## %s Chaos: %s\n\n%s\n\n", verdictSign(s.Verdict), s.Verdict, overallText(s))
 	if text := Sure(s); text != "" {
-		fmt.Fprintf(&b, "%s.\n\n", cell(text))
+		fmt.Fprintf(&b, "%s.\n\n", markdownCell(text))
 	}
 	for _, note := range s.Notes {
-		fmt.Fprintf(&b, "- %s\n", cell(note))
+		fmt.Fprintf(&b, "- %s\n", markdownCell(note))
 	}
 	if len(s.Notes) > 0 {
 		b.WriteString("\n")
@@ -33,7 +33,7 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	summaryFailed(&b, list)
 	summaryCoverage(&b, list)
 	if s.Go != "" || s.Commit != "" {
-		fmt.Fprintf(&b, "%s, commit %s\n", cell(s.Go), cell(CommitText(s.Commit)))
+		fmt.Fprintf(&b, "%s, commit %s\n", markdownCell(s.Go), markdownCell(CommitText(s.Commit)))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing the summary: %w", err)
@@ -41,11 +41,11 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-// sign is a symbol for the verdict. It is always printed together with the word.
-func sign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
+// verdictSign is a symbol for the verdict, always printed together with the word.
+func verdictSign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
-// overall summarizes a sweep in one sentence.
-func overall(s *verdict.Sweep) string {
+// overallText summarizes a sweep in one sentence.
+func overallText(s *verdict.Sweep) string {
 	var count [3]int
 	seeds := 0
 	for _, sc := range s.Scenarios {
@@ -65,8 +65,8 @@ func summaryTable(b *strings.Builder, list []*verdict.Scenario) {
 	b.WriteString("|---|---|---|---|--:|--:|---|---|---|\n")
 	for _, sc := range worstFirst(list) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | %d | %s | %s | %s |\n",
-			sign(sc.Verdict), sc.Verdict, cell(sc.Name), cell(caseName(sc)), sc.Seeds, executions(sc),
-			cell(outcomeText(sc)), cell(failingText(sc)), cell(strings.Join(sc.Why, "; ")))
+			verdictSign(sc.Verdict), sc.Verdict, markdownCell(sc.Name), markdownCell(caseName(sc)), sc.Seeds, executionCount(sc),
+			markdownCell(outcomeText(sc)), markdownCell(failingText(sc)), markdownCell(strings.Join(sc.Why, "; ")))
 	}
 	b.WriteString("\n")
 }
@@ -87,11 +87,11 @@ func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
 		shown++
 		violations := sortedViolations(sc.Violations)
 		if len(violations) == 0 {
-			fmt.Fprintf(b, "**%s, %s**\n\n%s\n", cell(sc.Name), cell(caseName(sc)), fenced(strings.Join(sc.Why, "\n")))
+			fmt.Fprintf(b, "**%s, %s**\n\n%s\n", markdownCell(sc.Name), markdownCell(caseName(sc)), fencedBlock(strings.Join(sc.Why, "\n")))
 			continue
 		}
 		v := violations[0]
-		fmt.Fprintf(b, "**%s, %s: %s**, seed %d, at %s", cell(sc.Name), cell(caseName(sc)), cell(violationTitle(v)), v.Seed, FormatTime(v.At))
+		fmt.Fprintf(b, "**%s, %s: %s**, seed %d, at %s", markdownCell(sc.Name), markdownCell(caseName(sc)), markdownCell(violationTitle(v)), v.Seed, FormatTime(v.At))
 		if v.Execution != 0 {
 			fmt.Fprintf(b, ", execution %d", v.Execution)
 		}
@@ -99,9 +99,9 @@ func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
 			fmt.Fprintf(b, " (and %s more)", plural(n, "violation"))
 		}
 		if len(v.Varied) > 0 {
-			fmt.Fprintf(b, "\n\nVaried: %s", cell(strings.Join(v.Varied, "; ")))
+			fmt.Fprintf(b, "\n\nVaried: %s", markdownCell(strings.Join(v.Varied, "; ")))
 		}
-		fmt.Fprintf(b, "\n\n%s\nReproduce:\n\n%s\n", fenced(strings.Join(firstLines(v.Message, summaryLines), "\n")), fenced(v.Reproduce))
+		fmt.Fprintf(b, "\n\n%s\nReproduce:\n\n%s\n", fencedBlock(strings.Join(firstLines(v.Message, summaryLines), "\n")), fencedBlock(v.Reproduce))
 	}
 	if more > 0 {
 		fmt.Fprintf(b, "… and %s more; see the report.\n\n", plural(more, "failed result"))
@@ -115,14 +115,14 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 		if sc.Strategy == verdict.Varied {
 			continue // varied runs need not cover anything
 		}
-		where := cell(sc.Name) + ", " + cell(caseName(sc))
+		where := markdownCell(sc.Name) + ", " + markdownCell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {
 			if f.Touched == 0 {
-				lines = append(lines, fmt.Sprintf("- Fault not touched: %#q (%s): planned %d, fired %d, touched 0", code(f.Fault), where, f.Planned, f.Fired))
+				lines = append(lines, fmt.Sprintf("- Fault not touched: %#q (%s): planned %d, fired %d, touched 0", markdownCode(f.Fault), where, f.Planned, f.Fired))
 			}
 		}
-		for _, name := range unreached(sc) {
-			lines = append(lines, fmt.Sprintf("- Never reached: %#q (%s). %s", code(name), where, cell(sc.Nearness(name))))
+		for _, name := range unreachedSituations(sc) {
+			lines = append(lines, fmt.Sprintf("- Never reached: %#q (%s). %s", markdownCode(name), where, markdownCell(sc.Nearness(name))))
 		}
 	}
 	if len(lines) > 0 {
@@ -130,7 +130,7 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 	}
 }
 
-func executions(sc *verdict.Scenario) int64 {
+func executionCount(sc *verdict.Scenario) int64 {
 	var sum int64
 	for _, n := range sc.Chains {
 		sum += n
@@ -140,7 +140,7 @@ func executions(sc *verdict.Scenario) int64 {
 
 func outcomeText(sc *verdict.Scenario) string {
 	var parts []string
-	for _, o := range outcomes(sc) {
+	for _, o := range outcomeCounts(sc) {
 		parts = append(parts, fmt.Sprintf("%d %s", o.Count, o.Name))
 	}
 	return strings.Join(parts, ", ")
@@ -162,16 +162,16 @@ func sortedNames(m map[string]int) []string {
 	return names
 }
 
-// cell makes a text safe for a line or a table of Markdown.
-func cell(s string) string {
+// markdownCell makes a text safe for a line or a table of Markdown.
+func markdownCell(s string) string {
 	return strings.NewReplacer("\n", " ", "\r", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "'").Replace(s)
 }
 
-// code makes a text safe between single backticks, which %#q puts around it.
-func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
+// markdownCode makes a text safe between single backticks, which %#q adds.
+func markdownCode(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
-// fenced returns a code block whose fence does not occur in the text.
-func fenced(s string) string {
+// fencedBlock returns a code block with a fence that the text does not contain.
+func fencedBlock(s string) string {
 	fence := "```"
 	for strings.Contains(s, fence) {
 		fence += "`"

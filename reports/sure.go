@@ -11,9 +11,9 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// Sure says in one sentence what a sweep's verdict is worth: how many distinct situations its runs
-// showed, how many more twice as many seeds would show, and how often a run may fail; empty if
-// nothing was run. Situations are counted separately for each scenario and profile.
+// Sure describes in one sentence what a sweep's verdict is worth: how many distinct situations its runs
+// showed, how many more twice the seeds would show, and how often a run may fail; empty if nothing was run.
+// Situations are counted separately for each scenario and profile.
 func Sure(s *verdict.Sweep) string { return sureText(s.Scenarios) }
 
 func sureText(list []*verdict.Scenario) string {
@@ -32,19 +32,19 @@ func sureText(list []*verdict.Scenario) string {
 	}
 	apart := ""
 	if len(list) > 1 {
-		apart = fmt.Sprintf(" (counted apart in each of %s results)", thousands(len(list)))
+		apart = fmt.Sprintf(" (counted apart in each of %s results)", formatThousands(len(list)))
 	}
-	text := fmt.Sprintf("%s distinct %s%s, %s seen in one run only", thousands(distinct), noun(distinct, "situation"), apart, thousands(once))
+	text := fmt.Sprintf("%s distinct %s%s, %s seen in one run only", formatThousands(distinct), nounFor(distinct, "situation"), apart, formatThousands(once))
 	if capped {
 		text = "at least " + text
 	}
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns is the number of runs that could have failed: those on which no checker gave up.
+// judgedRuns is the number of runs that could have failed: those that no checker gave up on.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
-// moreText says what twice as many seeds would show, if there are enough for an estimate.
+// moreText describes what twice the seeds would show, if there are enough for an estimate.
 func moreText(all []discovery.Summary) string {
 	more, few := 0.0, true
 	for _, i := range all {
@@ -55,10 +55,10 @@ func moreText(all []discovery.Summary) string {
 	if few {
 		return fmt.Sprintf(" (too few seeds to say what more would show: %d are needed)", discovery.MinRuns)
 	}
-	return fmt.Sprintf("; doubling the seeds would show %s more", figure(more))
+	return fmt.Sprintf("; doubling the seeds would show %s more", formatFigure(more))
 }
 
-// failsText says what the number of failed runs, mostly none, implies for all possible runs.
+// failsText describes what the number of failed runs implies for all possible runs.
 func failsText(failed, runs int) string {
 	most := discovery.FailsAtMost(failed, runs)
 	than := "fewer than "
@@ -67,9 +67,9 @@ func failsText(failed, runs int) string {
 	}
 	share := fmt.Sprintf("%.0f %%", math.Ceil(100*most))
 	if most < 0.1 {
-		share = "1 in " + thousands(twoDigits(1/most))
+		share = "1 in " + formatThousands(twoDigits(1/most))
 	}
-	return fmt.Sprintf("%s of %s %s failed: %s%s with 95 %%", thousands(failed), thousands(runs), noun(runs, "run"), than, share)
+	return fmt.Sprintf("%s of %s %s failed: %s%s with 95 %%", formatThousands(failed), formatThousands(runs), nounFor(runs, "run"), than, share)
 }
 
 // twoDigits rounds down to two significant digits, so that the figure is never too optimistic.
@@ -78,11 +78,11 @@ func twoDigits(x float64) int {
 	return int(math.Floor(x/unit) * unit)
 }
 
-// figure formats a number of situations for a sentence.
-func figure(x float64) string { return thousands(int(math.Round(x))) }
+// formatFigure formats a number of situations for a sentence.
+func formatFigure(x float64) string { return formatThousands(int(math.Round(x))) }
 
-// thousands groups the digits of a number with commas.
-func thousands(n int) string {
+// formatThousands groups the digits of a number with commas.
+func formatThousands(n int) string {
 	text := strconv.Itoa(n)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
 		text = text[:at] + "," + text[at:]
@@ -90,7 +90,7 @@ func thousands(n int) string {
 	return text
 }
 
-func noun(n int, word string) string {
+func nounFor(n int, word string) string {
 	if n == 1 {
 		return word
 	}
@@ -104,53 +104,52 @@ type situationsResult struct {
 	Twice    int  `json:"twice"`
 	Often    int  `json:"often"`
 	Capped   bool `json:"capped"`
-	// Coverage is the share of a run's situations that earlier runs have seen.
+	// Coverage is the share of a run's situations that earlier runs have shown.
 	Coverage float64 `json:"coverage"`
-	// More is how many new ones as many seeds again would show; left out if there are too few seeds.
+	// More is the number of new situations that the same number of further seeds would show; left out if
+	// there are too few seeds.
 	More *float64 `json:"more,omitempty"`
 }
 
 func situationsOf(sc *verdict.Scenario) situationsResult {
 	i := sc.Discovery.Summary()
 	r := situationsResult{
-		Distinct: i.Distinct, Once: i.Once, Twice: i.Twice, Often: i.Distinct - i.Once - i.Twice, Capped: i.Capped, Coverage: rounded(i.Coverage(), 4),
+		Distinct: i.Distinct, Once: i.Once, Twice: i.Twice, Often: i.Distinct - i.Once - i.Twice, Capped: i.Capped, Coverage: roundTo(i.Coverage(), 4),
 	}
 	if i.Extrapolates() {
-		more := rounded(i.More(i.Runs), 1)
+		more := roundTo(i.More(i.Runs), 1)
 		r.More = &more
 	}
 	return r
 }
 
-// rounded keeps this many digits after the point: the last digits of a float differ between
-// processors.
-func rounded(x float64, digits int) float64 {
+// roundTo keeps this many decimals: the last digits of a float differ between processors.
+func roundTo(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit
 }
 
-// sure is the part of the page that says what a green result is worth.
-type sure struct {
+// sureSection is the part of the page about what a green result is worth.
+type sureSection struct {
 	Text string
-	// Rows are the results that more seeds would help most.
+	// Rows are the results that would gain most from more seeds.
 	Rows []sureRow
-	// LeftOut counts the others that more seeds would help.
+	// LeftOut counts the other results that would gain.
 	LeftOut int
 }
 
-// sureRow is one result.
 type sureRow struct {
 	Name, Case, Seeds, Distinct, Once, Coverage, More string
 
 	more float64
 }
 
-// sureRows is how many results are shown.
+// sureRows is the number of results shown.
 const sureRows = 12
 
-// newSure returns nil if there is nothing to show.
-func newSure(list []*verdict.Scenario) *sure {
-	s := &sure{Text: sureText(list)}
+// newSureSection returns nil if there is nothing to show.
+func newSureSection(list []*verdict.Scenario) *sureSection {
+	s := &sureSection{Text: sureText(list)}
 	if s.Text == "" {
 		return nil
 	}
@@ -160,7 +159,7 @@ func newSure(list []*verdict.Scenario) *sure {
 		if !i.Extrapolates() || more < 0.5 {
 			continue
 		}
-		s.Rows = append(s.Rows, sureRow{sc.Name, caseName(sc), thousands(i.Runs), thousands(i.Distinct), thousands(i.Once), coverageText(i.Coverage()), figure(more), more})
+		s.Rows = append(s.Rows, sureRow{sc.Name, caseName(sc), formatThousands(i.Runs), formatThousands(i.Distinct), formatThousands(i.Once), coverageText(i.Coverage()), formatFigure(more), more})
 	}
 	slices.SortStableFunc(s.Rows, func(a, b sureRow) int { return cmp.Compare(b.more, a.more) })
 	s.LeftOut = max(0, len(s.Rows)-sureRows)
@@ -168,7 +167,7 @@ func newSure(list []*verdict.Scenario) *sure {
 	return s
 }
 
-// coverageText never says 100 %: no sample proves that nothing is left.
+// coverageText never shows 100 %: no sample proves completeness.
 func coverageText(share float64) string {
 	if share > 0.999 {
 		return "above 99.9 %"

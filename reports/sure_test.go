@@ -10,9 +10,8 @@ import (
 	"handoff/reports"
 )
 
-// shown is a scenario whose runs each showed one situation of their own and one that all runs
-// showed.
-func shown(seeds, failing int) *verdict.Scenario {
+// scenarioWithRuns returns a scenario whose runs each showed one unique situation and one common to all.
+func scenarioWithRuns(seeds, failing int) *verdict.Scenario {
 	sc := &verdict.Scenario{Name: "s", Profile: config.Hardened, Seeds: seeds, Failing: failing}
 	for seed := range uint64(seeds) {
 		sc.Discovery.Add([]uint64{0, seed + 1})
@@ -20,7 +19,7 @@ func shown(seeds, failing int) *verdict.Scenario {
 	return sc
 }
 
-func TestTheResultSaysHowSureItIs(t *testing.T) {
+func TestSureDescribesConfidence(t *testing.T) {
 	many := &verdict.Scenario{Seeds: 20000}
 	for range 20000 {
 		many.Discovery.Add([]uint64{1})
@@ -32,7 +31,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 	}
 	capped.Discovery.Add(wide)
 	capped.Discovery.Add(nil)
-	unjudged := shown(20, 0)
+	unjudged := scenarioWithRuns(20, 0)
 	unjudged.GaveUp = 10
 	for _, tt := range []struct {
 		name string
@@ -40,12 +39,12 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, ""},
-		{"one run", []*verdict.Scenario{shown(1, 0)}, ""},
-		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
+		{"one run", []*verdict.Scenario{scenarioWithRuns(1, 0)}, ""},
+		{"few runs", []*verdict.Scenario{scenarioWithRuns(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
 		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more; 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
-		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more"},
-		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more"},
-		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
+		{"always new", []*verdict.Scenario{scenarioWithRuns(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more"},
+		{"two scenarios", []*verdict.Scenario{scenarioWithRuns(20, 0), scenarioWithRuns(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more"},
+		{"failing", []*verdict.Scenario{scenarioWithRuns(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
 		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
 		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
 	} {
@@ -57,14 +56,14 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 	}
 }
 
-func TestThePageNamesWhatMoreSeedsWouldHelpMost(t *testing.T) {
+func TestPageRanksResultsThatNeedSeeds(t *testing.T) {
 	s := &verdict.Sweep{}
 	for range 14 {
-		s.Scenarios = append(s.Scenarios, shown(20, 0))
+		s.Scenarios = append(s.Scenarios, scenarioWithRuns(20, 0))
 	}
-	steep := shown(60, 0)
+	steep := scenarioWithRuns(60, 0)
 	steep.Name = "steep"
-	s.Scenarios = append(s.Scenarios, steep, shown(5, 0))
+	s.Scenarios = append(s.Scenarios, steep, scenarioWithRuns(5, 0))
 	var page, summary bytes.Buffer
 	if err := reports.WriteHTML(&page, s, nil); err != nil {
 		t.Fatal(err)

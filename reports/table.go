@@ -11,40 +11,40 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the table. Everything that is shown of a result has a limit, so that the page has one.
+// Limits of the table. Every shown part of a result has a limit, so that the page has one.
 const (
 	pageResults = 3000
 	cellReasons = 4
 	aboutText   = 300
 	reasonText  = 400
-	// tableText limits all descriptions and reasons, in bytes of HTML. After that a result has one
-	// short reason.
+	// tableText limits all descriptions and reasons, in bytes of HTML. Beyond it, a result has one short
+	// reason.
 	tableText = 1_000_000
 	shortText = 60
 )
 
-// table has a row for each scenario and a column for each profile, so that the profiles of a
-// scenario are side by side.
+// table has a row for each scenario and a column for each profile, so that the profiles of a scenario are
+// side by side.
 type table struct {
 	Columns []string
 	Rows    []tableRow
-	// LeftOut counts results that are not shown. They are those of the last rows, which passed.
+	// LeftOut counts the hidden results: those of the last rows, which passed.
 	LeftOut int
-	// Counts has the number of scenarios by their worst verdict.
+	// Pass, Inconclusive and Fail count the scenarios by their worst verdict.
 	Pass, Inconclusive, Fail int
 }
 
 // tableRow is one scenario.
 type tableRow struct {
 	Name, About string
-	// Verdict is the worst of its results. Rank is its number, Share the largest share of failed
-	// seeds in thousandths, and Executions the sum, for sorting.
+	// Verdict is the worst of its results. For sorting, Rank is its number, Share the largest share of failed
+	// seeds in thousandths, and Executions the sum.
 	Verdict    string
 	Rank       verdict.Verdict
 	Share      int
 	Executions int64
-	// Cells has one cell for each column. A cell is empty if there is no such result, and has several
-	// results if mutants are all that distinguishes them.
+	// Cells has one cell for each column. A cell is empty without a result, and has several results if they
+	// differ only in mutants.
 	Cells []tableCell
 }
 
@@ -57,14 +57,14 @@ type cellResult struct {
 	Sign, Verdict string
 	// Label distinguishes several results of a cell; empty for one.
 	Label string
-	// Seeds says how many runs there were, and how many of them failed.
+	// Seeds describes the number of runs and of failed ones.
 	Seeds string
 	// Link leads to the run of the smallest failing seed; empty if there is none.
 	Link     string
 	First    uint64
 	Why      []string
 	MoreWhys int
-	// Executions and Outcomes say how executions ended.
+	// Executions and Outcomes describe how executions ended.
 	Executions int64
 	Outcomes   string
 	World      string
@@ -81,13 +81,13 @@ func newTable(list []*verdict.Scenario, link func(*verdict.Scenario) string) tab
 	for _, sc := range list {
 		row := byName[sc.Name]
 		if row == nil {
-			row = &tableRow{Name: sc.Name, About: shorten(sc.About, aboutText)}
+			row = &tableRow{Name: sc.Name, About: shortenText(sc.About, aboutText)}
 			byName[sc.Name] = row
 			rows = append(rows, row)
 		}
 		results[row] = append(results[row], sc)
 		row.Rank = max(row.Rank, sc.Verdict)
-		row.Executions += executions(sc)
+		row.Executions += executionCount(sc)
 		if sc.Seeds > 0 {
 			row.Share = max(row.Share, 1000*sc.Failing/sc.Seeds)
 		}
@@ -113,14 +113,14 @@ func newTable(list []*verdict.Scenario, link func(*verdict.Scenario) string) tab
 			row.Cells[i].Column = name
 		}
 		if text > tableText {
-			row.About = shorten(row.About, shortText)
+			row.About = shortenText(row.About, shortText)
 		}
 		text += htmlLength(row.About)
 		for _, sc := range results[row] {
 			cell := &row.Cells[slices.Index(t.Columns, columnOf(sc, several))]
 			r := newCellResult(sc, link(sc))
 			if text > tableText {
-				r.shorten()
+				r.shortenReasons()
 			}
 			for _, why := range r.Why {
 				text += htmlLength(why)
@@ -137,8 +137,8 @@ func severalWorlds(list []*verdict.Scenario) bool {
 	return slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World != list[0].World })
 }
 
-// columnOf names the column of a result: its profile, and whatever else but the mutant
-// distinguishes two results of a scenario.
+// columnOf names the column of a result: its profile, and whatever else except the mutant distinguishes two
+// results of a scenario.
 func columnOf(sc *verdict.Scenario, worlds bool) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if worlds {
@@ -155,8 +155,8 @@ func profileOf(column string) string {
 
 func newCellResult(sc *verdict.Scenario, link string) cellResult {
 	r := cellResult{
-		Sign: sign(sc.Verdict), Verdict: sc.Verdict.String(), Link: link, First: sc.FirstFailing,
-		Seeds: plural(sc.Seeds, "seed"), Executions: executions(sc), Outcomes: outcomeText(sc),
+		Sign: verdictSign(sc.Verdict), Verdict: sc.Verdict.String(), Link: link, First: sc.FirstFailing,
+		Seeds: plural(sc.Seeds, "seed"), Executions: executionCount(sc), Outcomes: outcomeText(sc),
 		World: strings.Trim(sc.World+", "+sc.Strategy, ", "),
 	}
 	if sc.Mutant != "" {
@@ -166,24 +166,24 @@ func newCellResult(sc *verdict.Scenario, link string) cellResult {
 		r.Seeds = fmt.Sprintf("%d of %s failed", sc.Failing, plural(sc.Seeds, "seed"))
 	}
 	for _, why := range sc.Why[:min(len(sc.Why), cellReasons)] {
-		r.Why = append(r.Why, shorten(why, reasonText))
+		r.Why = append(r.Why, shortenText(why, reasonText))
 	}
 	r.MoreWhys = len(sc.Why) - len(r.Why)
 	return r
 }
 
-// shorten leaves one short reason.
-func (c *cellResult) shorten() {
+// shortenReasons keeps one short reason.
+func (c *cellResult) shortenReasons() {
 	if len(c.Why) > 0 {
 		c.MoreWhys += len(c.Why) - 1
-		c.Why = []string{shorten(c.Why[0], shortText)}
+		c.Why = []string{shortenText(c.Why[0], shortText)}
 	}
 }
 
 func htmlLength(s string) int { return len(template.HTMLEscapeString(s)) }
 
-// shorten cuts a text that is longer than this many characters.
-func shorten(s string, most int) string {
+// shortenText truncates a text to this many characters.
+func shortenText(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}

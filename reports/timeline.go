@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// limits restrict the data of one record in the page, so that the page opens at once for any run.
+// limits restrict the data of one record in the page, so that the page opens quickly for any run.
 // history.jsonl has everything.
 type limits struct {
 	events     int
@@ -21,11 +21,11 @@ type limits struct {
 	beats      int
 }
 
-// usec is a time in the page's unit, which a JavaScript number represents exactly for centuries.
-func usec(d time.Duration) int64 { return d.Microseconds() }
+// pageMicros is a time in the page's unit, which JavaScript numbers represent exactly for centuries.
+func pageMicros(d time.Duration) int64 { return d.Microseconds() }
 
-// timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
-// in the record: it orders two events of the same time, and identifies the state between them.
+// timeline is the data of one drawn record. Times are in microseconds. "k" is an event's index in the record:
+// it orders two events of the same time, and identifies the state between them.
 type timeline struct {
 	Label string `json:"-"`
 	// Key names the run in links.
@@ -43,8 +43,8 @@ type timeline struct {
 	// Who holds the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
-	// Led is what led to the first violations. Dues and Leases are deadlines; see dues.
-	Led    []led                  `json:"led"`
+	// Led has the events that led to the first violations. Dues and Leases are deadlines; see deadlines.
+	Led    []leadUp               `json:"led"`
 	Dues   map[execution.ID][]any `json:"dues"`
 	Leases map[string][]any       `json:"leases"`
 
@@ -61,9 +61,9 @@ type period struct {
 	more     []any
 }
 
-// MarshalJSON writes it as a list, which takes less of the page than an object.
+// MarshalJSON writes a list, which is shorter than an object.
 func (p period) MarshalJSON() ([]byte, error) {
-	return json.Marshal(append([]any{usec(p.from), usec(p.to), p.k, p.name}, p.more...))
+	return json.Marshal(append([]any{pageMicros(p.from), pageMicros(p.to), p.k, p.name}, p.more...))
 }
 
 type violationMark struct {
@@ -71,16 +71,16 @@ type violationMark struct {
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
-	// K is the event at which it happened, or the last event before that.
+	// K is the event at which it happened, or the last event before it.
 	K int `json:"k"`
 }
 
 type intervalMark struct {
-	// Label is the fault with those whom it struck, as far as its name does not say.
+	// Label is the fault with those targets that its name omits.
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
-	// Idle says that the failure did not need the fault.
+	// Idle reports whether the failure did not need the fault.
 	Idle bool `json:"idle,omitempty"`
 }
 
@@ -88,76 +88,76 @@ type intervalMark struct {
 // writes the chosen events.
 type builder struct {
 	r   *verdict.Record
-	t   teller
+	t   describer
 	lim limits
 	end time.Duration
-	// moment is the time around which everything is chosen: the first violation, otherwise the end.
+	// moment is the center of the chosen data: the first violation, otherwise the end.
 	moment time.Duration
 	focus  [2]time.Duration
-	// close is the period just before the violation: a race is over in milliseconds, although its
-	// causes may be minutes old.
+	// close is the period just before the violation: a race takes milliseconds, although its causes may be
+	// minutes old.
 	close [2]time.Duration
 
-	processes processes
-	queues    queues
-	rows      rows
-	dues      dues
+	processes processLanes
+	queues    queueLanes
+	rows      rowLanes
+	deadlines deadlines
 }
 
 func newBuilder(r *verdict.Record, lim limits) *builder {
-	b := &builder{r: r, t: newTeller(r.Workers), lim: lim, end: r.Virtual}
+	b := &builder{r: r, t: newDescriber(r.Workers), lim: lim, end: r.Virtual}
 	b.processes.init(b.t)
 	b.queues.init(b.t)
 	b.rows.init(b.t)
-	b.dues.init(b.t)
+	b.deadlines.init(b.t)
 	return b
 }
 
-func (b *builder) observe(k int, e *history.Event) {
+func (b *builder) observeEvent(k int, e *history.Event) {
 	b.end = max(b.end, e.At)
-	b.processes.observe(k, e)
-	b.queues.observe(k, e)
-	b.rows.observe(k, e)
-	b.dues.observe(k, e)
+	b.processes.observeEvent(k, e)
+	b.queues.observeEvent(k, e)
+	b.rows.observeEvent(k, e)
+	b.deadlines.observeEvent(k, e)
 }
 
 func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	b := newBuilder(r, lim)
 	for i := range r.Events {
-		b.observe(i, &r.Events[i])
+		b.observeEvent(i, &r.Events[i])
 	}
 	violations := sortedViolations(r.Violations)
 	b.chooseFocus(violations)
 	out := &timeline{
 		Label: runLabel(r),
-		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
-		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
+		End:   pageMicros(b.end), Focus: [2]int64{pageMicros(b.focus[0]), pageMicros(b.focus[1])},
+		Close: [2]int64{pageMicros(b.close[0]), pageMicros(b.close[1])},
 		Few:   fewRows, Violations: []violationMark{}, FaultIntervals: []intervalMark{}, Events: []any{},
 	}
 	for _, v := range violations {
-		out.Violations = append(out.Violations, b.mark(v))
+		out.Violations = append(out.Violations, b.markViolation(v))
 	}
 	faultIntervals := r.FaultIntervals
 	if len(faultIntervals) == 0 {
 		faultIntervals = faultIntervalsOf(r.Events)
 	}
-	labels := b.struck(faultIntervals)
+	labels := b.labelIntervals(faultIntervals)
 	for i, f := range faultIntervals {
 		words, idle := needOf(r.Explained, f.Fault)
-		out.FaultIntervals = append(out.FaultIntervals, intervalMark{labels[i] + words, usec(f.Begin), usec(f.End), idle})
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{labels[i] + words, pageMicros(f.Begin), pageMicros(f.End), idle})
 	}
-	out.Processes = b.processes.lanes(b.end, lim)
-	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)
-	out.Queues, out.QueuesLeftOut = b.queues.lanes(b, out.Executions)
-	out.Led, out.Dues, out.Leases = ledTo(r, violations), b.dues.of(out.Executions), b.dues.leases(lim.beats)
+	out.Processes = b.processes.sortedLanes(b.end, lim)
+	out.Executions, out.ExecutionsLeftOut = b.rows.chooseLanes(b, violations)
+	out.Queues, out.QueuesLeftOut = b.queues.chooseLanes(b, out.Executions)
+	out.Led, out.Dues, out.Leases = leadUpsTo(r, violations), b.deadlines.deadlinesOf(out.Executions), b.deadlines.latestLeases(lim.beats)
 	b.writeEvents(out)
 	return out
 }
 
-func (b *builder) mark(v *verdict.Violation) violationMark {
+func (b *builder) markViolation(v *verdict.Violation) violationMark {
 	k := eventOf(b.r.Events, v)
 	if k < 0 {
-		// The last event up to that time.
+		// Use the last event up to that time.
 		k, _ = slices.BinarySearchFunc(b.r.Events, v, func(e history.Event, v *verdict.Violation) int {
 			if e.At > v.At || (v.Step > 0 && e.Step > v.Step) {
 				return 1
@@ -167,13 +167,12 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 		k = max(k-1, 0)
 	}
 	return violationMark{
-		Title: violationTitle(v), Message: b.t.owned(v.Message), Execution: v.Execution, At: usec(v.At), K: k,
+		Title: violationTitle(v), Message: b.t.nameQueueOwners(v.Message), Execution: v.Execution, At: pageMicros(v.At), K: k,
 	}
 }
 
-// chooseFocus chooses the part of the run that is shown first: from the beginning of the violated
-// execution or of the earliest known cause until shortly after the violation. A run without a
-// violation is shown completely.
+// chooseFocus chooses the part of the run that is shown first: from the start of the violated execution or of
+// the earliest known cause until shortly after the violation. A run without a violation is shown completely.
 func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
 	b.close = b.focus
@@ -192,12 +191,12 @@ func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	if from == v.At {
 		from = max(0, v.At-time.Minute)
 	}
-	b.focus = b.around(from, v.At)
-	b.close = b.around(b.lastActs(v), v.At)
+	b.focus = b.paddedPeriod(from, v.At)
+	b.close = b.paddedPeriod(b.lastActs(v), v.At)
 }
 
-// around adds some space before and after a period.
-func (b *builder) around(from, to time.Duration) [2]time.Duration {
+// paddedPeriod adds some space before and after a period.
+func (b *builder) paddedPeriod(from, to time.Duration) [2]time.Duration {
 	width := max(to-from, 100*time.Millisecond)
 	begin, end := max(0, from-width/12), min(b.end, to+width/6)
 	if end <= begin {
@@ -239,7 +238,7 @@ func (b *builder) writeEvents(out *timeline) {
 	chosen := b.chooseEvents(out, shown)
 	for _, k := range chosen {
 		e := &b.r.Events[k]
-		name := b.t.who(e)
+		name := b.t.subject(e)
 		if _, known := who[name]; !known {
 			who[name] = len(out.Who)
 			out.Who = append(out.Who, name)
@@ -251,14 +250,15 @@ func (b *builder) writeEvents(out *timeline) {
 		if i, ok := queue[e.Queue]; ok {
 			q = i
 		}
-		out.Events = append(out.Events, []any{k, usec(e.At), e.Step, who[name], b.t.what(e), e.Execution, class(e.Kind), p, q})
+		out.Events = append(out.Events, []any{k, pageMicros(e.At), e.Step, who[name], b.t.predicate(e), e.Execution, eventClass(e.Kind), p, q})
 	}
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events: first what led to the violations, those of the violated executions and of
-// the faults, then those of the other executions that are drawn, then the rest; within each group
-// the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
+// chooseEvents picks at most limits.events events. First come the lead-ups to the violations, the events of
+// the violated executions and of the faults, then those of the other drawn executions, then the rest. Within
+// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as
+// ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {
@@ -276,7 +276,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 			return -1
 		case wanted[e.Execution]:
 			return 0
-		case class(e.Kind) == ofFault, class(e.Kind) == ofProcess:
+		case eventClass(e.Kind) == ofFault, eventClass(e.Kind) == ofProcess:
 			return 1
 		case shown[e.Execution]:
 			return 2
@@ -315,5 +315,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// class is the look of events of a kind on the page.
-func class(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }
+// eventClass is the style of events of a kind on the page.
+func eventClass(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }

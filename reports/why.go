@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// whyPage is the part of a page that says why a run failed.
+// whyPage is the part of a page that explains why a run failed.
 type whyPage struct {
 	Title, Change, Same, More string
 	Acts                      []*whySide
@@ -18,10 +18,10 @@ type whyPage struct {
 	EndsHere                  string
 	EndsThere                 string
 	Others                    []string
-	// Unneeded says that no fault was needed, so that a run without one of them tells nothing about
-	// the cause, and is folded; otherwise it is empty.
+	// Unneeded states that no fault was needed, so that a run without one of them reveals nothing about the
+	// cause and is folded; otherwise it is empty.
 	Unneeded string
-	// Fold is what the folded comparison's title says of it.
+	// Fold is the note in the title of the folded comparison.
 	Fold       string
 	FaultsText string
 	Faults     []whyFault
@@ -33,36 +33,36 @@ type whyPair struct{ Here, There whySide }
 
 type whyFault struct{ Fault, Word, Note, Class string }
 
-// newWhy is nil for a record of which nothing is explained.
+// newWhy returns nil for a record without an explanation.
 func newWhy(r *verdict.Record) *whyPage {
 	x := r.Explained
 	if x == nil || len(x.Counterparts) == 0 || x.Counterparts[0].Difference == nil {
 		return nil
 	}
 	c := &x.Counterparts[0]
-	d, here, there := c.Difference, newTeller(r.Workers), newTeller(c.Workers)
-	p := &whyPage{Title: besideTitle(x, c), Change: changeText(c), EndsThere: "It " + brief(c.Ends) + ".", Same: sameText(d)}
+	d, here, there := c.Difference, newDescriber(r.Workers), newDescriber(c.Workers)
+	p := &whyPage{Title: besideTitle(x, c), Change: changeText(c), EndsThere: "It " + briefLine(c.Ends) + ".", Same: sameText(d)}
 	if d.More+d.Moved > 0 {
-		p.More = "Beside these, " + more(d) + "."
+		p.More = "Beside these, " + unshownText(d) + "."
 	}
 	for _, act := range [...]*history.Event{d.Act, d.ActOn} {
 		if act != nil {
-			p.Acts = append(p.Acts, here.side(act))
+			p.Acts = append(p.Acts, here.newSide(act))
 		}
 	}
 	for i := range d.Pairs {
 		pair := &d.Pairs[i]
-		p.Pairs = append(p.Pairs, whyPair{here.sideOr(pair.Here, pair), there.sideOr(pair.There, pair)})
+		p.Pairs = append(p.Pairs, whyPair{here.newSideOr(pair.Here, pair), there.newSideOr(pair.There, pair)})
 	}
 	if vs := sortedViolations(r.Violations); len(vs) > 0 {
-		p.EndsHere = fmt.Sprintf("It breaks %s: %s", vs[0].Rule(), brief(vs[0].Message))
+		p.EndsHere = fmt.Sprintf("It breaks %s: %s", vs[0].Rule(), briefLine(vs[0].Message))
 	}
 	for i := range x.Counterparts[1:] {
 		p.Others = append(p.Others, "The "+OtherCounterpart(&x.Counterparts[1+i]))
 	}
-	p.needs(x)
+	p.addNeeds(x)
 	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {
-		p.Unneeded = unneeded(x)
+		p.Unneeded = unneededText(x)
 		if len(x.Elsewhere) == 0 {
 			p.Fold = ". The cause is not to be found there"
 		}
@@ -70,8 +70,8 @@ func newWhy(r *verdict.Record) *whyPage {
 	return p
 }
 
-// unneeded says that no fault was needed, and where the cause is instead.
-func unneeded(x *explain.Explanation) string {
+// unneededText states that no fault was needed, and where the cause is instead.
+func unneededText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "No fault is a cause: " + ownText(x) + "."
 	}
@@ -81,12 +81,12 @@ func unneeded(x *explain.Explanation) string {
 	}
 	text += ": its cause is in the workload, the actions, the limits, or the system itself."
 	if len(x.Elsewhere) > 0 {
-		text += " But " + misses(x.Elsewhere) + " only because of a fault."
+		text += " But " + missText(x.Elsewhere) + " only because of a fault."
 	}
 	return text
 }
 
-// besideTitle says how the run beside the failing one fares.
+// besideTitle describes the result of the run compared with the failing one.
 func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	switch {
 	case !c.Passes:
@@ -101,7 +101,7 @@ func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	return "Beside a run without this failure"
 }
 
-// changeText says what differs in the run beside the failing one, and what both draw.
+// changeText describes what differs in the compared run, and what both draw.
 func changeText(c *explain.Counterpart) string {
 	if c.Anew {
 		return "The same " + c.Change + ". It draws other random numbers, so much differs by chance."
@@ -112,7 +112,7 @@ func changeText(c *explain.Counterpart) string {
 func sameText(d *explain.Difference) string {
 	text := "They differ from the first event on."
 	if d.Same > 0 {
-		text = sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+		text = asSentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
 	}
 	if slices.ContainsFunc(d.Pairs, func(p explain.Pair) bool {
 		return p.Here != nil && p.There != nil && p.Here.Execution != p.There.Execution
@@ -122,40 +122,40 @@ func sameText(d *explain.Difference) string {
 	return text
 }
 
-func (t teller) side(e *history.Event) *whySide {
-	return &whySide{FormatTime(e.At), t.who(e), brief(t.what(e))}
+func (d describer) newSide(e *history.Event) *whySide {
+	return &whySide{FormatTime(e.At), d.subject(e), briefLine(d.predicate(e))}
 }
 
-func (t teller) sideOr(e *history.Event, p *explain.Pair) whySide {
+func (d describer) newSideOr(e *history.Event, p *explain.Pair) whySide {
 	if e == nil {
-		return whySide{Who: side(nil, nil, p)}
+		return whySide{Who: sideText(nil, nil, p)}
 	}
-	return *t.side(e)
+	return *d.newSide(e)
 }
 
-func (w *whyPage) needs(x *explain.Explanation) {
+func (w *whyPage) addNeeds(x *explain.Explanation) {
 	if len(x.Faults) == 0 {
 		return
 	}
-	w.FaultsText = sentence(needText(x))
+	w.FaultsText = asSentence(needText(x))
 	if x.Own > 0 {
-		w.FaultsText = shifts + "." // the head says the rest
+		w.FaultsText = shifts + "." // the heading has the rest
 	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {
 			case f.Needed != needed:
 			case needed:
-				w.Faults = append(w.Faults, whyFault{f.Fault, "needed", unless(f), "needed"})
+				w.Faults = append(w.Faults, whyFault{f.Fault, "needed", neededNote(f), "needed"})
 			default:
-				w.Faults = append(w.Faults, whyFault{f.Fault, "not needed", idle(f), "idle"})
+				w.Faults = append(w.Faults, whyFault{f.Fault, "not needed", unneededNote(f), "idle"})
 			}
 		}
 	}
 }
 
-// sentence makes one of a line of the terminal, with a capital letter.
-func sentence(line string) string {
+// asSentence turns a terminal line into a sentence, with a capital letter and a full stop.
+func asSentence(line string) string {
 	if line == "" {
 		return ""
 	}
@@ -166,7 +166,7 @@ func sentence(line string) string {
 	return line
 }
 
-// needOf says how a fault is marked in the timeline: whether the failure needed it, if that is known.
+// needOf returns the mark of a fault in the timeline: whether the failure needed it, if known.
 func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 	if x == nil {
 		return "", false

@@ -11,21 +11,20 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// The files in the folder of a failure: the history of its run, and the scenario that ran, whose
-// configuration sets the bounds of the judgement. The folder needs nothing else to be judged again.
+// Files in the folder of a failure: the history of its run, and its scenario, whose configuration sets the
+// bounds of the judgement. The folder needs nothing else to be judged again.
 const (
 	HistoryFile  = "history.jsonl"
 	ScenarioFile = "scenario.yaml"
 )
 
 // Write writes the whole report into dir, which it creates if necessary: index.html, result.json,
-// timing.json, junit.xml and summary.md, and for each record with a violation or a panic a folder
-// SCENARIO-PROFILE-SEED (SCENARIO-PROFILE-varied-SEED) with its history, its scenario and its page,
-// run.html.
+// timing.json, junit.xml and summary.md. Each record with a violation or a panic gets a folder
+// SCENARIO-PROFILE-SEED (SCENARIO-PROFILE-varied-SEED) with its history, its scenario and its page, run.html.
 //
-// Each file is complete or absent: it is written under another name and then renamed, so that
-// neither a full disk nor Ctrl-C leaves half a result that CI takes for a whole one. index.html
-// comes last, so a reader that sees it finds the rest there.
+// Each file is complete or absent: it is written under another name and then renamed. Neither a full disk nor
+// Ctrl-C leaves a partial result that CI mistakes for a whole one. index.html comes last, so a reader that
+// sees it finds everything else.
 func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the report's folder: %w", err)
@@ -77,14 +76,14 @@ func writeFailure(dir, key string, r *verdict.Record) error {
 	})
 }
 
-// WriteFolder writes the folder of one failure into dir, which it creates if necessary, and returns
-// the path of its page.
+// WriteFolder writes the folder of one failure into dir, which it creates if necessary, and returns the path
+// of its page.
 func WriteFolder(dir string, r *verdict.Record) (page string, err error) {
 	key := folderOf(r, make(map[string]bool))
 	return filepath.Join(dir, key, runPage), writeFailure(dir, key, r)
 }
 
-// recordFolders names the folder of each record, empty for records that show nothing.
+// recordFolders names the folder of each record, empty for records without a failure.
 func recordFolders(records []*verdict.Record) []string {
 	folders, taken := make([]string, len(records)), make(map[string]bool)
 	for i, r := range records {
@@ -95,7 +94,7 @@ func recordFolders(records []*verdict.Record) []string {
 	return folders
 }
 
-// runKeys names every record for links: a record with a folder like that.
+// runKeys names every record for links, after its folder if it has one.
 func runKeys(records []*verdict.Record) map[*verdict.Record]string {
 	keys, taken := make(map[*verdict.Record]string, len(records)), make(map[string]bool)
 	for i, folder := range recordFolders(records) {
@@ -111,8 +110,8 @@ func runKeys(records []*verdict.Record) map[*verdict.Record]string {
 	return keys
 }
 
-// folderOf names the folder of a failure, and says of a varied run that it is one. The name contains
-// the mutant only if two records would otherwise share a folder.
+// folderOf names the folder of a failure, and marks a varied run. The name contains the mutant only if two
+// records would otherwise share a folder.
 func folderOf(r *verdict.Record, taken map[string]bool) string {
 	profile := string(r.Profile)
 	if r.Varied != nil {
@@ -129,8 +128,7 @@ func folderOf(r *verdict.Record, taken map[string]bool) string {
 	return name
 }
 
-// fileName makes a file name that stays inside its folder, whatever name a scenario file gives
-// itself.
+// fileName makes a file name that stays inside its folder, whatever the name in the scenario file is.
 func fileName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -163,7 +161,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Chmod(0o644) // temporary files are private, but others read reports
+		err = f.Chmod(0o644) // temporary files are private, reports are not
 	}
 	if closed := f.Close(); err == nil {
 		err = closed

@@ -13,9 +13,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The folder of a varied run says so, with and without a mutant: the run of the same seed as written
-// is another one.
-func TestAFolderSaysThatItsRunIsVaried(t *testing.T) {
+// The name of a varied run's folder marks it, with and without a mutant: the unvaried run of the same seed is
+// another one.
+func TestFolderNameMarksVariedRuns(t *testing.T) {
 	run := func(mutant string, varied []string) *verdict.Record {
 		return &verdict.Record{Run: verdict.Run{Scenario: "s", Profile: config.Hardened, Seed: 1, Mutant: mutant, Varied: varied, Panic: "boom"}}
 	}
@@ -33,8 +33,8 @@ func TestAFolderSaysThatItsRunIsVaried(t *testing.T) {
 	}
 }
 
-// A failure that concerns no execution leads to no execution's story, and to the timeline all the same.
-func TestOnlyAFailureOfAnExecutionLeadsToItsStory(t *testing.T) {
+// A failure that concerns no execution links to the timeline, but to no execution's story.
+func TestOnlyExecutionFailuresLinkToStory(t *testing.T) {
 	for id, want := range map[execution.ID]bool{0: false, 7: true} {
 		v := verdict.Violation{Invariant: 15, Name: "alerts", Seed: 1, Execution: id}
 		r := &verdict.Record{Run: verdict.Run{Scenario: "s", Profile: config.Hardened, Seed: 1, Violations: []verdict.Violation{v}}}
@@ -52,16 +52,15 @@ func TestOnlyAFailureOfAnExecutionLeadsToItsStory(t *testing.T) {
 	}
 }
 
-// A refused change that sets no status is told without one.
-func TestARefusedChangeWithoutAStatusNamesNone(t *testing.T) {
+// A refused change that sets no status is described without one.
+func TestRefusedWriteWithoutStatusNamesNone(t *testing.T) {
 	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
 	if want := "tried to change execution 19 at epoch 1 and was refused"; !strings.Contains(got, want) {
 		t.Errorf("%q lacks %q", got, want)
 	}
 }
 
-// What a failure needed is told in whole sentences.
-func TestTheFaultsThatWereNeededAreToldInSentences(t *testing.T) {
+func TestNeedTextIsWholeSentences(t *testing.T) {
 	two := []explain.Need{{Needed: true}, {Needed: true}}
 	for want, x := range map[string]*explain.Explanation{
 		"2 of 2 were needed: with them alone the same rule is broken, with fewer of them it is kept":             {Faults: two},
@@ -74,8 +73,7 @@ func TestTheFaultsThatWereNeededAreToldInSentences(t *testing.T) {
 	}
 }
 
-// A build without a stamp has an unknown commit everywhere.
-func TestAnUnknownCommitIsSaidToBeUnknown(t *testing.T) {
+func TestUnstampedBuildReportsUnknownCommit(t *testing.T) {
 	var page, summary strings.Builder
 	s := &verdict.Sweep{Go: "go1"}
 	if err := errors.Join(WriteSummary(&summary, s), WriteHTML(&page, s, nil)); err != nil {
@@ -83,7 +81,7 @@ func TestAnUnknownCommitIsSaidToBeUnknown(t *testing.T) {
 	}
 	for name, text := range map[string]string{"summary": summary.String(), "page": page.String()} {
 		if !strings.Contains(text, "go1, commit unknown") {
-			t.Errorf("the %s does not say that the commit is unknown", name)
+			t.Errorf("the %s does not report an unknown commit", name)
 		}
 	}
 }

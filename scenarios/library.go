@@ -1,7 +1,7 @@
-// Package scenarios is the scenario library, embedded in the programs: the YAML files of the folders
-// here. The folder order has what the harness was ordered for, seed what the source documents of the
-// core describe, and each other one what is broken in its scenarios. The folder regressions is apart:
-// failures that were once found. Package chaos/scenario defines their language.
+// Package scenarios is the scenario library, embedded in the programs: the YAML files of the folders here.
+// The folder order has the scenarios that the harness was ordered for, and seed those of the core's source
+// documents. The folder regressions has failures that were found once. Each other folder is named after the
+// broken part. Package chaos/scenario defines their language.
 package scenarios
 
 import (
@@ -21,10 +21,10 @@ var files embed.FS
 
 const regressions = "regressions"
 
-// read reads the files of the library, or the regressions, in the order of their names.
-func read(of func(folder string) bool) ([]*scenario.Scenario, error) {
+// readScenarios reads the files of the selected folders, in the order of their names.
+func readScenarios(of func(folder string) bool) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
-	for _, file := range paths(of) {
+	for _, file := range filePaths(of) {
 		data, err := files.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the scenario library: %w", err)
@@ -38,8 +38,8 @@ func read(of func(folder string) bool) ([]*scenario.Scenario, error) {
 	return list, nil
 }
 
-// paths lists the files of some folders in the order of their names.
-func paths(of func(folder string) bool) []string {
+// filePaths lists the files of the selected folders in the order of their names.
+func filePaths(of func(folder string) bool) []string {
 	all, err := fs.Glob(files, "*/*.yaml")
 	if err != nil {
 		return nil // only a malformed pattern fails
@@ -51,23 +51,21 @@ func paths(of func(folder string) bool) []string {
 
 func isLibrary(folder string) bool { return folder != regressions }
 
-// Library reads every scenario of the library, as embedded in the program, in the order of their
-// names.
+// Library reads every scenario of the library, as embedded in the program, in the order of their names.
 func Library() ([]*scenario.Scenario, error) {
-	list, err := read(isLibrary)
+	list, err := readScenarios(isLibrary)
 	slices.SortFunc(list, func(a, b *scenario.Scenario) int { return strings.Compare(a.Name, b.Name) })
 	return list, err
 }
 
-// Regressions reads failures that were found once, shrunk, and kept. They are not part of the
-// library.
+// Regressions reads the failures that were found once, shrunk, and kept. They are not part of the library.
 func Regressions() ([]*scenario.Scenario, error) {
-	return read(func(folder string) bool { return folder == regressions })
+	return readScenarios(func(folder string) bool { return folder == regressions })
 }
 
-// Names lists the library without reading it: a file has the name of its scenario.
+// Names lists the library without reading the files: each has the name of its scenario.
 func Names() []string {
-	names := paths(isLibrary)
+	names := filePaths(isLibrary)
 	for i, file := range names {
 		names[i] = strings.TrimSuffix(path.Base(file), ".yaml")
 	}
@@ -77,7 +75,7 @@ func Names() []string {
 
 // Find reads one scenario of the library.
 func Find(name string) (*scenario.Scenario, error) {
-	for _, file := range paths(isLibrary) {
+	for _, file := range filePaths(isLibrary) {
 		if path.Base(file) == name+".yaml" {
 			data, err := files.ReadFile(file)
 			if err != nil {

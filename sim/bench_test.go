@@ -1,9 +1,9 @@
 package sim
 
-// What the simulator costs: `make bench` runs this on one core, with all invariants on and the
-// garbage collector set as the chaos command sets it. Figures per second of processor time (cpu_s)
-// can be compared on a machine that does other things too; medians of five runs of the old and the
-// new code in turn, on two cores with about fourteen programs that wanted them:
+// Costs of the simulator: `make bench` runs this on one core, with all invariants on and the garbage
+// collector set like in the chaos command. Figures per second of processor time (cpu_s) can be compared
+// even on a busy machine. These are medians of five alternating runs of the old and the new code, on two
+// cores shared with about fourteen other programs:
 //
 //	                     steady load            one seed of the library
 //	                     before     after       before     after
@@ -14,25 +14,24 @@ package sim
 //	allocations/execution   304       135          432       206
 //	bytes/execution      39,200    21,900       39,200    28,500
 //
-// The same code later, on a machine with little else to do, beside a busy load in which executions
-// share messages, passes and statements:
+// The same code later, on a mostly idle machine, and a busy load in which executions share messages, passes
+// and statements:
 //
 //	                     steady load   busy load
 //	executions/cpu_s          16,700      25,000
 //	steps/cpu_s            1,330,000   1,000,000
 //	steps/execution             79.4        40.1
 //
-// The profile before: 37 % of the time went into allocating and collecting, 9 % of all bytes into
-// moving a grown table of rows, 31 % into the workers' rows, 4 % into matching topics, 6 % into the
-// heap of what detection looks at again, and no scenario of the library stood out. After: 20 %
-// allocating, 3 % collecting, 20 % history, hash and invariants, 6 % timers, 3 % switching between
-// coroutines; the rest is the core and the models, with no function above 4 %. Profile-guided
-// optimization made no difference that could be measured.
+// The profile before: 37 % of the time went into allocating and collecting, 4 % into matching topics, 6 %
+// into the heap of detection. 9 % of all bytes went into moving a grown table of rows, 31 % into the
+// workers' rows. No scenario of the library stood out. After: 20 % allocating, 3 % collecting, 20 %
+// history, hash and invariants, 6 % timers, 3 % switching between coroutines; the rest is the core and the
+// models, with no function above 4 %. Profile-guided optimization made no difference that could be
+// measured.
 //
-// Steps were left as they are: of the 79 of an execution that shares nothing, 50 are timers, which
-// is to say the arrival of a call or an answer. Every poll of the core that finds nothing is one
-// that it also makes in production, and a second hint of one completion is what tries the guard of
-// its handling.
+// The steps were not reduced. Of the 79 steps of an execution that shares nothing, 50 are timers, that is
+// arrivals of calls or replies. The core makes every empty poll also in production, and a second hint of
+// one completion tests the guard of its handling.
 
 import (
 	"fmt"
@@ -44,8 +43,8 @@ import (
 	"handoff/scenarios"
 )
 
-// steadyLoad is a working cluster without faults: fifty executions a second, hardly any of which
-// share a message, a pass or a statement.
+// steadyLoad is a cluster without faults: fifty executions a second, few of which share a message, a pass
+// or a statement.
 func steadyLoad(executions int) string { return load(executions, 10, 20*time.Millisecond) }
 
 // busyLoad is a thousand executions a second.
@@ -72,8 +71,8 @@ workload:
 `, workers, executions, every)
 }
 
-// benchmarkScenario reports steps and executions a second on one core with all invariants on, and
-// how much virtual time passes in a second of real time.
+// benchmarkScenario reports steps and executions per second on one core with all invariants on, and the
+// virtual time per second of real time.
 func benchmarkScenario(b *testing.B, s *scenario.Scenario) {
 	total := measured{cpu: cpuTime()}
 	seed := uint64(0)
@@ -84,7 +83,7 @@ func benchmarkScenario(b *testing.B, s *scenario.Scenario) {
 	total.report(b)
 }
 
-// measured is the work that the runs of a benchmark have done.
+// measured is the total work of a benchmark's runs.
 type measured struct {
 	cpu         time.Duration // at the beginning
 	runs, steps uint64
@@ -159,8 +158,8 @@ func BenchmarkNamed(b *testing.B) {
 	total.report(b)
 }
 
-// BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles: the
-// work of a `chaos run` sweep for each seed.
+// BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles, like a `chaos
+// run` sweep for each seed.
 func BenchmarkLibrary(b *testing.B) {
 	library, err := scenarios.Library()
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"handoff/core/config"
 )
 
-// What an execution costs in statements and messages while nothing goes wrong, from its creation to
-// the handling of its end. A run is a function of its seed, so no noise moves these figures; one
-// that has grown by more than a thirtieth fails:
+// The budget is the cost of an execution in statements and messages without faults, from its creation to
+// the handling of its end. A run is a function of its seed, so these figures have no noise. A figure that
+// grows by more than 3 % fails the test:
 //
 //	go test ./sim -run 'TestBudget$' -update-budget
 //
-// writes them anew. What the statements themselves cost is a budget of
-// chaos/selftest/conformance/postgrestest.
+// rewrites them. chaos/selftest/conformance/postgrestest has a budget for the cost of the statements
+// themselves.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
@@ -43,7 +43,7 @@ func (c *counting) Observe(e *history.Event) {
 	c.of[e.Kind]++
 }
 
-// spending is the cost of an execution under each load, by figure.
+// spending returns the cost of an execution under each load, by figure.
 func spending(t *testing.T, m *mutant.Mutant) map[string]float64 {
 	t.Helper()
 	const executions = 2_000
@@ -94,8 +94,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// One statement too many and one message too many are noticed.
-func TestABudgetIsExceeded(t *testing.T) {
+// The budget detects superfluous statements and superfluous messages.
+func TestBudgetDetectsExtraStatementsAndMessages(t *testing.T) {
 	was := budget(t)
 	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {
 		m := mutant.Find(name)
@@ -103,7 +103,7 @@ func TestABudgetIsExceeded(t *testing.T) {
 			t.Fatalf("there is no mutant %q", name)
 		}
 		if faults := strings.Join(over(was, spending(t, m)), "\n"); !strings.Contains(faults, figure) {
-			t.Errorf("%s: no figure of %s is above its budget; told is:\n%s", name, figure, faults)
+			t.Errorf("%s: no figure of %s is above its budget; reported:\n%s", name, figure, faults)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func budget(t *testing.T) map[string]float64 {
 	return was
 }
 
-// over lists the figures that have grown too much, and those that are new or missing.
+// over lists the figures that have grown too much, are new or are missing.
 func over(was, now map[string]float64) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		w, known := was[name]

@@ -7,16 +7,16 @@ import (
 	"handoff/sim/kernel"
 )
 
-// mostParents limits what one event remembers of a task that was woken very often before it did
-// anything that shows: the latest events stay.
+// mostParents limits the parents of one event. A task that was woken very often before its next event keeps
+// only the latest ones.
 const mostParents = 48
 
-// Causes notes, for each event of a recorded run, which events led to it: the last events of the
-// task that did it, of those that woke this task, and of whoever sent what it reacts to. It knows
-// what the kernel knows. What two tasks tell one another through memory that they share is missing.
+// Causes records, for each event of a recorded run, the events that led to it: the last events of its task,
+// of the tasks that woke this task, and of the sender of a message. It misses information that two tasks
+// pass through shared memory.
 //
-// A strand of the kernel is a set of events: the latest that led to a moment, without those that
-// led directly to others of the set.
+// A strand of the kernel is a set of events: the latest ones that led to a moment. Events that led directly
+// to others of the set are left out.
 type Causes struct {
 	k       *kernel.Kernel
 	to      history.Sink
@@ -24,7 +24,7 @@ type Causes struct {
 	parents [][]int32
 }
 
-// NewCauses returns the causes of a run whose events go on to a sink.
+// NewCauses returns the causes of a run, and passes its events on to a sink.
 func NewCauses(to history.Sink) *Causes { return &Causes{to: to, strands: [][]int32{nil}} }
 
 // Parents returns for each event, by its number in the record, the numbers of the events that led
@@ -40,34 +40,35 @@ func (c *Causes) Observe(e *history.Event) {
 	c.k.SetStrand(kernel.Strand(len(c.strands) - 1))
 }
 
-// meet is kernel.Options.Meet.
-func (c *Causes) meet(a, b kernel.Strand) kernel.Strand {
+// joinStrands is kernel.Options.Meet.
+func (c *Causes) joinStrands(a, b kernel.Strand) kernel.Strand {
 	x, y := c.strands[a], c.strands[b]
 	switch {
-	case c.covers(x, y):
+	case c.coversEvents(x, y):
 		return a
-	case c.covers(y, x):
+	case c.coversEvents(y, x):
 		return b
 	}
 	all := slices.Concat(x, y)
 	slices.SortFunc(all, func(i, j int32) int { return int(j) - int(i) })
 	all = slices.Compact(all)
-	all = slices.DeleteFunc(all, func(i int32) bool { return c.led(i, all) })
+	all = slices.DeleteFunc(all, func(i int32) bool { return c.ledDirectlyToAny(i, all) })
 	c.strands = append(c.strands, all[:min(len(all), mostParents)])
 	return kernel.Strand(len(c.strands) - 1)
 }
 
-// covers says that a strand has every event of another, or one to which that event led directly.
-func (c *Causes) covers(x, y []int32) bool {
+// coversEvents reports whether a strand has every event of another one, or an event to which it led
+// directly.
+func (c *Causes) coversEvents(x, y []int32) bool {
 	for _, i := range y {
-		if !slices.Contains(x, i) && !c.led(i, x) {
+		if !slices.Contains(x, i) && !c.ledDirectlyToAny(i, x) {
 			return false
 		}
 	}
 	return true
 }
 
-// led says that an event led directly to one of others.
-func (c *Causes) led(i int32, to []int32) bool {
+// ledDirectlyToAny reports whether an event led directly to one of the others.
+func (c *Causes) ledDirectlyToAny(i int32, to []int32) bool {
 	return slices.ContainsFunc(to, func(j int32) bool { return j > i && slices.Contains(c.parents[j], i) })
 }

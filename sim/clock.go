@@ -7,8 +7,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// clock is virtual time in the form that the runner needs. The cluster is up at once, so the
-// scenario begins with the run.
+// clock adapts virtual time to run.Clock. The cluster is up at once, so the scenario begins with the run.
 type clock struct{ k *kernel.Kernel }
 
 var _ run.Clock = clock{}

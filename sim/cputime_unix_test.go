@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the processor time that this process has had. Other programs on the machine disturb it
-// far less than elapsed time.
+// cpuTime returns the processor time of this process. Other programs affect it far less than elapsed time.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

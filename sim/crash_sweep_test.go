@@ -13,9 +13,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// TestCrashAtEveryYieldPoint lists the yield points of the clean run. It runs the scenario again
-// with each process crashed at each of them: before the call has any effect, and after its effect
-// but before its reply. The process comes back three seconds later.
+// TestCrashAtEveryYieldPoint lists the yield points of the clean run. It repeats the scenario with each
+// process crashed at each of them: before the call has any effect, and after its effect but before its
+// reply. The process restarts three seconds later.
 func TestCrashAtEveryYieldPoint(t *testing.T) {
 	for _, s := range smallScenarios(t) {
 		for _, profile := range config.Profiles() {
@@ -42,11 +42,11 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// shortMemory is what leaves a day after it was needed last, in steps of two rows. Of executions: a
-// retry and its first row, a parent and its child, and others. Of the fleet: three incarnations of a
-// worker, and two workers with their only one. And what was noted of workers that stood still: that
-// dispatches stayed unclaimed, and results that came too late. Another execution is created when
-// they have left. The parts look seldom, so that a day has few yield points.
+// shortMemory deletes rows about a day after their last use, in steps of two rows. Of executions, it
+// deletes a retry and its first row, a parent and its child, and others. Of the fleet, it deletes three
+// incarnations of a worker, and two workers with their only incarnation. It also deletes records of paused
+// workers: unclaimed dispatches and late results. A later execution is created after the deletions. The
+// parts poll rarely, so that a day has few yield points.
 const shortMemory = `
 name: short-memory
 about: Whatever a retention deletes leaves in small steps after a day, and the executor may crash at any of them.
@@ -95,9 +95,9 @@ faults:
   - {when: {at: 45s}, pause: late-1, for: 1h50m}
 `
 
-// TestCrashAtEveryYieldPointOfADeletion crashes the executor at each of its last yield points: keys
-// and all that is kept leave in the twenty minutes before the end of the run.
-func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
+// TestCrashAtEveryYieldPointOfPurge crashes the executor at each of its last yield points: keys and
+// retained rows are deleted in the twenty minutes before the end of the run.
+func TestCrashAtEveryYieldPointOfPurge(t *testing.T) {
 	const last = 450
 	s := parsed(t, shortMemory)
 	for _, profile := range config.Profiles() {
@@ -130,7 +130,7 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 	}
 }
 
-// purged counts the chains that left, with their rows, and the incarnations.
+// purged counts the deleted chains, their rows, and the deleted incarnations.
 func purged(events recording) (chains, rows, incarnations int) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
@@ -144,9 +144,9 @@ func purged(events recording) (chains, rows, incarnations int) {
 	return chains, rows, incarnations
 }
 
-// TestCrashSweepFindsWhatItIsFor plants mutants that only a crash at the right moment reveals, and
+// TestCrashSweepFindsItsMutants plants mutants that only a crash at the right moment reveals, and
 // requires that the sweep finds them.
-func TestCrashSweepFindsWhatItIsFor(t *testing.T) {
+func TestCrashSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {
 		planted := mutant.Find(name)

@@ -30,7 +30,7 @@ func (c change) labels() telemetry.Labels {
 
 func (c change) String() string { return fmt.Sprint(c.labels()) }
 
-// steps are the steps of the store that may have made a change.
+// steps returns the store's operations that may have made a change.
 func (c change) steps() []string {
 	switch {
 	case c.from == execution.None && c.by == execution.API:
@@ -57,13 +57,13 @@ func (c change) steps() []string {
 	return []string{"finish", "heartbeat"}
 }
 
-// asked is a store that notes the steps whose answer did not arrive.
-type asked struct {
+// outcomeTracker is a store that counts, for each operation, the answers that did not arrive.
+type outcomeTracker struct {
 	store.Store
 	open map[string]int
 }
 
-func ask[T any](s *asked, step string, call func() (T, error)) (T, error) {
+func trackOutcome[T any](s *outcomeTracker, step string, call func() (T, error)) (T, error) {
 	s.open[step]++
 	answer, err := call()
 	if !errors.Is(err, store.ErrUnknownOutcome) {
@@ -72,55 +72,55 @@ func ask[T any](s *asked, step string, call func() (T, error)) (T, error) {
 	return answer, err
 }
 
-func (a *asked) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	return ask(a, "create", func() ([]store.Created, error) { return a.Store.Create(ctx, items) })
+func (o *outcomeTracker) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return trackOutcome(o, "create", func() ([]store.Created, error) { return o.Store.Create(ctx, items) })
 }
 
-func (a *asked) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	return ask(a, "cancel", func() ([]store.Cancellation, error) { return a.Store.Cancel(ctx, ids, actor) })
+func (o *outcomeTracker) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return trackOutcome(o, "cancel", func() ([]store.Cancellation, error) { return o.Store.Cancel(ctx, ids, actor) })
 }
 
-func (a *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return ask(a, "claim for scheduling", func() ([]execution.Execution, error) { return a.Store.ClaimForScheduling(ctx, c) })
+func (o *outcomeTracker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return trackOutcome(o, "claim for scheduling", func() ([]execution.Execution, error) { return o.Store.ClaimForScheduling(ctx, c) })
 }
 
-func (a *asked) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return ask(a, "dispatch what is due", func() (store.DueDispatched, error) { return a.Store.DispatchDue(ctx, d) })
+func (o *outcomeTracker) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return trackOutcome(o, "dispatch what is due", func() (store.DueDispatched, error) { return o.Store.DispatchDue(ctx, d) })
 }
 
-func (a *asked) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return ask(a, "dispatch", func() ([]store.DispatchResult, error) { return a.Store.Dispatch(ctx, by, ds) })
+func (o *outcomeTracker) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return trackOutcome(o, "dispatch", func() ([]store.DispatchResult, error) { return o.Store.Dispatch(ctx, by, ds) })
 }
 
-func (a *asked) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
-	return ask(a, "park", func() ([]store.Outcome, error) { return a.Store.Park(ctx, by, ps) })
+func (o *outcomeTracker) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return trackOutcome(o, "park", func() ([]store.Outcome, error) { return o.Store.Park(ctx, by, ps) })
 }
 
-func (a *asked) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return ask(a, "reclaim", func() ([]store.Outcome, error) { return a.Store.Reclaim(ctx, rs) })
+func (o *outcomeTracker) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return trackOutcome(o, "reclaim", func() ([]store.Outcome, error) { return o.Store.Reclaim(ctx, rs) })
 }
 
-func (a *asked) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return ask(a, "orchestrate", func() ([]store.Orchestrated, error) { return a.Store.Orchestrate(ctx, os) })
+func (o *outcomeTracker) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return trackOutcome(o, "orchestrate", func() ([]store.Orchestrated, error) { return o.Store.Orchestrate(ctx, os) })
 }
 
-func (a *asked) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return ask(a, "heartbeat", func() (store.BeatReply, error) { return a.Store.Heartbeat(ctx, b) })
+func (o *outcomeTracker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return trackOutcome(o, "heartbeat", func() (store.BeatReply, error) { return o.Store.Heartbeat(ctx, b) })
 }
 
-func (a *asked) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	return ask(a, "claim", func() ([]store.ClaimResult, error) { return a.Store.Claim(ctx, w, cs) })
+func (o *outcomeTracker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return trackOutcome(o, "claim", func() ([]store.ClaimResult, error) { return o.Store.Claim(ctx, w, cs) })
 }
 
-func (a *asked) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return ask(a, "finish", func() ([]store.Outcome, error) { return a.Store.Finish(ctx, w, fs) })
+func (o *outcomeTracker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return trackOutcome(o, "finish", func() ([]store.Outcome, error) { return o.Store.Finish(ctx, w, fs) })
 }
 
-func (a *asked) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return ask(a, "release", func() ([]execution.Key, error) { return a.Store.Release(ctx, w) })
+func (o *outcomeTracker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return trackOutcome(o, "release", func() ([]execution.Key, error) { return o.Store.Release(ctx, w) })
 }
 
-// listener receives the figures of a run, with the changes in its history and the steps of unknown
+// listener receives the figures of a run, the changes in its history, and the operations of unknown
 // outcome.
 type listener struct {
 	t       *testing.T
@@ -138,11 +138,11 @@ func listen(t *testing.T) *listener {
 	}
 }
 
-// mutant is not a real mutant: it brings the listener into the processes.
+// mutant is no real mutant: it connects the listener to the processes.
 func (l *listener) mutant() *mutant.Mutant {
 	return &mutant.Mutant{
-		Store:    func(_ mutant.Process, c store.Store) store.Store { return &asked{c, l.open} },
-		Recorder: func(_ mutant.Process, r telemetry.Recorder) telemetry.Recorder { return &both{r, l} },
+		Store:    func(_ mutant.Process, c store.Store) store.Store { return &outcomeTracker{c, l.open} },
+		Recorder: func(_ mutant.Process, r telemetry.Recorder) telemetry.Recorder { return &teeRecorder{r, l} },
 	}
 }
 
@@ -157,8 +157,8 @@ func (l *listener) Observe(e *history.Event) {
 	}
 }
 
-// heard checks that a figure came with the labels that the table promises.
-func (l *listener) heard(f telemetry.Figure, kind telemetry.Kind, labels telemetry.Labels) {
+// checkLabels checks that a figure has the labels of the table.
+func (l *listener) checkLabels(f telemetry.Figure, kind telemetry.Kind, labels telemetry.Labels) {
 	info := l.table[f]
 	if info.Kind != kind {
 		l.t.Errorf("%s is not reported as what it is", info.Name)
@@ -172,37 +172,37 @@ func (l *listener) heard(f telemetry.Figure, kind telemetry.Kind, labels telemet
 	l.seen[f] = true
 }
 
-// both passes figures on to the recorder that listens anyway.
-type both struct {
+// teeRecorder passes figures to the listener and to the original recorder.
+type teeRecorder struct {
 	telemetry.Recorder
 	l *listener
 }
 
-func (*both) Listens() bool { return true }
+func (*teeRecorder) Listens() bool { return true }
 
-func (b *both) Add(f telemetry.Figure, n int64, labels telemetry.Labels) {
-	b.Recorder.Add(f, n, labels)
-	b.l.heard(f, telemetry.Counter, labels)
+func (t *teeRecorder) Add(f telemetry.Figure, n int64, labels telemetry.Labels) {
+	t.Recorder.Add(f, n, labels)
+	t.l.checkLabels(f, telemetry.Counter, labels)
 	if f == telemetry.Transitions {
-		b.l.counted[labels] += n
+		t.l.counted[labels] += n
 	}
 }
 
-func (b *both) Set(f telemetry.Figure, v int64, labels telemetry.Labels) {
-	b.Recorder.Set(f, v, labels)
-	b.l.heard(f, telemetry.Gauge, labels)
+func (t *teeRecorder) Set(f telemetry.Figure, v int64, labels telemetry.Labels) {
+	t.Recorder.Set(f, v, labels)
+	t.l.checkLabels(f, telemetry.Gauge, labels)
 }
 
-func (b *both) Observe(f telemetry.Figure, d time.Duration, labels telemetry.Labels) {
-	b.Recorder.Observe(f, d, labels)
-	b.l.heard(f, telemetry.Histogram, labels)
+func (t *teeRecorder) Observe(f telemetry.Figure, d time.Duration, labels telemetry.Labels) {
+	t.Recorder.Observe(f, d, labels)
+	t.l.checkLabels(f, telemetry.Histogram, labels)
 	if d < 0 {
-		b.l.t.Errorf("%s of %v", b.l.table[f].Name, d)
+		t.l.t.Errorf("%s of %v", t.l.table[f].Name, d)
 	}
 }
 
-// compare compares the counts with the history, except for changes that a step of unknown outcome
-// may have made, and returns the changes that it could compare.
+// compare compares the counts with the history, except for changes that an operation of unknown outcome may
+// have made. It returns the compared changes.
 func (l *listener) compare(name string) (compared []change) {
 	for c, made := range l.made {
 		if slices.ContainsFunc(c.steps(), func(step string) bool { return l.open[step] > 0 }) {
@@ -221,9 +221,9 @@ func (l *listener) compare(name string) (compared []change) {
 	return compared
 }
 
-// Every change of a status is counted once, whichever part makes it, and some run of the library
-// reports every figure of the table.
-func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
+// Every status change is counted once, whichever part makes it, and the runs of the library report every
+// figure of the table.
+func TestLibraryReportsEveryFigureAndTransition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test has it: it runs the library under one observer after the other")
 	}
@@ -257,7 +257,7 @@ func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 	}
 }
 
-// mustBeCompared has changes of every kind of step; without them the comparison proves little.
+// mustBeCompared lists changes of every kind of operation; without them the comparison proves little.
 func mustBeCompared() []change {
 	return []change{
 		{execution.None, execution.Requested, execution.API, execution.NoReason},

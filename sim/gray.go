@@ -11,20 +11,20 @@ import (
 	"handoff/core/store"
 )
 
-// grayFailures are partial failures of a worker process. Each field holds the name of the fault
-// that caused the failure, or nothing. They stay with the process over its restarts.
+// grayFailures are partial failures of a worker process. Each field holds the name of the fault that caused
+// the failure, empty for none. They survive restarts of the process.
 type grayFailures struct {
 	deaf, mute string
 }
 
-// muted is a database that a mute worker's heartbeats do not reach.
-type muted struct {
+// muteStore is a client of the database through which a mute worker's heartbeats fail.
+type muteStore struct {
 	store.Worker
 	p *process
 }
 
 // Heartbeat implements store.Worker.
-func (m *muted) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (m *muteStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if name := m.p.gray.mute; name != "" {
 		m.p.w.injector.Touch(name, fault.Touched{Process: m.p.name})
 		return store.BeatReply{}, fmt.Errorf("%w: the worker is mute", store.ErrUnavailable)
@@ -32,15 +32,15 @@ func (m *muted) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	return m.Worker.Heartbeat(ctx, b)
 }
 
-// deafened is a broker whose deliveries a deaf worker does not take: they arrive and stay unread.
-type deafened struct {
+// deafBroker is a broker client whose deliveries arrive and stay unread while its worker is deaf.
+type deafBroker struct {
 	broker.Broker
 	p *process
 	h host.Host
 }
 
 // Connect implements broker.Broker.
-func (d *deafened) Connect(ctx context.Context) (broker.Session, error) {
+func (d *deafBroker) Connect(ctx context.Context) (broker.Session, error) {
 	s, err := d.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (d *deafened) Connect(ctx context.Context) (broker.Session, error) {
 
 type deafSession struct {
 	broker.Session
-	d *deafened
+	d *deafBroker
 }
 
 // Consume implements broker.Session.
@@ -64,18 +64,18 @@ func (ds *deafSession) Consume(ctx context.Context, queue string, prefetch int) 
 
 type deafConsumer struct {
 	broker.Consumer
-	d *deafened
+	d *deafBroker
 }
 
-// stirs is how often a hung consumer is checked.
-const stirs = time.Second
+// hungCheckInterval is how often a hung consumer is checked.
+const hungCheckInterval = time.Second
 
 // Receive implements broker.Consumer.
 func (dc *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := dc.Consumer.Receive(ctx)
 	for err == nil && dc.d.p.gray.deaf != "" {
 		dc.d.p.w.injector.Touch(dc.d.p.gray.deaf, fault.Touched{Process: dc.d.p.name})
-		err = dc.d.h.Sleep(ctx, stirs)
+		err = dc.d.h.Sleep(ctx, hungCheckInterval)
 	}
 	return d, err
 }

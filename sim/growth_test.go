@@ -12,8 +12,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// The bytes that a finished execution may take for the rest of a run: the memory of a sweep over
-// long scenarios must not grow with finished work.
+// These are the bytes that a finished execution may occupy for the rest of a run: the memory of a sweep
+// over long scenarios must not grow with finished work.
 const (
 	checkerBytes = 32
 	storeBytes   = 1024
@@ -59,7 +59,7 @@ func TestMemoryOfFinishedExecutions(t *testing.T) {
 	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers, rows)
 }
 
-// kept is the memory of the checkers and the store model after so many executions.
+// kept returns the memory of the checkers and the store model after a number of executions.
 func kept(t *testing.T, executions int) (checkers, rows int64) {
 	t.Helper()
 	r := steadyRun(t, executions)
@@ -73,8 +73,7 @@ func kept(t *testing.T, executions int) (checkers, rows int64) {
 	return checkers, rows
 }
 
-// BenchmarkGrowth reports how much more expensive one execution becomes from 10,000 to 100,000 of
-// them.
+// BenchmarkGrowth reports how much the cost of one execution grows from 10,000 to 100,000 executions.
 func BenchmarkGrowth(b *testing.B) {
 	var ratios []float64
 	for b.Loop() {

@@ -10,15 +10,15 @@ import (
 	"handoff/core/execution"
 )
 
-// held measures how long dispatches stay unacknowledged at workers.
-type held struct {
+// heldDeliveries measures how long dispatches stay unacknowledged at workers.
+type heldDeliveries struct {
 	since    map[uint64]time.Duration
 	longest  time.Duration
 	rejected int
 }
 
 // Observe implements history.Sink.
-func (h *held) Observe(e *history.Event) {
+func (h *heldDeliveries) Observe(e *history.Event) {
 	if e.Execution == 0 {
 		return
 	}
@@ -37,11 +37,10 @@ func (h *held) Observe(e *history.Event) {
 	}
 }
 
-// A worker that is full for an hour holds no delivery longer than its dispatch timeout; RabbitMQ
-// would close its channel after half an hour. Each of several waiting deliveries has its own
-// deadline. An execution whose delivery goes back still completes, and the dispatch counts against
-// no worker.
-func TestAFullWorkerHoldsNoDeliveryForLongerThanItsDispatchMayWait(t *testing.T) {
+// A worker that is full for an hour holds no delivery longer than its dispatch timeout; RabbitMQ would
+// close its channel after half an hour. Each waiting delivery has its own deadline. An execution whose
+// delivery is rejected still completes, and the dispatch counts against no worker.
+func TestFullWorkerRejectsDeliveriesAfterDispatchTimeout(t *testing.T) {
 	s, err := scenario.Parse("held.yaml", []byte(`
 name: held
 about: Runs of an hour on ten slots, and ten more dispatched ahead.
@@ -65,7 +64,7 @@ expect:
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &held{since: make(map[uint64]time.Duration)}
+	h := &heldDeliveries{since: make(map[uint64]time.Duration)}
 	r := Run(s, config.Hardened, Options{Seed: 1, Record: h})
 	for _, v := range r.Violations {
 		t.Errorf("%s: %s", v.Name, v.Message)

@@ -11,45 +11,45 @@ import (
 	"handoff/scenarios"
 )
 
-// noted is a broker that notes the deletions of idle queues.
-type noted struct {
+// fateBroker is a broker that records the deletions of idle queues.
+type fateBroker struct {
 	broker.Broker
 	fates map[string]map[broker.QueueFate]int
 }
 
-func (n noted) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := n.Broker.Connect(ctx)
-	return notedSession{s, n.fates}, err
+func (f fateBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := f.Broker.Connect(ctx)
+	return fateSession{s, f.fates}, err
 }
 
-type notedSession struct {
+type fateSession struct {
 	broker.Session
 	fates map[string]map[broker.QueueFate]int
 }
 
-func (n notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
-	fate, err := n.Session.DeleteIdle(ctx, q)
+func (f fateSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := f.Session.DeleteIdle(ctx, q)
 	if err == nil {
-		if n.fates[q.Name] == nil {
-			n.fates[q.Name] = make(map[broker.QueueFate]int)
+		if f.fates[q.Name] == nil {
+			f.fates[q.Name] = make(map[broker.QueueFate]int)
 		}
-		n.fates[q.Name][fate]++
+		f.fates[q.Name][fate]++
 	}
 	return fate, err
 }
 
-// The queues of workers that are gone for the retention are deleted, each by one executor. No queue
-// of a present worker is deleted.
-func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
+// The queues of workers that are gone for longer than the retention are deleted, each by one executor. No
+// queue of a present worker is deleted.
+func TestQueuesOfAbsentWorkersAreDeleted(t *testing.T) {
 	scenario, err := scenarios.Find("workers-gone-for-long")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
 		fates := make(map[string]map[broker.QueueFate]int)
-		listen := &mutant.Mutant{Name: "noted deletions", Broker: func(_ mutant.Process, b broker.Broker) broker.Broker { return noted{b, fates} }}
+		listen := &mutant.Mutant{Name: "noted deletions", Broker: func(_ mutant.Process, b broker.Broker) broker.Broker { return fateBroker{b, fates} }}
 		Run(scenario, profile, Options{Seed: 1, Mutant: listen})
-		// Two workers were gone for long, and two more may have come back too late.
+		// Two workers were gone for long, and two more may have returned too late.
 		whole := 0
 		for id := range execution.WorkerID(6) {
 			work, cancels := fates[broker.WorkerQueue(id)], fates[broker.CancelQueue(id)]

@@ -9,11 +9,12 @@ import (
 	"handoff/scenarios"
 )
 
-// firstRules is the number of invariants before those that source mutants asked for.
+// firstRules is the number of invariants before those that were added because of source mutants.
 const firstRules = 19
 
-// BenchmarkLaterRules measures what the later invariants cost: the same runs are judged by all invariants and by the first ones, in
-// turn, and both are the same program on the same machine. cpu/cpu is the processor time of the former divided by that of the latter.
+// BenchmarkLaterRules measures the cost of the later invariants. It judges the same runs alternately by all
+// invariants and by the first ones. cpu/cpu is the processor time of the former divided by that of the
+// latter.
 func BenchmarkLaterRules(b *testing.B) {
 	var later []int
 	for n := firstRules + 1; n <= invariant.Last; n++ {

@@ -11,9 +11,9 @@ import (
 	"handoff/scenarios"
 )
 
-// At the end of a run, each queue of a worker belongs to a worker that the database knows, and each
-// child to a parent: what two parts clean up, each waiting for the other, would stay for ever.
-func TestNothingIsLeftOver(t *testing.T) {
+// At the end of a run, each worker queue belongs to a worker in the database, and each child to a parent.
+// Leftovers that two parts clean up, each waiting for the other, would stay forever.
+func TestRunLeavesNoOrphanedQueuesOrChildren(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {
 		t.Fatal(err)
@@ -29,8 +29,8 @@ func TestNothingIsLeftOver(t *testing.T) {
 	}
 }
 
-// goneWhileTheBrokerIsAway lets a worker's queues and the worker itself become due while nobody can
-// delete a queue.
+// goneWhileTheBrokerIsAway makes a worker's queues and the worker itself due for deletion while the broker
+// is down.
 const goneWhileTheBrokerIsAway = `
 name: gone-while-the-broker-is-away
 about: A worker's queues and the worker become due for deletion while the broker is away.
@@ -53,7 +53,7 @@ faults:
   - {when: {at: 90s}, broker: restart, for: 20m}
 `
 
-// leftovers counts what was looked at.
+// leftovers counts the checked queues and children.
 type leftovers struct{ queues, children int }
 
 func (l *leftovers) look(t *testing.T, scenario string, w *world) {
@@ -69,7 +69,7 @@ func (l *leftovers) look(t *testing.T, scenario string, w *world) {
 		}
 		l.queues++
 		if w.db.WorkerName(execution.WorkerID(n)) == "" {
-			t.Errorf("%s: the queue %s belongs to worker %d, which the database has forgotten: nobody will delete it", scenario, d.Queue, n)
+			t.Errorf("%s: the queue %s belongs to worker %d, which the database no longer has: no part will delete it", scenario, d.Queue, n)
 		}
 	}
 	for id := range execution.ID(w.db.Rows()) {

@@ -57,7 +57,7 @@ func TestSeedsDiffer(t *testing.T) {
 }
 
 // The simulated world offers everything that each kind of fault needs.
-func TestEveryKindOfFaultCanBeSimulated(t *testing.T) {
+func TestSimulatorSupportsEveryFaultKind(t *testing.T) {
 	for _, k := range fault.Kinds() {
 		if why := k.Lacks(reflect.TypeFor[*world]()); why != "" {
 			t.Errorf("%s: %s", k.Name, why)
@@ -72,7 +72,7 @@ type panicking struct{ store.Store }
 func (panicking) Clock(context.Context) (time.Time, error) { panic("planted") }
 
 // A panic of the core is a failure with a name, a place and a stack. It does not end the harness.
-func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
+func TestCorePanicFailsTheRun(t *testing.T) {
 	s, err := scenarios.Find("crash-after-heartbeat")
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func (l *logHandler) Handle(_ context.Context, r slog.Record) error {
 	if t := l.w.k.Current(); t != nil {
 		name = t.Process().Name()
 	}
-	l.w.emit(history.Event{Kind: history.Logged, Process: name, Text: b.String()})
+	l.w.emitEvent(history.Event{Kind: history.Logged, Process: name, Text: b.String()})
 	return nil
 }
 

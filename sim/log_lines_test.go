@@ -10,20 +10,19 @@ import (
 	"handoff/scenarios"
 )
 
-// logged keeps the log lines of a run, each with the process that wrote it.
-type logged struct{ lines []string }
+// logLines keeps the log lines of a run, each with the process that wrote it.
+type logLines struct{ lines []string }
 
 // Observe implements history.Sink.
-func (l *logged) Observe(e *history.Event) {
+func (l *logLines) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		l.lines = append(l.lines, e.Process+": "+e.Text)
 	}
 }
 
-// The log lines that people search for keep their text, level and fields. The part itself writes
-// each of them in a run of a scenario. exactly says how often, if that does not depend on how long
-// something lasts.
-func TestTheLogSaysWhatHappens(t *testing.T) {
+// The log lines that people search for keep their text, level and fields. The core writes each of them in a
+// run of a scenario. exactly is the number of lines, 0 if it depends on durations.
+func TestLogLinesKeepTheirFormat(t *testing.T) {
 	const executor, worker = `executor-\d+`, `\S+-\d+`
 	for _, c := range []struct {
 		scenario string
@@ -55,9 +54,9 @@ func TestTheLogSaysWhatHappens(t *testing.T) {
 			}
 			want := regexp.MustCompile("^" + c.process + ": " + c.line + "$")
 			seen := 0
-			var all logged
+			var all logLines
 			for seed := uint64(1); seed <= 5 && seen == 0; seed++ {
-				all = logged{}
+				all = logLines{}
 				Run(s, c.profile, Options{Seed: seed, Record: &all})
 				for _, line := range all.lines {
 					if want.MatchString(line) {

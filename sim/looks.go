@@ -9,30 +9,30 @@ import (
 	"handoff/core/store"
 )
 
-// looking is an executor's client of the database that reports to the suite the statements by which
-// the executor looks for work. It is below a planted mutant, so that the mutant's effect on the
-// statements is judged, too.
-type looking struct {
+// lookReporter is an executor's database client. It reports to the suite the statements with which the
+// executor looks for work. It is below a planted mutant, so that the suite also judges the mutant's effect
+// on them.
+type lookReporter struct {
 	store.Store
 	w *world
 	k *invariant.Looker
-	// goesOn says that the present pass has dispatched a full batch in one step, so that another
-	// pass must follow.
-	goesOn bool
+	// passContinues reports whether the current pass has dispatched a full batch in one step, so that it
+	// must claim more.
+	passContinues bool
 }
 
-// looking wraps the client of an executor that has just started.
-func (w *world) looking(process string, s store.Store) store.Store {
+// watchLooks wraps the database client of an executor that has just started.
+func (w *world) watchLooks(process string, s store.Store) store.Store {
 	if k := w.judges.Suite.Looks(process, w.k.Now()); k != nil {
-		return &looking{Store: s, w: w, k: k}
+		return &lookReporter{Store: s, w: w, k: k}
 	}
 	return s
 }
 
 // Unjudged implements hook.Unjudged.
-func (lo *looking) Unjudged() store.Store { return lo.Store }
+func (lr *lookReporter) Unjudged() store.Store { return lr.Store }
 
-// causes are the looks that Find makes.
+// causes maps the cause that Find is called with to the look that it makes.
 var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant table, never written
 	store.Unsettled: invariant.LookSettle, store.OwnerGone: invariant.LookOwners, store.ClaimExpired: invariant.LookClaims,
 	store.UnpublishedLate: invariant.LookUnpublishedLate, store.Unpublished: invariant.LookUnpublished, store.Unorchestrated: invariant.LookEnds,
@@ -40,7 +40,7 @@ var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant tabl
 }
 
 // ClaimForScheduling implements store.Executor.
-func (lo *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (lr *lookReporter) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	most := c.Others
 	for _, p := range c.Pools {
 		most = max(most, p)
@@ -48,48 +48,48 @@ func (lo *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 	for i := range c.Demands {
 		most = max(most, c.Demands[i].Limit)
 	}
-	lo.k.Asks(lo.w.k.Now(), invariant.LookSchedule, most, 0)
-	rows, err := lo.Store.ClaimForScheduling(ctx, c)
+	lr.k.Asks(lr.w.k.Now(), invariant.LookSchedule, most, 0)
+	rows, err := lr.Store.ClaimForScheduling(ctx, c)
 	if err != nil {
-		lo.k.Failed(lo.w.k.Now(), invariant.LookSchedule)
+		lr.k.Failed(lr.w.k.Now(), invariant.LookSchedule)
 		return rows, err
 	}
-	full, others := exhausted(&c, rows)
-	lo.k.Answered(lo.w.k.Now(), invariant.LookSchedule, full || others || lo.goesOn, others || lo.goesOn, nil)
-	lo.goesOn = false
+	full, others := exhaustedLimits(&c, rows)
+	lr.k.Answered(lr.w.k.Now(), invariant.LookSchedule, full || others || lr.passContinues, others || lr.passContinues, nil)
+	lr.passContinues = false
 	return rows, nil
 }
 
-// unfitAgain is when an executor looks again for a row whose worker no longer fitted, as for a row
-// that it gave back.
+// unfitAgain is the delay before an executor retries a row whose worker no longer fitted, as for a row that
+// it parked.
 const unfitAgain = 100 * time.Millisecond
 
-// DispatchDue implements store.Executor. It is the first look of a pass. A claim follows if other
-// rows are due.
-func (lo *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+// DispatchDue implements store.Executor. It is the first look of a pass; a claim follows if other rows are
+// due.
+func (lr *lookReporter) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	most := 0
 	for i := range d.Offers {
 		most = max(most, len(d.Offers[i].Spread), len(d.Offers[i].Packed))
 	}
-	lo.k.Asks(lo.w.k.Now(), invariant.LookSchedule, most, 0)
-	lo.goesOn = false
-	answer, err := lo.Store.DispatchDue(ctx, d)
+	lr.k.Asks(lr.w.k.Now(), invariant.LookSchedule, most, 0)
+	lr.passContinues = false
+	answer, err := lr.Store.DispatchDue(ctx, d)
 	if err != nil {
-		lo.k.Failed(lo.w.k.Now(), invariant.LookSchedule)
+		lr.k.Failed(lr.w.k.Now(), invariant.LookSchedule)
 		return answer, err
 	}
 	full := answer.Full && len(answer.Rows) > 0
 	if answer.Unfit > 0 {
-		lo.k.Parks(lo.w.k.Now(), unfitAgain)
+		lr.k.Parks(lr.w.k.Now(), unfitAgain)
 	}
-	lo.goesOn = full && answer.Others // the claim is a look of the same pass
-	lo.k.Answered(lo.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
+	lr.passContinues = full && answer.Others // the claim is a look of the same pass
+	lr.k.Answered(lr.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
 	return answer, nil
 }
 
-// exhausted says whether a claim got as many rows of a lane, of a worker or of a pool as it asked
-// for, and as many of the lanes that it did not name.
-func exhausted(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
+// exhaustedLimits reports whether a claim reached its limit for a lane, a worker or a pool (named), and its
+// limit for all other lanes (others).
+func exhaustedLimits(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
 	type lane struct {
 		runtime string
 		pinned  execution.WorkerID
@@ -130,62 +130,62 @@ func exhausted(c *store.SchedulingClaim, rows []execution.Execution) (named, oth
 }
 
 // Dispatch implements store.Executor.
-func (lo *looking) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := lo.Store.Dispatch(ctx, executor, ds)
-	lo.judge(err)
+func (lr *lookReporter) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := lr.Store.Dispatch(ctx, executor, ds)
+	lr.noteFailure(err)
 	for i := range results {
 		if err == nil && results[i].Applied {
-			lo.k.GoesOn(lo.w.k.Now())
+			lr.k.GoesOn(lr.w.k.Now())
 		}
 	}
 	return results, err
 }
 
-// judge notes that a statement failed which may belong to the scheduler's pass.
-func (lo *looking) judge(err error) {
+// noteFailure notes the failure of a statement that may belong to the scheduler's pass.
+func (lr *lookReporter) noteFailure(err error) {
 	if err != nil {
-		lo.k.Stumbled()
+		lr.k.Stumbled()
 	}
 }
 
 // Workers implements store.Executor.
-func (lo *looking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	began := lo.w.k.Now()
-	workers, err := lo.Store.Workers(ctx, into)
-	lo.judge(err)
-	lo.k.Began(began)
+func (lr *lookReporter) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	began := lr.w.k.Now()
+	workers, err := lr.Store.Workers(ctx, into)
+	lr.noteFailure(err)
+	lr.k.Began(began)
 	return workers, err
 }
 
 // MarkPublished implements store.Executor.
-func (lo *looking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	left, err := lo.Store.MarkPublished(ctx, keys)
-	lo.judge(err)
+func (lr *lookReporter) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := lr.Store.MarkPublished(ctx, keys)
+	lr.noteFailure(err)
 	return left, err
 }
 
 // Park implements store.Executor.
-func (lo *looking) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := lo.Store.Park(ctx, executor, ps)
-	lo.judge(err)
+func (lr *lookReporter) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := lr.Store.Park(ctx, executor, ps)
+	lr.noteFailure(err)
 	for i := range outcomes {
 		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
-			lo.k.Parks(lo.w.k.Now(), ps[i].Delay)
+			lr.k.Parks(lr.w.k.Now(), ps[i].Delay)
 		}
 	}
 	return outcomes, err
 }
 
 // Find implements store.Executor.
-func (lo *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+func (lr *lookReporter) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	l, known := causes[f.Cause]
 	if !known {
-		return lo.Store.Find(ctx, f)
+		return lr.Store.Find(ctx, f)
 	}
-	lo.k.Asks(lo.w.k.Now(), l, f.Limit, 0)
-	rows, err := lo.Store.Find(ctx, f)
+	lr.k.Asks(lr.w.k.Now(), l, f.Limit, 0)
+	rows, err := lr.Store.Find(ctx, f)
 	if err != nil {
-		lo.k.Failed(lo.w.k.Now(), l)
+		lr.k.Failed(lr.w.k.Now(), l)
 		return rows, err
 	}
 	found := make([]invariant.Found, len(rows))
@@ -193,109 +193,109 @@ func (lo *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execu
 		found[i] = invariant.Found{Key: rows[i].Key(), Status: rows[i].Status}
 	}
 	full := len(rows) >= f.Limit
-	lo.k.Answered(lo.w.k.Now(), l, full, full, found)
+	lr.k.Answered(lr.w.k.Now(), l, full, full, found)
 	return rows, nil
 }
 
 // Reclaim implements store.Executor.
-func (lo *looking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := lo.Store.Reclaim(ctx, rs)
-	lo.judge(err)
+func (lr *lookReporter) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := lr.Store.Reclaim(ctx, rs)
+	lr.noteFailure(err)
 	for i := range outcomes {
 		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
-			lo.k.Woken(lo.w.k.Now(), rs[i].Delay)
+			lr.k.Woken(lr.w.k.Now(), rs[i].Delay)
 		}
 	}
 	return outcomes, err
 }
 
 // Orchestrate implements store.Executor.
-func (lo *looking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := lo.Store.Orchestrate(ctx, os)
+func (lr *lookReporter) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := lr.Store.Orchestrate(ctx, os)
 	woken := false
 	for i := range done {
 		if done[i].Applied && !woken {
 			woken = true
-			lo.k.Woken(lo.w.k.Now(), 0)
+			lr.k.Woken(lr.w.k.Now(), 0)
 		}
-		// The scheduler learns of each retry separately.
+		// The scheduler is notified of each retry separately.
 		if done[i].Applied && done[i].Retry != 0 && os[i].Retry != nil {
-			lo.k.Woken(lo.w.k.Now(), os[i].Retry.Delay)
+			lr.k.Woken(lr.w.k.Now(), os[i].Retry.Delay)
 		}
 	}
 	return done, err
 }
 
 // SettleChildren implements store.Executor.
-func (lo *looking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	settled, err := lo.Store.SettleChildren(ctx, chains, most)
+func (lr *lookReporter) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	settled, err := lr.Store.SettleChildren(ctx, chains, most)
 	left, more := err != nil, false
 	for i := range settled {
 		left = left || settled[i].More
 		more = more || err == nil && settled[i].More && len(settled[i].Started)+len(settled[i].Skipped) > 0
 	}
-	lo.k.Settled(lo.w.k.Now(), chains, left, more)
+	lr.k.Settled(lr.w.k.Now(), chains, left, more)
 	return settled, err
 }
 
 // Reap implements store.Executor.
-func (lo *looking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	marked, err := lo.Store.Reap(ctx, rs)
+func (lr *lookReporter) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := lr.Store.Reap(ctx, rs)
 	if err == nil {
-		lo.k.Lost()
+		lr.k.Lost()
 	}
 	return marked, err
 }
 
 // ObserveWorkers implements store.Executor.
-func (lo *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+func (lr *lookReporter) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	for i := range ws {
-		lo.k.Tells(lo.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
+		lr.k.Tells(lr.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
 	}
-	changed, err := lo.Store.ObserveWorkers(ctx, ws)
+	changed, err := lr.Store.ObserveWorkers(ctx, ws)
 	for i := range ws {
 		if err == nil {
-			lo.k.Told(lo.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
+			lr.k.Told(lr.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
 		}
 	}
 	return changed, err
 }
 
-// purge makes a look that answers how many rows it handled.
-func (lo *looking) purge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
-	lo.k.Asks(lo.w.k.Now(), l, limit, age)
+// reportPurge reports a look that returns only the number of rows that it handled.
+func (lr *lookReporter) reportPurge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
+	lr.k.Asks(lr.w.k.Now(), l, limit, age)
 	n, err := do()
 	if err != nil {
-		lo.k.Failed(lo.w.k.Now(), l)
+		lr.k.Failed(lr.w.k.Now(), l)
 		return n, err
 	}
-	lo.k.Answered(lo.w.k.Now(), l, n >= limit, n >= limit, nil)
+	lr.k.Answered(lr.w.k.Now(), l, n >= limit, n >= limit, nil)
 	return n, nil
 }
 
 // PurgeDeadLetters implements store.Executor.
-func (lo *looking) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return lo.purge(invariant.LookDeadLetters, age, limit, func() (int, error) { return lo.Store.PurgeDeadLetters(ctx, age, limit) })
+func (lr *lookReporter) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lr.reportPurge(invariant.LookDeadLetters, age, limit, func() (int, error) { return lr.Store.PurgeDeadLetters(ctx, age, limit) })
 }
 
 // PurgeObservations implements store.Executor.
-func (lo *looking) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return lo.purge(invariant.LookObservations, age, limit, func() (int, error) { return lo.Store.PurgeObservations(ctx, age, limit) })
+func (lr *lookReporter) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lr.reportPurge(invariant.LookObservations, age, limit, func() (int, error) { return lr.Store.PurgeObservations(ctx, age, limit) })
 }
 
 // ForgetKeys implements store.Executor.
-func (lo *looking) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return lo.purge(invariant.LookKeys, age, limit, func() (int, error) { return lo.Store.ForgetKeys(ctx, age, limit) })
+func (lr *lookReporter) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lr.reportPurge(invariant.LookKeys, age, limit, func() (int, error) { return lr.Store.ForgetKeys(ctx, age, limit) })
 }
 
 // FreeSlots implements store.Executor.
-func (lo *looking) FreeSlots(ctx context.Context, limit int) (freed []execution.ID, err error) {
-	_, err = lo.purge(invariant.LookSlots, 0, limit, func() (int, error) {
-		freed, err = lo.Store.FreeSlots(ctx, limit)
+func (lr *lookReporter) FreeSlots(ctx context.Context, limit int) (freed []execution.ID, err error) {
+	_, err = lr.reportPurge(invariant.LookSlots, 0, limit, func() (int, error) {
+		freed, err = lr.Store.FreeSlots(ctx, limit)
 		return len(freed), err
 	})
 	if len(freed) > 0 {
-		lo.k.Woken(lo.w.k.Now(), 0)
+		lr.k.Woken(lr.w.k.Now(), 0)
 	}
 	return freed, err
 }

@@ -13,10 +13,10 @@ import (
 	"handoff/sim/woven"
 )
 
-// plant adds the client of the database and the recorder to the ports of a process, and plants the
-// run's mutant into them.
-func (w *world) plant(p hook.Process, db *simstore.Client, ports hook.Ports) hook.Ports {
-	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
+// plantMutant adds the database client and the recorder to the ports of a process, and plants the run's
+// mutant into them.
+func (w *world) plantMutant(p hook.Process, db *simstore.Client, ports hook.Ports) hook.Ports {
+	ports.Store, ports.Recorder = db, w.witness.wrapRecorder(w.figureRecorder(p.Name))
 	if w.figures != nil {
 		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
 		watch.Clock(ports.Host)
@@ -27,14 +27,14 @@ func (w *world) plant(p hook.Process, db *simstore.Client, ports hook.Ports) hoo
 	}
 	switch {
 	case p.Worker:
-		ports.Store = w.calling(w.process(p.Name), ports.Store, ports.Host)
+		ports.Store = w.watchCalls(w.findProcess(p.Name), ports.Store, ports.Host)
 	case !p.Client:
-		ports.Store = w.looking(p.Name, ports.Store)
+		ports.Store = w.watchLooks(p.Name, ports.Store)
 	}
 	ports.Step = func(ctx context.Context, do func(hook.Tx)) error {
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}
-	p.Report = w.acted(p.Name)
+	p.Report = w.mutantReporter(p.Name)
 	keeping := hook.Connections{}
 	ports.Connections = &keeping
 	w.mutant.Apply(p, &ports)
@@ -55,21 +55,21 @@ func (w *world) plant(p hook.Process, db *simstore.Client, ports hook.Ports) hoo
 	return ports
 }
 
-// calling has the calls of a newly started worker checked. It does nothing in a woven build, where
-// a task can be switched between the answer of a call and its use. Nor does it if a mutant replaces
-// statements, because those bypass the wrapped store.
-func (w *world) calling(p *process, s store.Store, h host.Host) store.Store {
+// watchCalls wraps the store of a newly started worker, so that its calls are judged. It does nothing in a
+// woven build, where the kernel may switch tasks between an answer and its use. It also does nothing if a
+// mutant replaces statements, because those bypass the wrapped store.
+func (w *world) watchCalls(p *process, s store.Store, h host.Host) store.Store {
 	if woven.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
 		return s
 	}
-	p.calls = w.judges.Suite.Calls(p.name, p.settings().Worker.Concurrency)
+	p.calls = w.judges.Suite.Calls(p.name, p.effectiveConfig().Worker.Concurrency)
 	return simcalls.Store(s, h, p.calls)
 }
 
-// acted returns the function to call when the mutant of a process has made a difference; nil if the
-// history is not kept. It writes only to the record: the run, its hash and its verdict are the same
-// without it.
-func (w *world) acted(process string) func(text string, id execution.ID) {
+// mutantReporter returns the function to call when the mutant of a process has made a difference; nil if no
+// history is recorded. It writes only to the record, so it does not change the run, its hash or its
+// verdict.
+func (w *world) mutantReporter(process string) func(text string, id execution.ID) {
 	if w.options.Record == nil {
 		return nil
 	}

@@ -13,14 +13,13 @@ import (
 	"handoff/sim/simnet"
 )
 
-// This file is the simulated world's offer to faults (fault.Simulated): how to disturb a process, a
-// link, a server, a queue, a message or a clock of the models. Package fault decides what to
-// disturb, and when.
+// This file implements fault.Simulated: it disturbs processes, links, servers, queues, messages and clocks
+// of the models. Package fault decides what to disturb, and when.
 
 var _ fault.Simulated = (*world)(nil)
 
-// touched tells a fault what it has affected. The models call it.
-func (w *world) touched(on simnet.Touched) {
+// recordTouch records what a fault has affected. The models call it.
+func (w *world) recordTouch(on simnet.Touched) {
 	name := on.Fault
 	if name == simbroker.FaultAlarm {
 		name = w.alarm
@@ -30,7 +29,7 @@ func (w *world) touched(on simnet.Touched) {
 
 // Process implements fault.Processes.
 func (w *world) Process(name string) fault.Process {
-	if p := w.process(name); p != nil {
+	if p := w.findProcess(name); p != nil {
 		return p
 	}
 	return nil
@@ -40,7 +39,7 @@ func (w *world) Process(name string) fault.Process {
 func (p *process) Name() string { return p.name }
 
 // Alive implements fault.Process.
-func (p *process) Alive() bool { return p.alive() }
+func (p *process) Alive() bool { return p.isAlive() }
 
 // Start implements fault.Process.
 func (p *process) Start() { p.start() }
@@ -64,7 +63,7 @@ func (p *process) Instance() fault.Instance {
 
 // Freeze implements fault.Machines: it freezes the process and its machine, including its actions.
 func (w *world) Freeze(name string) (thaw func()) {
-	p := w.process(name)
+	p := w.findProcess(name)
 	frozen := []*kernel.Process{p.current}
 	if p.machine != nil {
 		frozen = append(frozen, p.machine.Ground())
@@ -81,7 +80,7 @@ func (w *world) Freeze(name string) (thaw func()) {
 
 // Twin implements fault.Twins.
 func (w *world) Twin(name, worker string) (fault.Process, error) {
-	return w.addWorker(name, w.process(worker).worker), nil
+	return w.addWorker(name, w.findProcess(worker).worker), nil
 }
 
 // Affect implements fault.Links. The end "executors" stands for each of them.
@@ -98,17 +97,17 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 			continue
 		}
 		if way != fault.Incoming {
-			heal = append(heal, w.affect(x, process, end, e))
+			heal = append(heal, w.applyEffect(x, process, end, e))
 		}
 		if way != fault.Outgoing {
-			heal = append(heal, w.affect(x, end, process, e))
+			heal = append(heal, w.applyEffect(x, end, process, e))
 		}
 	}
 	return fault.InOrder(heal), nil
 }
 
-// affect puts an effect on one direction of a link.
-func (w *world) affect(x *fault.Injection, from, to string, e fault.Effect) (heal func()) {
+// applyEffect puts an effect on one direction of a link.
+func (w *world) applyEffect(x *fault.Injection, from, to string, e fault.Effect) (heal func()) {
 	switch {
 	case e.Silence:
 		w.net.Silence(from, to, x.Name)
@@ -241,19 +240,19 @@ func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
 
 // Deafen implements fault.Deafness.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
-	return w.gray(x, func(g *grayFailures, name string) { g.deaf = name })
+	return w.beginGrayFailure(x, func(g *grayFailures, name string) { g.deaf = name })
 }
 
 // Mute implements fault.Muteness.
 func (w *world) Mute(x *fault.Injection) (func(), error) {
-	return w.gray(x, func(g *grayFailures, name string) { g.mute = name })
+	return w.beginGrayFailure(x, func(g *grayFailures, name string) { g.mute = name })
 }
 
-// gray begins a gray failure of the struck workers, and returns the function that ends it.
-func (w *world) gray(x *fault.Injection, set func(g *grayFailures, name string)) (func(), error) {
+// beginGrayFailure begins a gray failure of the struck workers, and returns the function that ends it.
+func (w *world) beginGrayFailure(x *fault.Injection, set func(g *grayFailures, name string)) (func(), error) {
 	strike := func(name string) {
 		for _, target := range x.Targets {
-			set(&w.process(target).gray, name)
+			set(&w.findProcess(target).gray, name)
 		}
 	}
 	strike(x.Name)
@@ -263,27 +262,27 @@ func (w *world) gray(x *fault.Injection, set func(g *grayFailures, name string))
 // Sicken implements fault.Sickness: machines can no longer start actions.
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
-		m := w.process(name).machine
+		m := w.findProcess(name).machine
 		m.Sick, m.Asked = true, func() { x.Touch(fault.Touched{Process: name}) }
 	}
 	return func() {
 		for _, name := range x.Targets {
-			w.process(name).machine.Sick = false
+			w.findProcess(name).machine.Sick = false
 		}
 	}, nil
 }
 
 // Cordon implements fault.Fleet.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
-	c := store.Cordon{Worker: w.db.WorkerID(w.process(worker).worker.Name), On: on, Drain: drain}
+	c := store.Cordon{Worker: w.db.WorkerID(w.findProcess(worker).worker.Name), On: on, Drain: drain}
 	if on {
 		c.Reason = x.Name
 	}
 	return w.db.Operate(c)
 }
 
-// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so
-// a stop is always noticed.
+// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so a stop
+// always makes a difference.
 func (w *world) StopDatabase(x *fault.Injection, _ bool) (func(), error) {
 	x.Touch(fault.Touched{Process: fault.Database})
 	w.db.Stop()
@@ -380,7 +379,7 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 
 // ShiftClock implements fault.Clocks.
 func (w *world) ShiftClock(x *fault.Injection, process string, by time.Duration) (back func()) {
-	p := w.process(process)
+	p := w.findProcess(process)
 	if p.current == nil {
 		return func() {}
 	}
@@ -392,11 +391,11 @@ func (w *world) ShiftClock(x *fault.Injection, process string, by time.Duration)
 
 // DriftClock implements fault.Clocks.
 func (w *world) DriftClock(x *fault.Injection, process string, perMillion int64) (back func()) {
-	p := w.process(process)
+	p := w.findProcess(process)
 	if p.current == nil {
 		return func() {}
 	}
-	if p.alive() {
+	if p.isAlive() {
 		x.Touch(fault.Touched{Process: process})
 	}
 	clocks := []*kernel.Clock{p.current.Clock()}

@@ -13,15 +13,15 @@ import (
 	"handoff/core/testenv"
 )
 
-// pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the
-// process has lost the right to everything that it is about to do. The other ends between the fence
-// and the end of the lease, so that work in progress meets the process's own killing of it.
+// pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the process has
+// lost the right to continue. The other ends between the fence and the end of the lease, so that the
+// process resumes while it kills its own runs.
 func pauses(c config.Config) []time.Duration {
 	return []time.Duration{c.Worker.Lease() + c.Executor.ReapGrace + 2*time.Second, c.Worker.Lease() - c.Worker.FenceMargin}
 }
 
-// TestPauseAtEveryYieldPoint lists the yield points of the clean run, and runs the scenario again
-// with each process paused at each of them.
+// TestPauseAtEveryYieldPoint lists the yield points of the clean run, and repeats the scenario with each
+// process paused at each of them.
 func TestPauseAtEveryYieldPoint(t *testing.T) {
 	for _, small := range smallScenarios(t) {
 		for _, profile := range small.Profiles {
@@ -104,9 +104,9 @@ func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, poi
 	return fired
 }
 
-// TestPauseSweepFindsWhatItIsFor plants a mutant that shows when a worker stands still at the wrong
-// moment, and requires that the sweep finds it.
-func TestPauseSweepFindsWhatItIsFor(t *testing.T) {
+// TestPauseSweepFindsItsMutants plants mutants that show when a worker is paused at the wrong moment, and
+// requires that the sweep finds them.
+func TestPauseSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-self-fence", "unguarded-finish"} {
 		planted := mutant.Find(name)

@@ -8,10 +8,10 @@ import (
 	"handoff/scenarios"
 )
 
-// No execution is claimed only to be put back while its worker is full: in each scenario with a
-// pinned backlog, an execution is parked about once, however long it waits. While the worker is
-// away, its backlog is claimed once in every reconcile interval.
-func TestPinnedBacklogsWait(t *testing.T) {
+// No execution is claimed only to be parked while its worker is full: in each scenario with a pinned
+// backlog, an execution is parked about once, however long it waits. While the worker is away, its backlog
+// is claimed once in every reconcile interval.
+func TestPinnedBacklogsAreRarelyParked(t *testing.T) {
 	for _, x := range []struct {
 		scenario string
 		parks    int // for each execution
@@ -33,9 +33,9 @@ func TestPinnedBacklogsWait(t *testing.T) {
 	}
 }
 
-// An executor that claims executions pinned to a full worker parks them by the hundred, and the
-// test notices.
-func TestParkingThePinnedShows(t *testing.T) {
+// An executor that claims executions pinned to a full worker parks them hundreds of times, and the test
+// detects it.
+func TestParkedPinnedExecutionsAreDetected(t *testing.T) {
 	s, err := scenarios.Find("pinned-backlog")
 	if err != nil {
 		t.Fatal(err)

@@ -19,37 +19,37 @@ const (
 
 var errNotAnswering = errors.New("nobody answers there")
 
-// prober asks simulated workers whether they are ready, as /readyz does for real ones. It uses the
-// simulated network, so a fault of the link between the two processes affects the probe.
+// prober probes whether simulated workers are ready, like /readyz of real ones. It uses the simulated
+// network, so faults of the link between the two processes affect the probe.
 type prober struct {
 	w *world
 	p *kernel.Process
 	h host.Host
 }
 
-// Probe implements executor.Prober. A process that has ended refuses the connection; a paused
-// process lets the caller wait.
+// Probe implements executor.Prober. A process that has ended refuses the connection; a paused process keeps
+// the caller waiting.
 func (p *prober) Probe(ctx context.Context, url string) error {
-	err := p.probe(ctx, url)
-	p.w.witness.probed(p.p, url, err)
+	err := p.probeTarget(ctx, url)
+	p.w.witness.reportProbe(p.p, url, err)
 	return err
 }
 
-func (p *prober) probe(ctx context.Context, url string) error {
+func (p *prober) probeTarget(ctx context.Context, url string) error {
 	name, path, _ := strings.Cut(strings.TrimPrefix(url, healthScheme), "/")
-	target := p.w.process(name)
+	target := p.w.findProcess(name)
 	if target == nil {
 		return errNotAnswering
 	}
 	answered, stalled := false, false
 	var ready error
 	err := p.w.net.Call(ctx, p.p, target.name, func() {
-		answered = target.alive()
+		answered = target.isAlive()
 		stalled = answered && (target.current.Paused() || target.current.Frozen())
 		switch {
 		case !answered || stalled:
 		case target.pulse == nil:
-			ready = errNotAnswering // the process has just started, and does not listen yet
+			ready = errNotAnswering // the process has just started and does not listen yet
 		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}
@@ -59,7 +59,7 @@ func (p *prober) probe(ctx context.Context, url string) error {
 		return err
 	case stalled:
 		for err == nil {
-			err = p.h.Sleep(ctx, stirs)
+			err = p.h.Sleep(ctx, hungCheckInterval)
 		}
 		return err
 	case !answered:

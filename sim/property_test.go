@@ -14,9 +14,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// TestRandomSmallClusters draws cluster, configuration, workload and faults, and demands of the
-// true core what every scenario demands. rapid shrinks a failure, and the message contains the
-// scenario file.
+// TestRandomSmallClusters draws cluster, configuration, workload and faults, and judges the core like in
+// every scenario. rapid shrinks a failure, and the message contains the scenario file.
 func TestRandomSmallClusters(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,8 +131,8 @@ func drawWhen(t *rapid.T) string {
 	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
 }
 
-// drawFault draws a fault of any kind, as its kind draws itself. It lasts, or keeps its process
-// away, for as long as lasts says.
+// drawFault draws a fault of any kind with the kind's Draw. lasts is its duration, or the time until the
+// restart of its process.
 func drawFault(t *rapid.T, lasts string) string {
 	cluster := fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1"}}
 	dice := &fault.Dice{Choose: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "fault") }, Cluster: cluster}

@@ -2,9 +2,9 @@ package sim
 
 import "handoff/core/telemetry"
 
-// recorder is the recorder of a process's figures. It discards them unless the scenario expects
+// figureRecorder returns the recorder of a process's figures. It discards them unless the scenario expects
 // alerts.
-func (w *world) recorder(process string) telemetry.Recorder {
+func (w *world) figureRecorder(process string) telemetry.Recorder {
 	if evaluator := w.alerts.Evaluator(); evaluator != nil {
 		return evaluator.Process(process)
 	}

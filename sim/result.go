@@ -2,8 +2,8 @@ package sim
 
 import "handoff/core/execution"
 
-// Workers names the workers that ever registered, by id. A result that did not come from Run knows
-// none.
+// Workers returns the names of all workers that ever registered, by id; nil for a result that Run did not
+// make.
 func (r *Result) Workers() map[execution.WorkerID]string {
 	if r.world == nil {
 		return nil
@@ -15,7 +15,7 @@ func (r *Result) Workers() map[execution.WorkerID]string {
 	return names
 }
 
-// Execution is an execution's row at the end of the run; false if there is none.
+// Execution returns an execution's row at the end of the run; false if there is none.
 func (r *Result) Execution(id execution.ID) (execution.Execution, bool) {
 	if r.world == nil {
 		return execution.Execution{}, false

@@ -23,8 +23,8 @@ type Options struct {
 	Seed uint64
 	// Mutant is planted into the core; nil for none.
 	Mutant *hook.Mutant
-	// Record gets every event and the core's own log lines; nil for no record. A *Causes also learns
-	// which events led to which.
+	// Record receives every event and the core's log lines; nil for no record. A *Causes also records which
+	// events led to which.
 	Record history.Sink
 	// Chooser overrides the seed.
 	Chooser kernel.Chooser
@@ -32,32 +32,31 @@ type Options struct {
 	CrashAt *kernel.CrashPoint
 	// PauseAt pauses one process at one of its yield points.
 	PauseAt *Pause
-	// Without leaves out the injectors of some kinds of faults, to test that their absence is
-	// noticed.
+	// Without leaves out the injectors of some kinds of faults, to test that their absence is detected.
 	Without []string
-	// LeaveOut leaves out single faults of the scenario, by their index. The others draw what they
-	// draw with them.
+	// LeaveOut leaves out single faults of the scenario, by their index. The other faults draw the same
+	// numbers as with them.
 	LeaveOut []int
 	// WithoutInvariants leaves out some invariants, for the same reason.
 	WithoutInvariants []int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
-	// CutAt stops a run after so many steps, without an error: it is judged by its events until
-	// then. 0 for never.
+	// CutAt stops a run after this many steps, without an error: it is judged by its events so far. 0 means
+	// never.
 	CutAt uint64
-	// Interrupted is called every few steps; if it returns true, the run stops. Nil for never.
+	// Interrupted is called every few steps; if it returns true, the run stops. Nil means never.
 	Interrupted func() bool
-	// Until is called every few steps with the findings so far, if there are any. If it returns true,
-	// the run is broken off and judged by its events until then. Nil for never.
+	// Until is called every few steps with the findings so far, if there are any. If it returns true, the
+	// run ends early and is judged by its events so far. Nil means never.
 	Until func(Findings) bool
-	// EachExecution has violations of a rule reported for each execution, not only the first one.
+	// EachExecution reports the violations of a rule for each execution, not only for the first one.
 	EachExecution bool
 	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
 }
 
-// interrupted asks Options.Interrupted and Options.Until.
-func (w *world) interrupted() bool {
+// isInterrupted calls Options.Until and Options.Interrupted.
+func (w *world) isInterrupted() bool {
 	if o := &w.options; o.Until != nil {
 		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(Findings{found, w.db.Execution}) {
 			w.enough = true
@@ -67,7 +66,7 @@ func (w *world) interrupted() bool {
 	return w.options.Interrupted != nil && w.options.Interrupted()
 }
 
-// Findings are what the invariants have found in a run so far.
+// Findings are the findings of the invariants in a run so far.
 type Findings struct {
 	List []invariant.Finding
 	// Execution is the present row of an execution; false if there is none.
@@ -81,10 +80,10 @@ type Pause struct {
 	For     time.Duration
 }
 
-// DefaultMaxSteps is far above what any scenario of the library needs.
+// DefaultMaxSteps is far more than any scenario of the library needs.
 const DefaultMaxSteps = 20_000_000
 
-func (o Options) chooser() kernel.Chooser {
+func (o Options) chooserOrRandom() kernel.Chooser {
 	if o.Chooser != nil {
 		return o.Chooser
 	}
@@ -101,7 +100,7 @@ func (o Options) maxSteps() uint64 {
 	return DefaultMaxSteps
 }
 
-func (o Options) invariants(wanted []int) []int {
+func (o Options) keptInvariants(wanted []int) []int {
 	if len(o.WithoutInvariants) == 0 {
 		return wanted
 	}
@@ -114,16 +113,16 @@ func (o Options) invariants(wanted []int) []int {
 	return kept
 }
 
-// Result is a run, with methods for questions about it.
+// Result is the outcome of a run. Its methods read the final state of the simulated database.
 type Result struct {
 	verdict.Run
 	FaultIntervals []verdict.FaultInterval
 	Points         []kernel.PointCount
-	// CrashFired says that Options.CrashAt was reached.
+	// CrashFired reports whether Options.CrashAt was reached.
 	CrashFired bool
-	// PauseFired says that Options.PauseAt was reached.
+	// PauseFired reports whether Options.PauseAt was reached.
 	PauseFired bool
-	// Interrupted says that Options.Interrupted returned true: the run proves nothing.
+	// Interrupted reports whether Options.Interrupted returned true; then the run proves nothing.
 	Interrupted bool
 	Events      uint64
 	world       *world
@@ -137,11 +136,10 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	if o.Watch != nil {
 		defer o.Watch(w.k)()
 	}
-	w.build()
+	w.startCluster()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
-	return w.result(w.k.Run(func() bool {
-		// This is called before every step, so it is fast: while an execution is unfinished,
-		// nothing else matters.
+	return w.buildResult(w.k.Run(func() bool {
+		// This is called before every step, so it checks the cheap condition first.
 		if w.db.AnyUnfinished() {
 			rest.Stirs()
 			return false
@@ -167,18 +165,18 @@ func (s state) Actions() bool {
 	return false
 }
 
-func (w *world) result(why kernel.Stop) *Result {
+func (w *world) buildResult(why kernel.Stop) *Result {
 	if why == kernel.StopDone {
-		w.emit(history.Event{Kind: history.Quiescent})
+		w.emitEvent(history.Event{Kind: history.Quiescent})
 	}
 	o := run.Outcome{
-		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.rows(),
+		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.finalRows(),
 		Abandoned: w.options.CrashAt != nil, // the crashed process may be the client
 	}
 	if w.mutant != nil {
 		o.Mutant = w.mutant.Name
 	}
-	w.ended(why, &o)
+	w.setEnding(why, &o)
 	r := &Result{world: w}
 	o.Workers = r.Workers()
 	if w.figures != nil {
@@ -190,8 +188,8 @@ func (w *world) result(why kernel.Stop) *Result {
 	return r
 }
 
-// ended translates the kernel's reason to stop into the outcome of the run.
-func (w *world) ended(why kernel.Stop, o *run.Outcome) {
+// setEnding translates the kernel's stop reason into the outcome of the run.
+func (w *world) setEnding(why kernel.Stop, o *run.Outcome) {
 	o.Ending = run.Unjudged
 	switch why {
 	case kernel.StopPanic:
@@ -223,8 +221,8 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 	}
 }
 
-// rows are the executions at the end of the run, and those that have left before, as they were.
-func (w *world) rows() []*execution.Execution {
+// finalRows returns the executions at the end of the run, and purged executions as they last were.
+func (w *world) finalRows() []*execution.Execution {
 	rows := make([]*execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
 		if row := w.db.Look(id); row != nil {

@@ -10,11 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker comes back while a registration, which takes six round trips to the database, takes
-// longer than its statement timeout. It registers nevertheless, because each attempt may take
-// longer than the one before. If a connection, which takes four round trips, takes longer than 5 s,
-// nobody connects.
-func TestAWorkerRegistersOverASlowPath(t *testing.T) {
+// A worker restarts while a registration, which takes six round trips to the database, takes longer than
+// its statement timeout. It still registers, because each attempt may take longer than the previous one. If
+// a connection, which takes four round trips, takes longer than 5 s, no process can connect.
+func TestWorkerRegistersOverSlowLink(t *testing.T) {
 	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow
 about: A worker comes back over a slow path.

@@ -61,7 +61,7 @@ workload:
   - {action: core.job, count: 1, from: 1s}
 `
 
-// expiredDispatch is a message that dies in its queue.
+// expiredDispatch is a dispatch that expires in its queue.
 const expiredDispatch = `
 name: expired-dispatch
 about: A dispatch that its worker does not fetch dies, and is taken back.
@@ -81,7 +81,7 @@ faults:
   - {when: {after: scheduled, nth: 1}, pause: shell-1, for: 7s}
 `
 
-// lostHints is a run without a single hint.
+// lostHints is a run in which all hints are lost.
 const lostHints = `
 name: lost-hints
 about: Every hint is lost; the loops that ask the database find everything.
@@ -137,8 +137,8 @@ workload:
   - {action: core.echo, count: 6, from: 1s}
 `
 
-// familyAndLimit are chains with children, beside executions whose action has a limit of concurrency,
-// so that they are dispatched in two steps.
+// familyAndLimit are chains with children, and executions whose action has a concurrency limit, so that
+// they are dispatched in two steps.
 const familyAndLimit = `
 name: family-and-limit
 about: Parents and their children run, end, and are handled; executions with a slot run beside them.

@@ -11,73 +11,73 @@ import (
 	"handoff/core/store"
 )
 
-// called notes which statements processes make, and with how many items.
-type called struct {
+// statementRecorder records which statements processes make, and with how many items.
+type statementRecorder struct {
 	store.Store
 	note func(what string, items int)
 }
 
-func (c called) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	a, err := c.Store.DispatchDue(ctx, d)
-	c.note("DispatchDue", len(a.Rows))
+func (sr statementRecorder) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	a, err := sr.Store.DispatchDue(ctx, d)
+	sr.note("DispatchDue", len(a.Rows))
 	return a, err
 }
 
-func (c called) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	c.note("Dispatch", len(ds))
-	return c.Store.Dispatch(ctx, executor, ds)
+func (sr statementRecorder) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	sr.note("Dispatch", len(ds))
+	return sr.Store.Dispatch(ctx, executor, ds)
 }
 
-func (c called) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	c.note("MarkPublished", len(keys))
-	return c.Store.MarkPublished(ctx, keys)
+func (sr statementRecorder) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	sr.note("MarkPublished", len(keys))
+	return sr.Store.MarkPublished(ctx, keys)
 }
 
-func (c called) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	c.note("Claim", len(cs))
-	return c.Store.Claim(ctx, w, cs)
+func (sr statementRecorder) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	sr.note("Claim", len(cs))
+	return sr.Store.Claim(ctx, w, cs)
 }
 
-func (c called) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	c.note("Finish", len(fs))
-	return c.Store.Finish(ctx, w, fs)
+func (sr statementRecorder) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	sr.note("Finish", len(fs))
+	return sr.Store.Finish(ctx, w, fs)
 }
 
-func (c called) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	c.note("Orchestrate", len(os))
-	return c.Store.Orchestrate(ctx, os)
+func (sr statementRecorder) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	sr.note("Orchestrate", len(os))
+	return sr.Store.Orchestrate(ctx, os)
 }
 
-func (c called) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	c.note("SettleChildren", len(chains))
-	return c.Store.SettleChildren(ctx, chains, most)
+func (sr statementRecorder) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	sr.note("SettleChildren", len(chains))
+	return sr.Store.SettleChildren(ctx, chains, most)
 }
 
-func (c called) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	keys, err := c.Store.Release(ctx, w)
-	c.note("Release", len(keys))
+func (sr statementRecorder) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	keys, err := sr.Store.Release(ctx, w)
+	sr.note("Release", len(keys))
 	return keys, err
 }
 
-func (c called) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	c.note("Reclaim", len(rs))
-	return c.Store.Reclaim(ctx, rs)
+func (sr statementRecorder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	sr.note("Reclaim", len(rs))
+	return sr.Store.Reclaim(ctx, rs)
 }
 
-// Purge is noted by its kind, with the rows that it removed.
-func (c called) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
-	done, err := c.Store.Purge(ctx, p)
-	c.note("Purge "+p.What.String(), done.Removed)
+// Purge is recorded by its kind, with the number of removed rows.
+func (sr statementRecorder) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	done, err := sr.Store.Purge(ctx, p)
+	sr.note("Purge "+p.What.String(), done.Removed)
 	return done, err
 }
 
 // The sweeps over yield points prove nothing about a statement that their scenarios never make, or
 // never make for as many rows as it is meant for.
-func TestSweptScenariosMakeTheStatementsOfAnExecutionsLife(t *testing.T) {
+func TestSweptScenariosMakeEveryLifecycleStatement(t *testing.T) {
 	most, all := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex
 	planted := &mutant.Mutant{Name: "none", Store: func(_ mutant.Process, s store.Store) store.Store {
-		return called{s, func(what string, items int) {
+		return statementRecorder{s, func(what string, items int) {
 			mu.Lock()
 			defer mu.Unlock()
 			most[what], all[what] = max(most[what], items), all[what]+items

@@ -16,13 +16,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// stopped is how long work may stand still before an alert has to say so.
+// stopped is how long work may stop before an alert must fire.
 const stopped = 2 * time.Minute
 
-// Whatever fault stops all work for longer than two minutes, an alert fires while it lasts, and all
-// alerts resolve after it. Each kind of fault strikes, with its full strength, a cluster of one
-// executor and one worker that always has work; its example says how it is written.
-func TestEveryFaultThatStopsWorkIsTold(t *testing.T) {
+// If a fault stops all work for longer than two minutes, an alert fires meanwhile, and all alerts resolve
+// afterwards. Each kind of fault strikes, with full strength, a cluster of one executor and one worker that
+// always has work. The faults are derived from the kinds' examples.
+func TestFaultsThatStopWorkFireAlerts(t *testing.T) {
 	var quiet []string
 	for _, k := range fault.Kinds() {
 		s, err := scenario.Parse("told.yaml", fmt.Appendf(nil, untold, fullStrength(k), strings.Join(telemetry.RuleNames(), ", ")))
@@ -42,7 +42,7 @@ func TestEveryFaultThatStopsWorkIsTold(t *testing.T) {
 		default:
 			t.Logf("%s: nothing ended for %v; %s", k.Name, h.longest, strings.Join(h.fired, ", "))
 		}
-		// What nobody can read waits for a person.
+		// Unreadable messages wait for a person.
 		if h.firing = slices.DeleteFunc(h.firing, func(name string) bool { return name == "dead_letters_open" }); len(h.firing) > 0 {
 			t.Errorf("%s: long after it %v fire", k.Name, h.firing)
 		}
@@ -80,7 +80,7 @@ var (
 	spans  = regexp.MustCompile(`\[\d+m?s, \d+m?s\]`)
 )
 
-// fullStrength is the example of a kind, with the longest times and the highest rates.
+// fullStrength returns the example of a kind, with long times and the highest rates.
 func fullStrength(k *fault.Kind) string {
 	text := lasts.ReplaceAllString(k.Example, "$1: 4m")
 	text = strings.ReplaceAll(text, "dead_letters", "shell-1")
@@ -90,12 +90,12 @@ func fullStrength(k *fault.Kind) string {
 	return spans.ReplaceAllString(text, "[20s, 30s]")
 }
 
-// standstill measures for how long nothing ends from the beginning of the fault on.
+// standstill measures the longest time without a completed execution after the beginning of the fault.
 type standstill struct {
 	began, last, longest, until time.Duration
 	fired, firing               []string
-	// told says that an alert fired in time within the longest standstill. alert is when the first one
-	// fired in the present one, or its beginning if one fired already.
+	// told reports whether an alert fired in time within the longest standstill. alert is the time of the
+	// first alert in the current standstill, or its beginning if one already fired.
 	told  bool
 	alert time.Duration
 }

@@ -14,10 +14,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// witness watches how the parts of the processes behave: which of their calls fail, what they log,
-// when they wait, and what they hold then. It reports this to the rules that judge it. It is below
-// the mutants, so it sees a deceived part as it is. It changes nothing: a run is the same with and
-// without it.
+// witness observes how the parts of the processes behave: which of their calls fail, what they log, when
+// they wait, and which contexts they hold then. It reports this to the rules that judge conduct. It is
+// below the mutants, so it sees the real calls. It does not change the run.
 type witness struct {
 	k     *kernel.Kernel
 	rules *invariant.Conduct
@@ -30,68 +29,68 @@ func newWitness(k *kernel.Kernel, rules *invariant.Conduct) *witness {
 	return &witness{k: k, rules: rules}
 }
 
-func part(t *kernel.Task) invariant.Part {
+func partOf(t *kernel.Task) invariant.Part {
 	return invariant.Part{Process: t.Process().Name(), Name: t.Name(), Task: t.ID()}
 }
 
-// sees returns the task that causes the current event, nil if there is none.
-func (w *witness) sees() *kernel.Task {
+// eventTask returns the task that causes the current event, nil if there is none or if it is dying.
+func (w *witness) eventTask() *kernel.Task {
 	if w.k.Dying() {
 		return nil
 	}
 	return w.k.Current()
 }
 
-// answered gets the outcome of each call of a process. call is the name of its method.
-func (w *witness) answered(ctx context.Context, call string, err error) {
+// reportCall reports the outcome of each call of a process. call is the name of its method.
+func (w *witness) reportCall(ctx context.Context, call string, err error) {
 	if err == nil && !w.rules.AnyFailing() {
 		return
 	}
-	t := w.sees()
+	t := w.eventTask()
 	if err != nil && t != nil && t.Process().Name() != client {
-		w.goesOn(ctx, "calls")
+		w.reportUseAfterEnd(ctx, "calls")
 	}
 	switch {
 	case t == nil || t.Process().Name() == client:
 	case err == nil:
 		if w.rules.Failing(t.ID()) {
-			w.rules.CallAnswered(part(t), ctx, call)
+			w.rules.CallAnswered(partOf(t), ctx, call)
 		}
 	case errors.Is(err, context.Canceled):
-		// A task that gave a call up itself knows of it. But a task whose context had ended before
-		// the call made the call too late.
+		// A task that cancelled its own call is no failure. But if the context had ended before, the call
+		// came too late.
 		if of := t.Held(); of.Ended == ctx {
-			w.rules.CalledTooLate(part(t), call, of.EndedAt)
+			w.rules.CalledTooLate(partOf(t), call, of.EndedAt)
 		}
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These errors are answers, not failures.
 	default:
-		w.rules.CallFailed(part(t), ctx, call, err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
+		w.rules.CallFailed(partOf(t), ctx, call, err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 
-// nothing is called for each call of a process that names nothing.
-func (w *witness) nothing(call string) {
-	if t := w.sees(); t != nil && t.Process().Name() != client {
-		w.rules.NamesNothing(part(t), call)
+// reportEmptyCall reports a call of a process with an empty list of items.
+func (w *witness) reportEmptyCall(call string) {
+	if t := w.eventTask(); t != nil && t.Process().Name() != client {
+		w.rules.NamesNothing(partOf(t), call)
 	}
 }
 
-// probed gets the outcome of each probe of a health endpoint.
-func (w *witness) probed(by *kernel.Process, url string, err error) {
-	if w != nil && w.sees() != nil {
+// reportProbe reports the outcome of each probe of a health endpoint.
+func (w *witness) reportProbe(by *kernel.Process, url string, err error) {
+	if w != nil && w.eventTask() != nil {
 		w.rules.Probed(by, by.Name(), url, w.k.Now(), err != nil)
 	}
 }
 
-// host wraps the machine of a process.
-func (w *witness) host(p *process, h host.Host) host.Host {
+// wrapHost wraps the machine of a process.
+func (w *witness) wrapHost(p *process, h host.Host) host.Host {
 	if w == nil {
 		return h
 	}
 	concurrency := 0
 	if p.worker != nil {
-		concurrency = p.settings().Worker.Concurrency
+		concurrency = p.effectiveConfig().Worker.Concurrency
 	}
 	return &seenHost{Host: h, w: w, worker: p.worker != nil, concurrency: concurrency, tasks: 1}
 }
@@ -108,54 +107,54 @@ type seenHost struct {
 // Go implements host.Host.
 func (s *seenHost) Go(name string, run func()) host.Task {
 	s.tasks++
-	if t := s.w.sees(); t != nil {
+	if t := s.w.eventTask(); t != nil {
 		s.w.rules.Starts(invariant.Part{Process: t.Process().Name(), Name: name}, s.worker, s.concurrency, s.tasks)
 	}
 	return s.Host.Go(name, func() {
 		run()
 		s.tasks--
-		s.w.ended()
+		s.w.reportTaskEnd()
 	})
 }
 
-// ended reports that the current task ends by itself.
-func (w *witness) ended() {
+// reportTaskEnd reports that the current task ends by itself.
+func (w *witness) reportTaskEnd() {
 	if w == nil {
 		return
 	}
-	t := w.sees()
+	t := w.eventTask()
 	if t == nil {
 		return
 	}
 	of := t.Held()
-	w.rules.Ends(part(t), of.Limited+of.Plain)
+	w.rules.Ends(partOf(t), of.Limited+of.Plain)
 }
 
-// toldOver notes that a wait of the current task has ended because its context did.
-func (w *witness) toldOver(ctx context.Context, err error) {
+// noteContextEnd notes that a wait of the current task has ended because its context ended.
+func (w *witness) noteContextEnd(ctx context.Context, err error) {
 	if err == nil || ctx.Err() == nil {
 		return
 	}
-	if t := w.sees(); t != nil {
+	if t := w.eventTask(); t != nil {
 		t.Noted.Over, t.Noted.OverAt = ctx, w.k.Now()
 	}
 }
 
-// goesOn reports that the current task uses a context although it was told of the context's end.
-func (w *witness) goesOn(ctx context.Context, what string) {
-	if t := w.sees(); t != nil && t.Noted.Over == ctx {
-		w.rules.GoesOn(part(t), what, t.Noted.OverAt)
+// reportUseAfterEnd reports that the current task uses a context whose end it has already observed.
+func (w *witness) reportUseAfterEnd(ctx context.Context, what string) {
+	if t := w.eventTask(); t != nil && t.Noted.Over == ctx {
+		w.rules.GoesOn(partOf(t), what, t.Noted.OverAt)
 	}
 }
 
-// waits reports that the current task begins to wait under a context.
-func (w *witness) waits(ctx context.Context) {
-	t := w.sees()
+// reportWait reports that the current task begins to wait under a context.
+func (w *witness) reportWait(ctx context.Context) {
+	t := w.eventTask()
 	if t == nil {
 		return
 	}
 	if t.Noted.Over == ctx {
-		w.rules.GoesOn(part(t), "waits", t.Noted.OverAt)
+		w.rules.GoesOn(partOf(t), "waits", t.Noted.OverAt)
 	}
 	t.Noted.Waited = w.k.Now()
 	of := t.Held()
@@ -166,15 +165,15 @@ func (w *witness) waits(ctx context.Context) {
 		of.Limited--
 	}
 	if of.Limited+of.Plain > 0 || w.rules.Failing(t.ID()) {
-		w.rules.Waits(part(t), of.Limited, of.Plain)
+		w.rules.Waits(partOf(t), of.Limited, of.Plain)
 	}
 }
 
 // Sleep implements host.Host.
 func (s *seenHost) Sleep(ctx context.Context, d time.Duration) error {
-	s.w.waits(ctx)
+	s.w.reportWait(ctx)
 	err := s.Host.Sleep(ctx, d)
-	s.w.toldOver(ctx, err)
+	s.w.noteContextEnd(ctx, err)
 	return err
 }
 
@@ -188,16 +187,16 @@ type seenSignal struct {
 
 // Wait implements host.Signal.
 func (s *seenSignal) Wait(ctx context.Context, d time.Duration) (bool, error) {
-	s.w.waits(ctx)
+	s.w.reportWait(ctx)
 	set, err := s.Signal.Wait(ctx, d)
-	s.w.toldOver(ctx, err)
+	s.w.noteContextEnd(ctx, err)
 	return set, err
 }
 
 // WithCancel implements host.Host.
 func (s *seenHost) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := s.Host.WithCancel(parent)
-	if s.w.sees() != nil {
+	if s.w.eventTask() != nil {
 		s.w.k.Watch(ctx, false)
 	}
 	return ctx, cancel
@@ -206,14 +205,14 @@ func (s *seenHost) WithCancel(parent context.Context) (context.Context, context.
 // WithTimeout implements host.Host.
 func (s *seenHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := s.Host.WithTimeout(parent, d)
-	if s.w.sees() != nil {
+	if s.w.eventTask() != nil {
 		s.w.k.Watch(ctx, true)
 	}
 	return ctx, cancel
 }
 
-// recorder wraps the recorder of a process.
-func (w *witness) recorder(r telemetry.Recorder) telemetry.Recorder {
+// wrapRecorder wraps the recorder of a process.
+func (w *witness) wrapRecorder(r telemetry.Recorder) telemetry.Recorder {
 	if w == nil {
 		return r
 	}
@@ -229,20 +228,20 @@ type seenRecorder struct {
 func (s *seenRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	switch f {
 	case telemetry.LoopRuns:
-		if t := s.w.sees(); t != nil {
-			s.w.rules.Counted(part(t), l[0], l[1] == "failed")
+		if t := s.w.eventTask(); t != nil {
+			s.w.rules.Counted(partOf(t), l[0], l[1] == "failed")
 		}
 	case telemetry.LogLinesSuppressed:
-		if t := s.w.sees(); t != nil {
-			s.w.rules.Suppressed(part(t))
+		if t := s.w.eventTask(); t != nil {
+			s.w.rules.Suppressed(partOf(t))
 		}
 	default:
 	}
 	s.Recorder.Add(f, n, l)
 }
 
-// log returns a logger that reports lines about errors and passes all lines on to h.
-func (w *witness) log(h slog.Handler) *slog.Logger {
+// newLogger returns a logger that reports lines about errors and passes all lines on to h.
+func (w *witness) newLogger(h slog.Handler) *slog.Logger {
 	if w == nil {
 		return slog.New(h)
 	}
@@ -254,22 +253,22 @@ type seenLog struct {
 	w *witness
 }
 
-// Enabled implements slog.Handler: it is also true while a part has to log a failure.
+// Enabled implements slog.Handler. It is also true while a part must log a failure.
 func (s *seenLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return s.wants(level) || s.Handler.Enabled(ctx, level)
+	return s.wantsLevel(level) || s.Handler.Enabled(ctx, level)
 }
 
-func (s *seenLog) wants(level slog.Level) bool {
+func (s *seenLog) wantsLevel(level slog.Level) bool {
 	if level < slog.LevelInfo {
 		return false
 	}
-	t := s.w.sees()
+	t := s.w.eventTask()
 	return t != nil && (level >= slog.LevelWarn || s.w.rules.Failing(t.ID()))
 }
 
 // Handle implements slog.Handler.
 func (s *seenLog) Handle(ctx context.Context, r slog.Record) error {
-	if s.wants(r.Level) {
+	if s.wantsLevel(r.Level) {
 		line := invariant.Line{Text: r.Message, Warns: r.Level >= slog.LevelWarn}
 		carries := false
 		r.Attrs(func(a slog.Attr) bool {
@@ -288,16 +287,16 @@ func (s *seenLog) Handle(ctx context.Context, r slog.Record) error {
 			case "reachable":
 				carries, line.Probe, line.Reachable = true, true, a.Value.Kind() == slog.KindBool && a.Value.Bool()
 			case "since_heartbeat":
-				carries, line.PassedOver, line.Waited = true, true, s.w.sees().Noted.Waited
+				carries, line.PassedOver, line.Waited = true, true, s.w.eventTask().Noted.Waited
 			default:
 			}
 			return line.Error == ""
 		})
 		if carries {
-			s.w.rules.Logged(part(s.w.sees()), line)
+			s.w.rules.Logged(partOf(s.w.eventTask()), line)
 		}
 		if line.Execution != 0 {
-			s.w.rules.Says(part(s.w.sees()), line)
+			s.w.rules.Says(partOf(s.w.eventTask()), line)
 		}
 	}
 	if !s.Handler.Enabled(ctx, r.Level) {

@@ -9,8 +9,8 @@ import (
 	"handoff/core/broker"
 )
 
-// broker wraps a process's broker.
-func (w *witness) broker(process string, b broker.Broker) broker.Broker {
+// wrapBroker wraps a process's broker.
+func (w *witness) wrapBroker(process string, b broker.Broker) broker.Broker {
 	if w == nil {
 		return b
 	}
@@ -22,20 +22,20 @@ type seenBroker struct {
 	broker.Broker
 	w        *witness
 	process  string
-	sessions []broker.Session // those that may be open
+	sessions []broker.Session // sessions that may still be open
 }
 
 // Connect implements broker.Broker.
 func (sb *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
 	s, err := sb.Broker.Connect(ctx)
-	sb.w.answered(ctx, "Connect", err)
+	sb.w.reportCall(ctx, "Connect", err)
 	if err != nil {
 		return nil, err
 	}
 	sb.sessions = append(slices.DeleteFunc(sb.sessions, broker.Session.Closed), s)
 	sb.w.rules.Sessions(sb.process, len(sb.sessions))
 	seen := &seenSession{Session: s, b: sb, consumers: make(map[string]int)}
-	if t := sb.w.sees(); t != nil {
+	if t := sb.w.eventTask(); t != nil {
 		seen.opener = t.ID()
 	}
 	return seen, nil
@@ -46,13 +46,12 @@ type seenSession struct {
 	b *seenBroker
 	// consumers counts, for each queue, the consumers that neither end has cancelled.
 	consumers map[string]int
-	// opener is the task that has opened the session.
+	// opener is the id of the task that opened the session.
 	opener uint64
-	// declared says that the topology was declared, and that the broker has cancelled no consumer
-	// since. taken says that it has cancelled one.
+	// declared reports whether the topology was declared and the broker has cancelled no consumer since.
+	// taken reports whether it has cancelled one.
 	declared, taken bool
-	// usable is when the topology was first declared: from then on the client publishes over the
-	// session.
+	// usable is the time of the first declaration: from then on the client publishes over the session.
 	usable time.Duration
 }
 
@@ -63,10 +62,10 @@ func (s *seenSession) Usable() time.Duration { return s.usable }
 func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	w := s.b.w
 	if len(ms) == 0 {
-		w.nothing("Publish")
+		w.reportEmptyCall("Publish")
 	}
-	if w.sees() != nil {
-		w.goesOn(ctx, "publishes")
+	if w.eventTask() != nil {
+		w.reportUseAfterEnd(ctx, "publishes")
 		for i := range ms {
 			if len(ms[i].Envelope.Changes) > 0 {
 				w.rules.Publishing(s.b.process, &ms[i], w.k.Now())
@@ -74,7 +73,7 @@ func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker
 		}
 	}
 	outcomes := s.Session.Publish(ctx, ms)
-	if w.sees() != nil {
+	if w.eventTask() != nil {
 		for i := range ms {
 			if len(ms[i].Envelope.Changes) > 0 {
 				w.rules.Published(s.b.process, s, &ms[i], outcomes[i], w.k.Now())
@@ -86,16 +85,16 @@ func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker
 
 // Wait implements broker.Session.
 func (s *seenSession) Wait(ctx context.Context) error {
-	s.b.w.goesOn(ctx, "waits for the end of a session")
+	s.b.w.reportUseAfterEnd(ctx, "waits for the end of a session")
 	err := s.Session.Wait(ctx)
-	s.b.w.toldOver(ctx, err)
+	s.b.w.noteContextEnd(ctx, err)
 	return err
 }
 
 // Declare implements broker.Session.
 func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)
-	s.b.w.answered(ctx, "Declare", err)
+	s.b.w.reportCall(ctx, "Declare", err)
 	if err == nil {
 		s.declared, s.taken = true, false
 		if s.usable == 0 {
@@ -110,7 +109,7 @@ func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := s.Session.DeleteIdle(ctx, q)
 	if q.Expires == 0 {
-		s.b.w.answered(ctx, "DeleteIdle", err)
+		s.b.w.reportCall(ctx, "DeleteIdle", err)
 	}
 	return fate, err
 }
@@ -118,19 +117,19 @@ func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Qu
 // QueueState implements broker.Session.
 func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	state, err := s.Session.QueueState(ctx, queue)
-	s.b.w.answered(ctx, "QueueState", err)
+	s.b.w.reportCall(ctx, "QueueState", err)
 	return state, err
 }
 
-// Consume implements broker.Session. It does not report the end of the session: the client that
-// opens the next one does.
+// Consume implements broker.Session. It does not report the end of the session; the task that opened the
+// session does.
 func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	if !s.declared && s.b.w.sees() != nil {
+	if !s.declared && s.b.w.eventTask() != nil {
 		s.b.w.rules.Undeclared(s.b.process, queue, s.taken)
 	}
 	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if !errors.Is(err, broker.ErrClosed) {
-		s.b.w.answered(ctx, "Consume", err)
+		s.b.w.reportCall(ctx, "Consume", err)
 	}
 	if err != nil {
 		return nil, err
@@ -145,12 +144,12 @@ type seenConsumer struct {
 	s     *seenSession
 	queue string
 	over  bool
-	// asked says that the process itself has cancelled the consumer.
+	// asked reports whether the process itself has cancelled the consumer.
 	asked bool
 }
 
-// ended notes that the broker delivers nothing more through the consumer.
-func (sc *seenConsumer) ended() {
+// markEnded notes that the consumer receives no more deliveries.
+func (sc *seenConsumer) markEnded() {
 	if !sc.over {
 		sc.over = true
 		sc.s.consumers[sc.queue]--
@@ -163,14 +162,14 @@ func (sc *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	if err == nil {
 		return d, nil
 	}
-	switch t := sc.s.b.w.sees(); {
+	switch t := sc.s.b.w.eventTask(); {
 	case errors.Is(err, broker.ErrCancelled):
-		sc.ended()
+		sc.markEnded()
 		if !sc.asked {
 			sc.s.declared, sc.s.taken = false, true
 		}
 	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == sc.s.opener:
-		sc.s.b.w.answered(ctx, "Receive", err)
+		sc.s.b.w.reportCall(ctx, "Receive", err)
 	}
 	return d, err
 }
@@ -180,7 +179,7 @@ func (sc *seenConsumer) Cancel(ctx context.Context) error {
 	sc.asked = true
 	err := sc.Consumer.Cancel(ctx)
 	if err == nil {
-		sc.ended()
+		sc.markEnded()
 	}
 	return err
 }

@@ -20,8 +20,8 @@ import (
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	ports := w.plant(hook.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), hook.Ports{
-		Host: h, Broker: w.witness.broker(client, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat)),
+	ports := w.plantMutant(hook.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), hook.Ports{
+		Host: h, Broker: w.witness.wrapBroker(client, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat)),
 	})
 	db := metered.Client(ports.Store, ports.Recorder)
 	c := broker.NewClient(h, ports.Broker,
@@ -35,7 +35,7 @@ func (w *world) startClient() {
 			WorkerID: w.db.WorkerID,
 		},
 		Draws: func(int) scenario.Drawer { return delays },
-		Known: w.known,
+		Known: w.recordKnownKey,
 	})
 	p.OnEnd(func(kernel.EndReason) { w.workload.Abandon() })
 	p.Go("broker client", func() { c.Run(context.Background()) })
@@ -60,13 +60,14 @@ func (w *world) startClient() {
 	})
 }
 
-// known records that a request got the execution of an earlier request with the same key.
-func (w *world) known(r *run.Request, id execution.ID) {
+// recordKnownKey records that a request was answered with the execution of an earlier request with the same
+// key.
+func (w *world) recordKnownKey(r *run.Request, id execution.ID) {
 	row, there := w.db.Execution(id)
 	if !there {
 		return
 	}
-	w.emit(history.Event{
+	w.emitEvent(history.Event{
 		Kind: history.KeyKnown, Process: client, Execution: id, Chain: row.Chain(), Key: r.Key,
 		Due: w.db.Clock().Wall().Sub(row.Created),
 	})

@@ -55,8 +55,8 @@ type world struct {
 	witness *witness // nil if no rule uses its reports
 	event   history.Event
 
-	processes []*process                   // in a fixed order: executors, workers, then twins as they come
-	behaviour map[string]simhost.Behaviour // of actions, by their ref
+	processes []*process                   // in a fixed order: executors, workers, then twins in the order of their creation
+	behaviour map[string]simhost.Behaviour // by the ref of the action
 	injector  *run.Injector
 	// alarm names the fault that raised the broker's latest alarm.
 	alarm  string
@@ -64,7 +64,7 @@ type world struct {
 	// figures judges the figures that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
-	// paused says that Options.PauseAt was reached, enough that Options.Until was true.
+	// paused reports whether Options.PauseAt was reached, enough whether Options.Until returned true.
 	paused, enough bool
 }
 
@@ -87,8 +87,8 @@ type process struct {
 	gray grayFailures
 }
 
-// sample is a number that depends on the seed and the names alone.
-func sample(seed uint64, names ...string) uint64 {
+// seedHash returns a number that depends only on the seed and the names.
+func seedHash(seed uint64, names ...string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, seed, names)
 	return h.Sum64()
@@ -96,7 +96,7 @@ func sample(seed uint64, names ...string) uint64 {
 
 func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
-	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
+	w.judges = run.NewJudges(s, p, w.config, o.keptInvariants(s.Expect(p).Invariants))
 	w.judges.Suite.SetWork(w)
 	if o.EachExecution {
 		w.judges.Suite.EachExecution()
@@ -104,10 +104,10 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	var meet func(a, b kernel.Strand) kernel.Strand
 	causes, explained := o.Record.(*Causes)
 	if explained {
-		meet = causes.meet
+		meet = causes.joinStrands
 	}
 	w.k = kernel.New(kernel.Options{
-		Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: w.interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint(), Meet: meet,
+		Chooser: o.chooserOrRandom(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: w.isInterrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint(), Meet: meet,
 	})
 	if explained {
 		causes.k = w.k
@@ -117,27 +117,27 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{
-		Version: s.Cluster.RabbitMQ, Sample: sample(o.Seed, s.Name, string(p)),
+		Version: s.Cluster.RabbitMQ, Sample: seedHash(o.Seed, s.Name, string(p)),
 	})
 	w.broker.OnGivenUp(func(process string) { w.judges.Suite.GivenUp(process, w.k.Now()) })
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
-		w.db.OnAnswer(w.witness.answered)
-		w.db.OnNothing(w.witness.nothing)
+		w.db.OnAnswer(w.witness.reportCall)
+		w.db.OnNothing(w.witness.reportEmptyCall)
 	}
-	w.log = w.witness.log(slog.DiscardHandler)
+	w.log = w.witness.newLogger(slog.DiscardHandler)
 	if o.Record != nil {
 		w.history = append(w.history, o.Record)
-		w.log = w.witness.log(&logHandler{w: w})
+		w.log = w.witness.newLogger(&logHandler{w: w})
 	}
-	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Unfinished() && !s.Messages() && !s.Actions() })
+	w.judges.Suite.ExpectRewinds(w.rewindCount(), func() bool { s := state{w}; return !s.Unfinished() && !s.Messages() && !s.Actions() })
 	w.injector = run.NewInjector(run.InjectorOptions{
-		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without, LeaveOut: o.LeaveOut,
+		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emitEvent, Workers: w.db.WorkerName, Without: o.Without, LeaveOut: o.LeaveOut,
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
 		Fail:  func(err error) { panic(err) },
 	})
 	// A run waits for its alerts until its horizon, because virtual time costs nothing.
-	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
+	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emitEvent})
 	if w.alerts.Evaluator() != nil {
 		w.figures = figures.New(w.config, w.k.Now)
 		w.history = append(w.history, w.figures)
@@ -145,8 +145,8 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	return w
 }
 
-// rewinds is how often the scenario may make the database lose its latest writes.
-func (w *world) rewinds() (n int) {
+// rewindCount returns how often the scenario may make the database lose its latest writes.
+func (w *world) rewindCount() (n int) {
 	for i := range w.scenario.Faults {
 		if w.scenario.Faults[i].Kind.Rewinds() {
 			n++
@@ -155,8 +155,8 @@ func (w *world) rewinds() (n int) {
 	return n
 }
 
-// pausePoint is the sweep's pause for the kernel. The history shows it as a fault, which hinders an
-// executor if an executor is paused.
+// pausePoint returns Options.PauseAt in the kernel's form. The history shows the pause as a fault, which
+// hinders an executor if it pauses one.
 func (w *world) pausePoint() *kernel.PausePoint {
 	at := w.options.PauseAt
 	if at == nil {
@@ -165,33 +165,33 @@ func (w *world) pausePoint() *kernel.PausePoint {
 	return &kernel.PausePoint{Process: at.Process, N: at.N, Do: func(p *kernel.Process) {
 		const fault = "pause at a yield point"
 		hinders := int64(0)
-		if known := w.process(at.Process); known == nil || known.worker == nil {
+		if known := w.findProcess(at.Process); known == nil || known.worker == nil {
 			hinders = 1
 		}
 		w.paused = true
 		release := w.injector.Hold()
-		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
-		w.emit(history.Event{Kind: history.ProcessPaused, Process: at.Process})
+		w.emitEvent(history.Event{Kind: history.FaultBegan, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
+		w.emitEvent(history.Event{Kind: history.ProcessPaused, Process: at.Process})
 		w.k.After(at.For, func() {
 			if p.Alive() {
 				p.Resume()
-				w.emit(history.Event{Kind: history.ProcessResumed, Process: at.Process})
+				w.emitEvent(history.Event{Kind: history.ProcessResumed, Process: at.Process})
 			}
-			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
+			w.emitEvent(history.Event{Kind: history.FaultEnded, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
 			release()
 		})
 		p.Pause()
 	}}
 }
 
-// Observe implements history.Sink: every event passes here once.
+// Observe implements history.Sink. Every event passes through it once.
 func (w *world) Observe(e *history.Event) {
 	w.history.Observe(e)
 	w.injector.Observe(e)
 }
 
-// The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished
-// execution: a burst is allowed, a loop that never waits is not.
+// A run may make stepsAtOnce steps at one moment of virtual time, plus stepsAtOnceForExecution for each
+// unfinished execution. So it allows bursts but no loop that never waits.
 const (
 	stepsAtOnce             = 200_000
 	stepsAtOnceForExecution = 100
@@ -218,14 +218,14 @@ func (w *world) Connections(visit func(process string, worker bool, made uint64)
 	}
 }
 
-func (w *world) emit(e history.Event) {
+func (w *world) emitEvent(e history.Event) {
 	w.event = e
 	w.event.At, w.event.Step = w.k.Now(), w.k.Step()
 	w.Observe(&w.event)
 }
 
-// build starts the cluster and arms workload and faults.
-func (w *world) build() {
+// startCluster starts the cluster and arms workload and faults.
+func (w *world) startCluster() {
 	for _, name := range w.scenario.Cluster.ExecutorNames() {
 		w.processes = append(w.processes, &process{w: w, name: name})
 	}
@@ -240,7 +240,7 @@ func (w *world) build() {
 		spec := &w.scenario.Cluster.Workers[i]
 		w.addWorker(spec.Name, spec)
 	}
-	w.net.OnTouch(w.touched)
+	w.net.OnTouch(w.recordTouch)
 	for _, p := range w.processes {
 		if p.worker != nil && p.worker.Starts > 0 {
 			w.k.After(p.worker.Starts, p.start)
@@ -261,8 +261,8 @@ func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	return p
 }
 
-// process returns a process by name, nil if there is none.
-func (w *world) process(name string) *process {
+// findProcess returns the process with this name, nil if there is none.
+func (w *world) findProcess(name string) *process {
 	for _, p := range w.processes {
 		if p.name == name {
 			return p
@@ -271,17 +271,17 @@ func (w *world) process(name string) *process {
 	return nil
 }
 
-func (p *process) alive() bool { return p.current != nil && p.current.Alive() }
+func (p *process) isAlive() bool { return p.current != nil && p.current.Alive() }
 
 // start starts or restarts the process.
 func (p *process) start() {
-	if p.alive() {
+	if p.isAlive() {
 		return
 	}
 	w := p.w
 	p.current, p.pulse = w.k.NewProcess(p.name), nil
-	w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
-	p.current.OnEnd(p.over)
+	w.emitEvent(history.Event{Kind: history.ProcessStarted, Process: p.name})
+	p.current.OnEnd(p.handleEnd)
 	run := p.runExecutor
 	if p.worker != nil {
 		run = p.runWorker
@@ -289,7 +289,7 @@ func (p *process) start() {
 	p.current.Go("main", run)
 }
 
-func (p *process) over(why kernel.EndReason) {
+func (p *process) handleEnd(why kernel.EndReason) {
 	kind := history.ProcessStopped
 	if why == kernel.Crashed {
 		kind = history.ProcessCrashed
@@ -298,7 +298,7 @@ func (p *process) over(why kernel.EndReason) {
 	if evaluator := p.w.alerts.Evaluator(); evaluator != nil {
 		evaluator.Ended(p.name)
 	}
-	p.w.emit(history.Event{Kind: kind, Process: p.name})
+	p.w.emitEvent(history.Event{Kind: kind, Process: p.name})
 	if ended := p.ended; ended != nil {
 		p.ended = nil
 		ended()
@@ -308,27 +308,27 @@ func (p *process) over(why kernel.EndReason) {
 	}
 }
 
-// sweepRestart is how long after its crash a crash sweep restarts the process: soon enough that its
-// successor meets the leftovers of the crash.
+// sweepRestart is how long after its crash a crash sweep restarts the process: soon enough that the
+// leftovers of the crash still exist.
 const sweepRestart = 3 * time.Second
 
 // crash ends the process at once.
 func (p *process) crash() {
-	if p.alive() {
+	if p.isAlive() {
 		p.current.Crash()
 	}
 }
 
 // terminate asks the process to stop gracefully.
 func (p *process) terminate() {
-	if p.alive() && p.stop != nil {
-		p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	if p.isAlive() && p.stop != nil {
+		p.w.emitEvent(history.Event{Kind: history.ProcessStopping, Process: p.name})
 		p.stop()
 	}
 }
 
-// settings is the configuration of the process.
-func (p *process) settings() config.Config {
+// effectiveConfig returns the run's configuration with the process's own overrides.
+func (p *process) effectiveConfig() config.Config {
 	c := p.w.config
 	if p.worker != nil && p.worker.Concurrency > 0 {
 		c.Worker.Concurrency = p.worker.Concurrency
@@ -337,11 +337,11 @@ func (p *process) settings() config.Config {
 }
 
 func (p *process) runExecutor() {
-	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
+	w, c, h := p.w, p.effectiveConfig(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(hook.Process{Name: p.name}, w.db.Client(p.current), hook.Ports{
-		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
+	ports := w.plantMutant(hook.Process{Name: p.name}, w.db.Client(p.current), hook.Ports{
+		Config: &c, Broker: w.witness.wrapBroker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.wrapHost(p, h),
 		Log: w.log,
 	})
 	service := executor.New(executor.Options{
@@ -351,15 +351,15 @@ func (p *process) runExecutor() {
 		Prober: &prober{w, p.current, h},
 	})
 	if !woven.Built {
-		// In a woven build a task could be switched between a finding and its figure.
+		// In a woven build the kernel could switch tasks between a finding and its figure.
 		w.figures.Ask(p.name, service)
 	}
 	service.Run(ctx)
-	w.witness.ended()
+	w.witness.reportTaskEnd()
 }
 
 func (p *process) runWorker() {
-	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
+	w, c, h := p.w, p.effectiveConfig(), simhost.New(p.w.k, p.current)
 	if ground := p.machine.Ground(); ground.Frozen() {
 		// The crash of a frozen process has thawed its machine (kernel.Process.Crash); the actions
 		// are on the same machine.
@@ -367,22 +367,22 @@ func (p *process) runWorker() {
 	}
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(hook.Process{Name: p.name, Worker: true}, w.db.Client(p.current), hook.Ports{
-		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
+	ports := w.plantMutant(hook.Process{Name: p.name, Worker: true}, w.db.Client(p.current), hook.Ports{
+		Config: &c, Broker: w.witness.wrapBroker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.wrapHost(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
-	var messages broker.Broker = &deafened{ports.Broker, p, h}
+	var messages broker.Broker = &deafBroker{ports.Broker, p, h}
 	runner := p.machine.Runner(p.current)
 	if p.calls != nil {
 		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, h, p.calls)
 	}
-	// A superseded worker exits, and says so in its log.
+	// A superseded worker exits with an error and logs it itself.
 	_ = worker.New(worker.Options{
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,
-		Store:  p.pulse.Watch(metered.Worker(&muted{ports.Store, p}, ports.Recorder)),
+		Store:  p.pulse.Watch(metered.Worker(&muteStore{ports.Store, p}, ports.Recorder)),
 		Broker: messages,
 		Runner: runner,
 	}).Run(ctx)
-	w.witness.ended()
+	w.witness.reportTaskEnd()
 }

@@ -1,5 +1,5 @@
-// Package alert judges the alert rules of core/telemetry over a run: it receives the figures that
-// the core reports and evaluates the rules every sample interval, as Prometheus would.
+// Package alert evaluates the alert rules of core/telemetry during a run: it receives the core's figures
+// and evaluates the rules every sample interval, as Prometheus would.
 package alert
 
 import (
@@ -10,8 +10,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Evaluator receives the figures of all processes of a run and judges the rules. Only one task at a
-// time may use it.
+// Evaluator receives the figures of all processes of a run and evaluates the rules. Only one task at a time
+// may use it.
 type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
@@ -61,7 +61,7 @@ type Change struct {
 // Look takes one sample and returns the changes.
 func (e *Evaluator) Look(now time.Duration) (changes []Change) {
 	for _, r := range e.rules {
-		holds := e.judge(r)
+		holds := e.judgeRule(r)
 		if holds && !r.holds {
 			r.since = now
 		}
@@ -75,7 +75,7 @@ func (e *Evaluator) Look(now time.Duration) (changes []Change) {
 	return changes
 }
 
-// Firing says whether an alert fires.
+// Firing reports whether an alert fires.
 func (e *Evaluator) Firing(name string) bool {
 	for _, r := range e.rules {
 		if r.Name == name {
@@ -85,17 +85,17 @@ func (e *Evaluator) Firing(name string) bool {
 	return false
 }
 
-func (e *Evaluator) judge(r *rule) bool {
-	of, known := e.value(&r.Of)
+func (e *Evaluator) judgeRule(r *rule) bool {
+	of, known := e.queryValue(&r.Of)
 	if r.Absent {
 		return !known
 	}
 	if e.table[r.Of.Figure].Kind == telemetry.Histogram {
-		sum, _ := r.of.take(&r.Of, true, of, true)
-		n, _ := r.per.take(&r.Of, true, total(e.measured, &r.Of), true)
+		sum, _ := r.of.addSample(&r.Of, true, of, true)
+		n, _ := r.per.addSample(&r.Of, true, seriesTotal(e.measured, &r.Of), true)
 		return n >= r.Samples && n > 0 && sum > n*r.Above*int64(time.Second)
 	}
-	of, _ = r.of.take(&r.Of, e.counts(&r.Of), of, known)
+	of, _ = r.of.addSample(&r.Of, e.isCounter(&r.Of), of, known)
 	if r.Per == nil {
 		above := r.Above
 		if e.table[r.Of.Figure].Seconds {
@@ -103,25 +103,24 @@ func (e *Evaluator) judge(r *rule) bool {
 		}
 		return known && (r.Zero && of == 0 || !r.Zero && of > above)
 	}
-	per, known := e.value(r.Per)
-	per, samples := r.per.take(r.Per, e.counts(r.Per), per, known)
-	if e.counts(r.Per) {
+	per, known := e.queryValue(r.Per)
+	per, samples := r.per.addSample(r.Per, e.isCounter(r.Per), per, known)
+	if e.isCounter(r.Per) {
 		samples = per
 	}
 	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
 }
 
-// counts says that a query selects a counter.
-func (e *Evaluator) counts(q *telemetry.Query) bool {
+// isCounter reports whether a query selects a counter.
+func (e *Evaluator) isCounter(q *telemetry.Query) bool {
 	return e.table[q.Figure].Kind == telemetry.Counter
 }
 
-// value is a query's present value: a counter's sum, or for gauges the sum over all gauges that the
-// query selects, each from the process where it is largest. It is unknown until a process has
-// reported it.
-func (e *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
+// queryValue returns a query's current value: the sum of the selected counters, or the sum of the selected
+// gauges, each from the process where it is largest. It is unknown until a process has reported it.
+func (e *Evaluator) queryValue(q *telemetry.Query) (sum int64, known bool) {
 	if e.table[q.Figure].Kind != telemetry.Gauge {
-		return total(e.counters, q), true
+		return seriesTotal(e.counters, q), true
 	}
 	largest := make(map[telemetry.Labels]int64)
 	for g, v := range e.gauges[q.Figure] { //detlint:ok the largest of each label does not depend on the order
@@ -142,8 +141,8 @@ func (e *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 	return sum, len(largest) > 0
 }
 
-// total is the sum of the series that a query selects.
-func total(of []map[telemetry.Labels]int64, q *telemetry.Query) (sum int64) {
+// seriesTotal returns the sum of the series that a query selects.
+func seriesTotal(of []map[telemetry.Labels]int64, q *telemetry.Query) (sum int64) {
 	for l, v := range of[q.Figure] { //detlint:ok a sum does not depend on the order
 		if q.Matches(l) {
 			sum += v
@@ -157,9 +156,9 @@ type window struct {
 	samples []int64
 }
 
-// take adds a sample. It returns the growth of a counter over the window, or the sum of a gauge's
+// addSample adds a sample. It returns the growth of a counter over the window, or the sum of a gauge's
 // samples, and the number of samples.
-func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool) (over, samples int64) {
+func (w *window) addSample(q *telemetry.Query, counter bool, value int64, known bool) (over, samples int64) {
 	if q.Window == 0 {
 		return value, 1
 	}

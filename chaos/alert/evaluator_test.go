@@ -7,7 +7,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run looks n times, calling feed before each look, and returns the changes as text.
+// run takes n samples, calling feed before each, and returns the changes as text.
 func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 	for i := from; i < from+n; i++ {
 		feed(i)
@@ -25,7 +25,7 @@ func reporting() *Evaluator {
 	return b
 }
 
-func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
+func TestAlertFiresAfterForAndResolves(t *testing.T) {
 	b := reporting()
 	r := b.Process("executor-1")
 	set := func(n int64) func(int) {
@@ -45,7 +45,7 @@ func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
 	}
 }
 
-func TestOfReplicasTheLargestCounts(t *testing.T) {
+func TestGaugeUsesLargestReplica(t *testing.T) {
 	b := reporting()
 	b.Process("executor-1").Set(telemetry.DeadLettersOpen, 60, telemetry.Labels{})
 	b.Process("executor-2").Set(telemetry.DeadLettersOpen, 60, telemetry.Labels{})
@@ -62,7 +62,7 @@ func TestOfReplicasTheLargestCounts(t *testing.T) {
 	}
 }
 
-func TestARateIsWhatCameInTheWindow(t *testing.T) {
+func TestRateCountsGrowthInWindow(t *testing.T) {
 	b := reporting()
 	r := b.Process("executor-1")
 	add := func(n int64) func(int) {
@@ -79,7 +79,7 @@ func TestARateIsWhatCameInTheWindow(t *testing.T) {
 	}
 }
 
-func TestAPercentageNeedsItsSamples(t *testing.T) {
+func TestPercentageNeedsMinimumSamples(t *testing.T) {
 	b := reporting()
 	r := b.Process("executor-1")
 	end := func(n, retried int64) func(int) {
@@ -102,7 +102,7 @@ func TestAPercentageNeedsItsSamples(t *testing.T) {
 	}
 }
 
-func TestAPercentageOfWorkersIsTheirMean(t *testing.T) {
+func TestWorkerPercentageIsMean(t *testing.T) {
 	b := reporting()
 	r := b.Process("executor-1")
 	set := func(fine, stale int64) func(int) {
@@ -119,7 +119,7 @@ func TestAPercentageOfWorkersIsTheirMean(t *testing.T) {
 	}
 }
 
-func TestAMeanNeedsItsMeasurements(t *testing.T) {
+func TestMeanNeedsMinimumMeasurements(t *testing.T) {
 	b := reporting()
 	r := b.Process("worker-1")
 	took := func(n int, d time.Duration, stage string) func(int) {
@@ -147,7 +147,7 @@ func TestAMeanNeedsItsMeasurements(t *testing.T) {
 	}
 }
 
-func TestAnAlertIsRaisedWhenNobodyReports(t *testing.T) {
+func TestAlertFiresWhenFigureIsAbsent(t *testing.T) {
 	b := NewEvaluator()
 	if s := run(b, 0, 4, func(int) {}); s != "" {
 		t.Errorf("before its time is over: %s", s)

@@ -21,15 +21,15 @@ import (
 type story struct {
 	name string
 	rule telemetry.Rule
-	// absent says that the rule holds while no process reports the figure.
+	// absent reports whether the rule holds while no process reports the figure.
 	absent bool
 	series []*told
 	// looks are the times, in samples, at which both evaluators are compared.
 	looks []look
 }
 
-// told is one series: a gauge's values, a counter's growth with each sample, or the duration in
-// seconds and the number of a histogram's measurements.
+// told is one input series: a gauge's values, a counter's growth in each sample, or the duration in seconds
+// and the number of a histogram's measurements.
 type told struct {
 	figure         telemetry.Figure
 	labels         telemetry.Labels
@@ -44,9 +44,9 @@ type look struct {
 	firing bool
 }
 
-// stories returns two stories for a rule. In the first, its value goes from exactly the limit to
-// one above it and back. In the second, for percentages and means that need a minimum of samples,
-// everything is wrong in one sample too few.
+// stories returns two stories for a rule. In the first, its value goes from exactly the limit to one above
+// it and back. In the second, for percentages and means that need a minimum of samples, the value is bad in
+// one sample too few.
 func stories(r telemetry.Rule, written fileRule) []*story {
 	whole := &story{name: r.Name, rule: r, absent: strings.HasPrefix(written.Expr, "absent(")}
 	quiet, loud := whole.levels()
@@ -87,10 +87,10 @@ func stories(r telemetry.Rule, written fileRule) []*story {
 	return []*story{whole, few}
 }
 
-// perSample is the base of a rule's percentage or mean in each sample.
+// perSample returns the base of a rule's percentage or mean in each sample.
 const perSample = 100
 
-// levels returns the value in each sample with which the rule is at its limit, and beyond it.
+// levels returns the values in each sample at which the rule is at its limit, and beyond it.
 func (s *story) levels() (quiet, loud int64) {
 	r := &s.rule
 	switch {
@@ -108,7 +108,7 @@ func (s *story) levels() (quiet, loud int64) {
 
 func kind(q *telemetry.Query) telemetry.Kind { return telemetry.Table()[q.Figure].Kind }
 
-// tell adds a sample: of is the value, per the base of a percentage. For a histogram, of is the
+// tell adds a sample: of is the value, and per the base of a percentage. For a histogram, of is the
 // duration of each of per measurements.
 func (s *story) tell(of, per int64) {
 	if s.series == nil {
@@ -121,7 +121,7 @@ func (s *story) tell(of, per int64) {
 	first.values, first.counts = append(first.values, of), append(first.counts, per)
 	if p := s.rule.Per; p != nil {
 		if p.Figure == first.figure && p.Matches(first.labels) {
-			per -= of // it counts in the base too
+			per -= of // it also counts in the base
 		}
 		s.series[1].values = append(s.series[1].values, per)
 	}
@@ -202,8 +202,8 @@ func ruleFile(t *testing.T) map[string]fileRule {
 	return all
 }
 
-// The harness's evaluator judges every rule as its text says.
-func TestEveryRuleFiresBeyondItsLimitAndNotAtIt(t *testing.T) {
+// The harness's evaluator evaluates every rule as its text specifies.
+func TestRulesFireOnlyBeyondTheirLimit(t *testing.T) {
 	written := ruleFile(t)
 	for _, r := range telemetry.Rules() {
 		for _, s := range stories(r, written[r.Name]) {
@@ -304,9 +304,9 @@ func sums(each, times []int64) string {
 	return spelled(all)
 }
 
-// Prometheus judges the rule file as the harness judges the rules, and its alerts have the rule's
+// Prometheus evaluates the rule file like the harness evaluates the rules, and its alerts have the rule's
 // annotations, with this system's address in their links.
-func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
+func TestPrometheusAgreesOnEveryRule(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		err = errors.New("no promtool, so the rules are not judged by Prometheus (Debian has it in the package prometheus)")
@@ -346,8 +346,8 @@ func humanize(seconds int64) string {
 	return fmt.Sprintf("%dm %ds", seconds/60, seconds%60)
 }
 
-// expanded returns a rule's annotations as Prometheus expands them if the external label is the
-// address, and the rule's value what makes the alert fire.
+// expanded returns a rule's annotations as Prometheus expands them, if the external label is the address
+// and the rule's value makes the alert fire.
 func expanded(t *testing.T, r fileRule, value int64) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

@@ -1,11 +1,11 @@
-// Package audit judges histories from elsewhere, a production database's audit table or a recorded
-// file, by the same invariants as a simulated run.
+// Package audit judges external histories, from a production database's audit table or a recorded file, by
+// the same invariants as a simulated run.
 //
-// Triggers write a database's audit in the audited transactions, so it is evidence. It is
-// incomplete: it has no messages, leases or runs of actions. Of some invariants that need those, a
-// part is judged (Rule.Part); the others are reported as not judged. Judge only reads the database,
-// in one read-only transaction with a statement timeout. JudgeHistory reads no database. A program
-// that is built with the tag simulator has JudgeHistory alone, and no driver of a database.
+// A database's audit is evidence, because triggers write it in the audited transactions. It is incomplete: it
+// has no messages, leases or runs of actions. Some invariants that need those are judged in part (Rule.Part);
+// the others are reported as not judged. Judge only reads the database, in one read-only transaction with a
+// statement timeout. JudgeHistory reads no database. A program with the build tag simulator has only
+// JudgeHistory, and no database driver.
 package audit
 
 import (
@@ -21,31 +21,30 @@ import (
 	"handoff/core/execution"
 )
 
-// Result is the judgement.
+// Result is the judgement of a history.
 type Result struct {
-	// Executions and Events count what was read.
+	// Executions and Events count the executions and events that were read.
 	Executions, Events int
-	// Open is the number of unfinished executions that are still young enough.
+	// Open is the number of unfinished executions that may still be unfinished at their age.
 	Open int
 	// Rules has the judgement of every invariant, by number.
 	Rules []Rule
 	// Violations are the findings of the broken rules.
 	Violations []invariant.Finding
-	// Unread is the number of events that could not be read, because a newer program wrote them.
-	// Unknown gives the reasons for the first few. Aside is the number of executions that were not
-	// judged, because one of their events could not be read or retention has deleted the first ones.
+	// Unread is the number of events that could not be read, because a newer program wrote them. Unknown has
+	// the reasons for the first few. Aside is the number of executions that were not judged, because an event
+	// could not be read or retention has deleted their first events.
 	Unread  int
 	Unknown []string
 	Aside   int
-	// Since is the time from which on the audit is whole, because retention has deleted what came
-	// before; the zero time if nothing was deleted. Executions that were created before are not
-	// judged. Left is the number of executions that retention has deleted although the audit still
-	// has lines about them.
+	// Since is the time from which the audit is complete: retention has deleted earlier lines. It is the zero
+	// time if nothing was deleted. Executions that were created before Since are not judged. Left is the
+	// number of deleted executions that the audit still has lines about.
 	Since time.Time
 	Left  int
 }
 
-// Count is the number of rules with an outcome.
+// Count returns the number of rules with an outcome.
 func (r *Result) Count(of Outcome) (n int) {
 	for i := range r.Rules {
 		if r.Rules[i].Outcome == of {
@@ -58,10 +57,10 @@ func (r *Result) Count(of Outcome) (n int) {
 // mostUnknown is the greatest length of Result.Unknown.
 const mostUnknown = 5
 
-// Outcome is what a judgement says about one invariant.
+// Outcome is the result for one invariant.
 type Outcome string
 
-// The outcomes. A rule holds only if it was judged: if something happened that could have broken it.
+// The outcomes. A rule holds only if something happened that could have broken it.
 const (
 	Holds     Outcome = "holds"
 	Broken    Outcome = "broken"
@@ -74,11 +73,11 @@ type Rule struct {
 	Outcome   Outcome
 	// Occasions is how often the rule was judged; see invariant.Suite.Judged.
 	Occasions uint64
-	// Why says why it was not judged.
+	// Why is the reason why it was not judged.
 	Why string
 	// Part describes the part that was judged; empty for all of it.
 	Part string
-	// Never lists the kinds of events that the rule needs and that never occurred, though the history
+	// Never lists the kinds of events that the rule needs, but that never occurred although the history
 	// records them.
 	Never []history.Kind
 }
@@ -87,10 +86,10 @@ type Rule struct {
 type History struct {
 	// Config is the configuration of the recorded processes.
 	Config config.Config
-	// Unconfigured says that nobody knows the configuration: only rules without bounds of it are
+	// Unconfigured reports whether the configuration is unknown: then only rules without bounds from it are
 	// judged.
 	Unconfigured bool
-	// Kinds are the kinds of events that it records whenever they happen; nil for all.
+	// Kinds are the kinds of events that the history records completely; nil for all.
 	Kinds []history.Kind
 	// Alerts are the expectations of alerts. Without any, alerts were not watched.
 	Alerts invariant.Alerts
@@ -98,19 +97,18 @@ type History struct {
 	Tolerance time.Duration
 }
 
-// noFigures says why invariant 15 is judged in part at most: a wrong figure is found only where the
-// reporting process can be looked into.
+// noFigures is the reason why invariant 15 is judged in part at most: detecting a wrong figure requires
+// access to the reporting process.
 const noFigures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
 
-// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the
-// last one. After a *history.UnknownWord it skips the event and doesn't judge what the event is
-// about. The error comes from next, or from a ctx that has ended; ctx is checked before every
-// event.
+// JudgeHistory judges a recorded history. next reads the next event, and returns io.EOF after the last one.
+// An event for which next returns a *history.UnknownWord is skipped, and its execution is not judged. The
+// error comes from next or from ctx, which is checked before every event.
 func JudgeHistory(ctx context.Context, next func(*history.Event) error, h History) (*Result, error) {
 	j := newJudge(h, func(i *invariant.Invariant) string {
 		switch {
-		case h.Kinds != nil && missing(i, h.Kinds) != "":
-			return missing(i, h.Kinds)
+		case h.Kinds != nil && missingKindsReason(i, h.Kinds) != "":
+			return missingKindsReason(i, h.Kinds)
 		case h.Unconfigured && !i.Unconfigured:
 			return "its bounds follow from the configuration of the scenario, which is not known"
 		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
@@ -129,19 +127,18 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		var unknown *history.UnknownWord
 		switch err := next(&e); {
 		case errors.Is(err, io.EOF):
-			return j.end(e.At), nil
+			return j.finishJudgement(e.At), nil
 		case errors.As(err, &unknown):
 			j.setAside(&e, unknown)
 		case err != nil:
 			return nil, err
 		default:
-			j.observe(&e)
+			j.observeEvent(&e)
 		}
 	}
 }
 
-// judge streams events through the invariants for which the evidence suffices. It keeps the state
-// of the invariants, but no events.
+// judge streams events through the invariants for which the evidence suffices. It stores no events.
 type judge struct {
 	r     *Result
 	h     History
@@ -151,8 +148,8 @@ type judge struct {
 	seen [history.Kinds]bool
 }
 
-// newJudge begins a judgement. lacks says why the evidence is insufficient for an invariant; empty
-// if it suffices.
+// newJudge begins a judgement. lacks returns why the evidence is insufficient for an invariant, empty if it
+// suffices.
 func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	r := new(Result)
 	numbers := []int{} // nil would mean all of them
@@ -175,7 +172,7 @@ func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	return &judge{r: r, h: h, suite: suite}
 }
 
-func (j *judge) observe(e *history.Event) {
+func (j *judge) observeEvent(e *history.Event) {
 	j.r.Events++
 	j.last = e.Kind
 	j.seen[e.Kind] = true
@@ -185,7 +182,7 @@ func (j *judge) observe(e *history.Event) {
 	j.suite.Observe(e)
 }
 
-// setAside notes an event that can't be read.
+// setAside records an unreadable event.
 func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.r.Events++
 	j.seen[e.Kind] = true
@@ -198,8 +195,8 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
-// end judges what can be judged only when no more events follow; now is the present.
-func (j *judge) end(now time.Duration) *Result {
+// finishJudgement judges rules that depend on the end of the history; now is the present.
+func (j *judge) finishJudgement(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
 	if !settled {
 		// Young executions may still be open.
@@ -212,15 +209,15 @@ func (j *judge) end(now time.Duration) *Result {
 	for n := range j.r.Rules {
 		rule := &j.r.Rules[n]
 		rule.Occasions = occasions[rule.Invariant.Number-1]
-		j.conclude(rule)
+		j.setOutcome(rule)
 	}
 	return j.r
 }
 
-// conclude sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if
-// it could not be (Rule.Why, Suite.Blind), if it had no occasion, or if none of the kinds of events
-// that it needs occurred.
-func (j *judge) conclude(rule *Rule) {
+// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if it
+// could not be (Rule.Why, Suite.Blind), if it had no occasion, or if no event of the kinds that it needs
+// occurred.
+func (j *judge) setOutcome(rule *Rule) {
 	i := rule.Invariant
 	for _, kind := range i.Needs {
 		if !j.seen[kind] {
@@ -233,20 +230,20 @@ func (j *judge) conclude(rule *Rule) {
 		return
 	case rule.Why != "":
 	case j.suite.Blind(i):
-		rule.Why = j.r.unseen()
+		rule.Why = j.r.blindReason()
 	case rule.Occasions > 0 && len(rule.Never) < len(i.Needs):
 		rule.Outcome = Holds
 		return
 	case len(rule.Never) > 0:
-		rule.Why = "nothing happened that it judges; of the kinds of events that it needs, " + listed(rule.Never) + " never occurred"
+		rule.Why = "nothing happened that it judges; of the kinds of events that it needs, " + joinKinds(rule.Never) + " never occurred"
 	default:
 		rule.Why = "nothing happened that it judges"
 	}
 	rule.Outcome, rule.Part, rule.Occasions = NotJudged, "", 0
 }
 
-// unseen says why a rule is blind (Suite.Blind): what became of events that it needs.
-func (r *Result) unseen() string {
+// blindReason returns why a rule is blind (Suite.Blind): events that it needs are unreadable or deleted.
+func (r *Result) blindReason() string {
 	switch {
 	case r.Since.IsZero():
 		return "it needs events that could not be read"
@@ -256,9 +253,9 @@ func (r *Result) unseen() string {
 	return "it needs events that could not be read, or that retention has deleted"
 }
 
-// missing says which kinds of events that an invariant needs a history does not record; empty if it
-// records all.
-func missing(i *invariant.Invariant, kinds []history.Kind) string {
+// missingKindsReason names the kinds of events that an invariant needs and a history does not record; empty
+// if it records all.
+func missingKindsReason(i *invariant.Invariant, kinds []history.Kind) string {
 	var lacks []history.Kind
 	for _, kind := range i.Needs {
 		if !slices.Contains(kinds, kind) {
@@ -268,11 +265,11 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 	if len(lacks) == 0 {
 		return ""
 	}
-	return "the history has no " + listed(lacks) + " events"
+	return "the history has no " + joinKinds(lacks) + " events"
 }
 
-// listed lists kinds of events in a sentence.
-func listed(kinds []history.Kind) string {
+// joinKinds lists kinds of events as part of a sentence.
+func joinKinds(kinds []history.Kind) string {
 	text := ""
 	for i, kind := range kinds {
 		switch {

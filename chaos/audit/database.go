@@ -17,20 +17,19 @@ import (
 
 // Options configures Judge.
 type Options struct {
-	// Config is the configuration with which the daemons ran; it determines how long an execution
-	// may be open.
+	// Config is the configuration of the daemons; it determines how long an execution may be open.
 	Config config.Config
 	// StatementTimeout limits every statement; zero means a minute.
 	StatementTimeout time.Duration
 }
 
-// ErrNoAudit means that the database has no audit table: it doesn't belong to Handoff, or its
-// schema is older.
+// ErrNoAudit means that the database has no audit table: it does not belong to Handoff, or its schema is
+// older.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
-// evidence lists the kinds of events that the audit and the executions hold completely.
-// Cancellation requests and registrations are read too, but only the last request of each
-// execution, and only the registered data of each worker.
+// evidence lists the kinds of events that the audit and the executions record completely. Cancellation
+// requests and registrations are read too, but only the last request of each execution and the registered
+// data of each worker.
 var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
 
 // Judge reads and judges a database's audit.
@@ -65,14 +64,14 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		case 16:
 			return "the audit does not keep idempotency keys"
 		}
-		return missing(i, evidence)
+		return missingKindsReason(i, evidence)
 	})
 	if err := readRetention(ctx, tx, j.r); err != nil {
 		return nil, err
 	}
-	now, err := read(ctx, tx, j)
+	now, err := readHistory(ctx, tx, j)
 	if err != nil {
 		return nil, err
 	}
-	return j.end(now), nil
+	return j.finishJudgement(now), nil
 }

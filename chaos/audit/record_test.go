@@ -10,8 +10,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// Every unknown word in a row is an error, but the rest of the row is read.
-func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
+// An unknown word in a row is an error, but the rest of the row is read.
+func TestUnknownWordKeepsRestOfRow(t *testing.T) {
 	known := record{id: 3, execution: 7, chain: 5, from: "requested", to: "scheduling", writer: "scheduler", reason: "", worker: 2}
 	for name, c := range map[string]struct {
 		change func(*record)
@@ -28,7 +28,7 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 	} {
 		r := known
 		c.change(&r)
-		e, err := r.event(0)
+		e, err := r.historyEvent(0)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -38,8 +38,8 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 	}
 }
 
-// A rule may lack events because they can't be read, or because retention has deleted them.
-func TestABlindRuleSaysWhatBecameOfItsEvents(t *testing.T) {
+// A rule may lack events because they are unreadable, or because retention has deleted them.
+func TestBlindRuleReportsCause(t *testing.T) {
 	since := time.Unix(1, 0)
 	for _, c := range []struct {
 		r    Result
@@ -49,7 +49,7 @@ func TestABlindRuleSaysWhatBecameOfItsEvents(t *testing.T) {
 		{Result{Since: since}, "it needs events that retention has deleted"},
 		{Result{Unread: 1, Since: since}, "it needs events that could not be read, or that retention has deleted"},
 	} {
-		if got := c.r.unseen(); got != c.want {
+		if got := c.r.blindReason(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// readRetention reads what retention has deleted. A database of an older schema has deleted nothing.
+// readRetention reads what retention has deleted: nothing in a database with an older schema.
 func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	var there bool
 	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition_gone') is not null").Scan(&there); err != nil || !there {
@@ -33,8 +33,8 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	return nil
 }
 
-// cut notes an event of an execution whose first events retention has deleted.
-func (j *judge) cut(e *history.Event) {
+// setAsideTruncated records an event of an execution whose first events retention has deleted.
+func (j *judge) setAsideTruncated(e *history.Event) {
 	j.r.Events++
 	j.suite.SetAside(e)
 }

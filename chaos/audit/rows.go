@@ -14,15 +14,14 @@ import (
 	"handoff/core/execution"
 )
 
-// This file reads the rows of the audit and makes events of them.
+// This file converts rows of the audit to events.
 
-// read passes on the history in its order, with times since the first event, and returns the
-// present on that scale. It keeps none of it.
+// readHistory streams the history to the judge in order, with times since the first event. It returns the
+// present on that scale.
 //
-// A change is dated when its trigger fires, a little later than the time by which its statement
-// judges. If one statement writes an end and handles it, both have that time, so the handling is
-// dated like the change and placed after it.
-func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
+// A change has the time at which its trigger fires, slightly after the statement's own time. If one statement
+// writes an end and handles it, the handling gets the change's time and follows it.
+func readHistory(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
 	var since *time.Time
 	if !j.r.Since.IsZero() {
 		since = &j.r.Since
@@ -56,22 +55,22 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 	var first time.Time
 	var r record
 	n := uint64(0)
-	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
+	_, err = pgx.ForEachRow(rows, r.scanTargets(), func() error {
 		if first.IsZero() {
 			first = r.at
 		}
-		e, err := r.event(r.at.Sub(first))
+		e, err := r.historyEvent(r.at.Sub(first))
 		e.Step = n
 		n++
-		if r.cut {
-			j.cut(&e)
+		if r.truncated {
+			j.setAsideTruncated(&e)
 			return nil
 		}
 		if err != nil {
-			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.source(), err)})
+			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.rowName(), err)})
 			return nil
 		}
-		j.observe(&e)
+		j.observeEvent(&e)
 		return nil
 	})
 	if err != nil {
@@ -109,18 +108,18 @@ type record struct {
 	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
 	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
-	// cut says that the audit no longer has the beginning of this execution.
-	cut bool
+	// truncated reports whether the audit no longer has the beginning of this execution.
+	truncated bool
 }
 
-func (r *record) targets() []any {
+func (r *record) scanTargets() []any {
 	return []any{
 		&r.at, &r.rank, &r.id, &r.execution, &r.chain, &r.from, &r.to, &r.epoch, &r.oldEpoch, &r.named, &r.worker, &r.incarnation,
-		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next, &r.cut,
+		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next, &r.truncated,
 	}
 }
 
-func (r *record) event(at time.Duration) (history.Event, error) {
+func (r *record) historyEvent(at time.Duration) (history.Event, error) {
 	e := history.Event{
 		At: at, Kind: history.Transition, Execution: execution.ID(r.execution), Chain: execution.ID(r.chain),
 		Epoch: execution.Epoch(r.epoch), OldEpoch: execution.Epoch(r.oldEpoch), Named: execution.Epoch(r.named),
@@ -139,7 +138,7 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	}
 	switch {
 	case r.rank == rankCancelled:
-		// The row has the present status, not the status at the request.
+		// The row has the current status, not the status at the request.
 		e.Kind, e.To, errs[0] = history.CancelRequested, execution.None, nil
 	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
@@ -152,8 +151,8 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	return e, cmp.Or(errs[0], errs[1], errs[2], errs[3])
 }
 
-// source names the row in the tables, for errors.
-func (r *record) source() string {
+// rowName returns the row's table and id, for errors.
+func (r *record) rowName() string {
 	if r.rank == rankHandled || r.rank == rankCancelled {
 		return fmt.Sprintf("execution %d", r.id)
 	}

@@ -1,9 +1,9 @@
-// Package dense holds a value for each of many consecutive numbers, as executions and messages have them: a table costs
-// less time and less memory than a map of them, and few cache lines are touched by those that are alive together.
+// Package dense maps consecutive numbers, such as those of executions and messages, to values. A table
+// takes less time and memory than a map, and values in use at the same time share few cache lines.
 //
-// Values stand in pages of pageSize consecutive numbers. A page whose last value goes is used again for the next one that
-// is needed, so that a table is as large as what is alive, and not as what ever was. Numbers that lie far apart, which
-// only a file from elsewhere has, cost a page each and no more.
+// Values are stored in pages of pageSize consecutive numbers. A page that becomes empty is reused, so a
+// table is as large as its current content. Numbers that are far apart, as in a foreign file, cost one page
+// each.
 package dense
 
 import (
@@ -18,11 +18,11 @@ const (
 	pageSize = 1 << pageBits
 )
 
-// Table is a table of values by number. The zero value is empty and ready for use. It is for one task at a time.
+// Table maps numbers to values. The zero value is empty and ready for use. It is for one task at a time.
 type Table[K ~int64 | ~uint64, V any] struct {
-	// last is the page that was used last: those that are alive together stand in few.
+	// last is the most recently used page: values in use at the same time share few pages.
 	last *page[V]
-	// chains are the pages by a hash of their numbers, 1 << width of them.
+	// chains hold the pages by a hash of their numbers; there are 1 << width of them.
 	chains []*page[V]
 	width  uint
 	pages  int
@@ -30,20 +30,20 @@ type Table[K ~int64 | ~uint64, V any] struct {
 	values int
 }
 
-// page holds the values of pageSize consecutive numbers, of which used has a bit for each that is there.
+// page holds the values of pageSize consecutive numbers. used has a bit for each present value.
 type page[V any] struct {
 	number uint64
 	used   uint64
-	next   *page[V] // in its chain, or among the spare ones
+	next   *page[V] // next page in its chain, or next spare page
 	values [pageSize]V
 }
 
-// Len is how many values there are.
+// Len returns the number of values.
 func (t *Table[K, V]) Len() int { return t.values }
 
-// At returns the place of a value, nil if there is none. It is valid until the value is deleted.
+// At returns a pointer to a value, nil if there is none. It is valid until the value is deleted.
 func (t *Table[K, V]) At(k K) *V {
-	if p := t.page(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
+	if p := t.findPage(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
 		return &p.values[uint64(k)%pageSize]
 	}
 	return nil
@@ -57,16 +57,16 @@ func (t *Table[K, V]) Get(k K) (v V) {
 	return v
 }
 
-// Set puts a value in the place of the one that there may be.
+// Set stores a value, and replaces an existing one.
 func (t *Table[K, V]) Set(k K, v V) { *t.Make(k) = v }
 
-// Make returns the place of a value, which begins as the zero value if there was none. It is valid until the value is
-// deleted.
+// Make returns a pointer to a value, which it creates as the zero value if there is none. It is valid until
+// the value is deleted.
 func (t *Table[K, V]) Make(k K) *V {
 	number := uint64(k) >> pageBits
-	p := t.page(number)
+	p := t.findPage(number)
 	if p == nil {
-		p = t.add(number)
+		p = t.addPage(number)
 	}
 	bit := uint64(1) << (uint64(k) % pageSize)
 	if p.used&bit == 0 {
@@ -79,7 +79,7 @@ func (t *Table[K, V]) Make(k K) *V {
 // Delete deletes a value, if there is one.
 func (t *Table[K, V]) Delete(k K) {
 	number, bit := uint64(k)>>pageBits, uint64(1)<<(uint64(k)%pageSize)
-	p := t.page(number)
+	p := t.findPage(number)
 	if p == nil || p.used&bit == 0 {
 		return
 	}
@@ -87,12 +87,12 @@ func (t *Table[K, V]) Delete(k K) {
 	p.values[uint64(k)%pageSize] = none
 	t.values--
 	if p.used &^= bit; p.used == 0 {
-		t.drop(p)
+		t.dropPage(p)
 	}
 }
 
-// All calls yield for each value, by number as it is without a sign. A value may be deleted, or added, meanwhile: one that
-// is added may be left out.
+// All iterates over all values in the order of their numbers, taken as unsigned. Values may be deleted or
+// added during the iteration; added ones may be left out.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		numbers := make([]uint64, 0, t.pages)
@@ -103,8 +103,8 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 		}
 		slices.SortFunc(numbers, cmp.Compare)
 		for _, n := range numbers {
-			// The page may have gone, and come again for other numbers.
-			p := t.page(n)
+			// The page may have been removed, and reused for other numbers.
+			p := t.findPage(n)
 			if p == nil {
 				continue
 			}
@@ -118,15 +118,15 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// page returns the page of a number, nil if there is none.
-func (t *Table[K, V]) page(number uint64) *page[V] {
+// findPage returns the page of a number, nil if there is none.
+func (t *Table[K, V]) findPage(number uint64) *page[V] {
 	if p := t.last; p != nil && p.number == number {
 		return p
 	}
 	if t.pages == 0 {
 		return nil
 	}
-	for p := t.chains[t.chain(number)]; p != nil; p = p.next {
+	for p := t.chains[t.chainIndex(number)]; p != nil; p = p.next {
 		if p.number == number {
 			t.last = p
 			return p
@@ -135,16 +135,16 @@ func (t *Table[K, V]) page(number uint64) *page[V] {
 	return nil
 }
 
-// chain is the place of a page's chain: the upper bits of a product with the golden ratio, so that neither consecutive
-// numbers nor those at regular distances share a chain.
-func (t *Table[K, V]) chain(number uint64) uint64 {
+// chainIndex returns the index of a page's chain: the upper bits of a product with the golden ratio, so
+// that neither consecutive nor regularly spaced numbers share a chain.
+func (t *Table[K, V]) chainIndex(number uint64) uint64 {
 	return number * 0x9E3779B97F4A7C15 >> (64 - t.width)
 }
 
-// add adds an empty page.
-func (t *Table[K, V]) add(number uint64) *page[V] {
+// addPage adds an empty page.
+func (t *Table[K, V]) addPage(number uint64) *page[V] {
 	if t.pages >= len(t.chains) {
-		t.grow()
+		t.growChains()
 	}
 	p := t.spare
 	if p == nil {
@@ -152,30 +152,30 @@ func (t *Table[K, V]) add(number uint64) *page[V] {
 	} else {
 		t.spare = p.next
 	}
-	at := t.chain(number)
+	at := t.chainIndex(number)
 	p.number, p.next = number, t.chains[at]
 	t.chains[at], t.last = p, p
 	t.pages++
 	return p
 }
 
-// grow makes room for twice as many pages.
-func (t *Table[K, V]) grow() {
+// growChains makes room for twice as many pages.
+func (t *Table[K, V]) growChains() {
 	old := t.chains
 	t.width = max(3, t.width+1)
 	t.chains = make([]*page[V], 1<<t.width)
 	for _, p := range old {
 		for p != nil {
-			next, at := p.next, t.chain(p.number)
+			next, at := p.next, t.chainIndex(p.number)
 			p.next, t.chains[at] = t.chains[at], p
 			p = next
 		}
 	}
 }
 
-// drop takes an empty page out.
-func (t *Table[K, V]) drop(p *page[V]) {
-	for at := &t.chains[t.chain(p.number)]; ; at = &(*at).next {
+// dropPage removes an empty page and keeps it as a spare.
+func (t *Table[K, V]) dropPage(p *page[V]) {
+	for at := &t.chains[t.chainIndex(p.number)]; ; at = &(*at).next {
 		if *at == p {
 			*at = p.next
 			break

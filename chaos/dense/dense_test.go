@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// compare compares a table with the map that it stands for.
+// compare compares a table with a map of the same values.
 func compare(t *testing.T, got *Table[int64, string], want map[int64]string) {
 	t.Helper()
 	if got.Len() != len(want) {
@@ -34,7 +34,7 @@ func compare(t *testing.T, got *Table[int64, string], want map[int64]string) {
 	}
 }
 
-func TestATableIsAMapInOrder(t *testing.T) {
+func TestTableMatchesOrderedMap(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		var got Table[int64, string]
@@ -64,7 +64,7 @@ func TestATableIsAMapInOrder(t *testing.T) {
 	}
 }
 
-func TestATableOfExtremesIsNoLargerThanWhatIsInIt(t *testing.T) {
+func TestTableOfSparseKeysStaysSmall(t *testing.T) {
 	var got Table[int64, string]
 	want := make(map[int64]string)
 	for _, k := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
@@ -77,7 +77,7 @@ func TestATableOfExtremesIsNoLargerThanWhatIsInIt(t *testing.T) {
 	}
 }
 
-func TestATableStaysAsLargeAsWhatIsAlive(t *testing.T) {
+func TestTableReusesEmptyPages(t *testing.T) {
 	var got Table[uint64, int]
 	for k := range uint64(100_000) {
 		got.Set(k, 1)
@@ -94,7 +94,7 @@ func TestATableStaysAsLargeAsWhatIsAlive(t *testing.T) {
 	}
 }
 
-func TestValuesMayGoWhileATableIsReadThrough(t *testing.T) {
+func TestDeleteDuringAll(t *testing.T) {
 	var got Table[int64, int]
 	for k := range int64(300) {
 		got.Set(k, int(k))

@@ -14,42 +14,41 @@ import (
 	"handoff/core/execution"
 )
 
-// MostCauses is how many events are shown as what led to a violation.
+// MostCauses is the maximum number of events shown as causes of a violation.
 const MostCauses = 25
 
-// Violation is the part of a violation by which its causes are found.
+// Violation holds the properties of a violation from which FindCauses starts.
 type Violation struct {
 	Execution execution.ID // 0 for none
-	Step      uint64       // 0 if the world counts none
+	Step      uint64       // 0 if the world doesn't count steps
 	At        time.Duration
 	Message   string
 }
 
-// Causes is what led to a violation: the events of its past that matter.
+// Causes holds the events that led to a violation.
 type Causes struct {
-	// Events are the numbers of the events in the run, in their order.
+	// Events holds indices into Run.Events, ascending.
 	Events []int
-	// Edges lead from events of these to later ones that followed from them, directly or by way
-	// of events that are not: of all ways to the violation, the shortest.
+	// Edges holds pairs of Events: a cause, and the event that followed from it directly or through events
+	// that were left out. They form the shortest paths to the violation.
 	Edges [][2]int
-	// Past is how many events the whole past of the violation has, as far as it is known.
+	// Past is the number of events in the violation's whole known past.
 	Past int
 }
 
-// FindCauses finds what led to a violation: the events of its past that are nearest to it, at most so
-// many.
+// FindCauses returns at most that many events that led to a violation: the nearest ones in its past.
 func FindCauses(r *Run, v *Violation, most int) *Causes {
-	n := until(r.Events, v)
+	n := countEventsUntil(r.Events, v)
 	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
 	for i := range s.far {
 		s.far[i], s.from[i] = -1, -1
 	}
-	s.begin()
-	return s.nearest(most)
+	s.addStartEvents()
+	return s.nearestCauses(most)
 }
 
-// until is the number of events up to a violation.
-func until(events []history.Event, v *Violation) int {
+// countEventsUntil returns the number of events up to a violation.
+func countEventsUntil(events []history.Event, v *Violation) int {
 	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *Violation) int {
 		if e.Step > v.Step || v.Step == 0 && e.At > v.At {
 			return 1
@@ -63,21 +62,21 @@ func until(events []history.Event, v *Violation) int {
 type search struct {
 	*graph
 	v *Violation
-	// story are the executions that the violation is about, and cast are the processes.
+	// story holds the executions that the violation concerns, cast the processes.
 	story map[execution.ID]bool
 	cast  map[string]bool
 
 	open  heapOf
-	far   []int32   // the distance of each event, -1 if it was not reached
-	from  []int32   // the event through which it was reached
-	found []reached // what was reached, by rank
+	far   []int32        // distance of each event, -1 if it was not reached
+	from  []int32        // event through which each event was reached
+	found []reachedEvent // reached events with their ranks
 }
 
 var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
 
-// begin puts the events into the search with which the past begins: the judged one, and the last
-// ones about everything that the violation names.
-func (s *search) begin() {
+// addStartEvents starts the search with the judged event, and with the latest events about everything that
+// the violation names.
+func (s *search) addStartEvents() {
 	named := make(map[execution.Incarnation]bool)
 	messages := make(map[uint64]bool)
 	if s.v.Execution != 0 {
@@ -114,79 +113,79 @@ func (s *search) begin() {
 		}
 	}
 	for _, of := range []map[string]int32{s.queues, s.alerts, s.faults} {
-		for name, at := range of { // the search orders what it reaches
+		for name, at := range of { // map order is irrelevant: the search sorts what it reaches
 			if slices.Contains(words, name) {
-				s.reach(at, -1, 2)
+				s.reachEvent(at, -1, 2)
 			}
 		}
 	}
-	// What one process owes another has done without, too: the last that each did.
-	for name, at := range s.works { // the search orders what it reaches
-		s.reach(at, -1, s.part(name)+s.apart(at))
+	// A process may have caused the violation by doing nothing, so the last event of each process counts.
+	for name, at := range s.works { // map order is irrelevant: the search sorts what it reaches
+		s.reachEvent(at, -1, s.processDistance(name)+s.eventPenalty(at))
 	}
-	for name, all := range s.marks { // the search orders what it reaches
+	for name, all := range s.marks { // map order is irrelevant: the search sorts what it reaches
 		for _, at := range all {
-			s.reach(at, -1, s.part(name)+1)
+			s.reachEvent(at, -1, s.processDistance(name)+1)
 		}
 	}
 	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
-		if e := &s.r.Events[i]; !aside(e) {
+		if e := &s.r.Events[i]; !isHidden(e) {
 			far := int32(0)
 			if s.v.Execution != 0 && e.Execution != s.v.Execution {
 				far = 6
 			}
-			s.reach(int32(i), -1, far)
+			s.reachEvent(int32(i), -1, far)
 		}
 	}
 	for id := range s.story {
-		s.rootID(s.rows, id, 1)
-		s.rootID(s.runs, id, 1)
+		s.reachExecution(s.rows, id, 1)
+		s.reachExecution(s.runs, id, 1)
 	}
 	for i := range named {
 		if at, known := s.incarnations[i]; known {
-			s.reach(at, -1, 1)
+			s.reachEvent(at, -1, 1)
 		}
 	}
 	for i := range messages {
 		if at, known := s.messages[i]; known {
-			s.reach(at, -1, 1)
+			s.reachEvent(at, -1, 1)
 		}
 	}
 }
 
-// part is how far from the violation the last event of a process is.
-func (s *search) part(process string) int32 {
+// processDistance returns the distance of a process's last event from the violation.
+func (s *search) processDistance(process string) int32 {
 	if s.cast[process] {
 		return 4
 	}
 	return 12
 }
 
-func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
+func (s *search) reachExecution(of map[execution.ID]int32, id execution.ID, far int32) {
 	if at, known := of[id]; known {
-		s.reach(at, -1, far)
+		s.reachEvent(at, -1, far)
 	}
 }
 
-// reach puts an event at a distance, unless it is nearer already.
-func (s *search) reach(i, from, far int32) {
+// reachEvent sets an event's distance, unless the event is already nearer.
+func (s *search) reachEvent(i, from, far int32) {
 	if s.far[i] >= 0 && s.far[i] <= far {
 		return
 	}
 	s.far[i], s.from[i] = far, from
-	heap.Push(&s.open, reached{far, i})
+	heap.Push(&s.open, reachedEvent{far, i})
 }
 
-// lengths of edges, by their reason.
+// lengths holds the length of an edge by its reason.
 var lengths = [relations]int32{world: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
 
-// length is how far an edge leads away from the violation.
-func (s *search) length(x edge) int32 {
-	return lengths[x.why] + s.apart(x.to)
+// edgeLength returns the distance that an edge adds.
+func (s *search) edgeLength(x edge) int32 {
+	return lengths[x.why] + s.eventPenalty(x.to)
 }
 
-// apart is how little an event has to do with the violation by itself.
-func (s *search) apart(i int32) int32 {
+// eventPenalty returns the extra distance of an event that is hardly related to the violation.
+func (s *search) eventPenalty(i int32) int32 {
 	e := &s.r.Events[i]
 	switch {
 	case e.Execution != 0 && !s.story[e.Execution]:
@@ -199,39 +198,39 @@ func (s *search) apart(i int32) int32 {
 	return 0
 }
 
-// nearest walks back and chooses the events of the past with the lowest rank.
-func (s *search) nearest(most int) *Causes {
+// nearestCauses searches the past and returns the events with the lowest rank.
+func (s *search) nearestCauses(most int) *Causes {
 	done := make([]bool, len(s.far))
 	for len(s.open) > 0 {
-		at := heap.Pop(&s.open).(reached) //nolint:forcetypeassert // nothing else is in it
+		at := heap.Pop(&s.open).(reachedEvent) //nolint:forcetypeassert // the heap holds nothing else
 		if done[at.i] {
 			continue
 		}
 		done[at.i] = true
-		if !aside(&s.r.Events[at.i]) {
-			s.found = append(s.found, reached{at.far + s.usual(at.i), at.i})
+		if !isHidden(&s.r.Events[at.i]) {
+			s.found = append(s.found, reachedEvent{at.far + s.eventCommonness(at.i), at.i})
 		}
 		for _, x := range s.edges[at.i] {
-			if aside(&s.r.Events[x.to]) {
-				s.reach(x.to, at.i, at.far)
+			if isHidden(&s.r.Events[x.to]) {
+				s.reachEvent(x.to, at.i, at.far)
 			} else {
-				s.reach(x.to, at.i, at.far+s.length(x))
+				s.reachEvent(x.to, at.i, at.far+s.edgeLength(x))
 			}
 		}
 	}
 	out := &Causes{Past: len(s.found)}
-	slices.SortFunc(s.found, func(a, b reached) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
+	slices.SortFunc(s.found, func(a, b reachedEvent) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
 	for _, at := range s.found[:min(len(s.found), most)] {
 		out.Events = append(out.Events, int(at.i))
 	}
 	slices.Sort(out.Events)
-	out.Edges = s.arrows(out.Events)
+	out.Edges = s.edgesBetween(out.Events)
 	return out
 }
 
-// arrows are the edges between chosen events: from each to the one through which the search has
-// reached it, perhaps by way of others.
-func (s *search) arrows(chosen []int) [][2]int {
+// edgesBetween returns an edge from each chosen event to the chosen event through which the search reached
+// it, perhaps via others.
+func (s *search) edgesBetween(chosen []int) [][2]int {
 	arrows := [][2]int{}
 	for _, i := range chosen {
 		at := s.from[i]
@@ -248,10 +247,9 @@ func (s *search) arrows(chosen []int) [][2]int {
 	return arrows
 }
 
-// usual is how usual an event is in its run, in doublings: what happened once tells more than what
-// happened a thousand times. The judged event is never usual, and the first start of a process is
-// how every run begins.
-func (s *search) usual(i int32) int32 {
+// eventCommonness rates how common an event is in its run, as a base-2 logarithm: rare events explain more.
+// The judged event is never common. The first start of a process always is, because every run has it.
+func (s *search) eventCommonness(i int32) int32 {
 	e := &s.r.Events[i]
 	switch {
 	case s.far[i] == 0:
@@ -259,21 +257,21 @@ func (s *search) usual(i int32) int32 {
 	case e.Kind == history.ProcessStarted && e.At == 0:
 		return 12
 	}
-	return int32(bits.Len32(uint32(s.kinds[usualAs(e)])))
+	return int32(bits.Len32(uint32(s.kinds[classOf(e)])))
 }
 
-// reached is an event that was reached, at a distance.
-type reached struct{ far, i int32 }
+// reachedEvent is an event with its distance or rank.
+type reachedEvent struct{ far, i int32 }
 
-// heapOf is a heap of them: the nearest first, and of those the latest.
-type heapOf []reached
+// heapOf is a heap of reached events: the nearest first, and of equally near ones the latest.
+type heapOf []reachedEvent
 
 func (h heapOf) Len() int { return len(h) }
 func (h heapOf) Less(i, j int) bool {
 	return h[i].far < h[j].far || h[i].far == h[j].far && h[i].i > h[j].i
 }
 func (h heapOf) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heapOf) Push(x any)   { *h = append(*h, x.(reached)) } //nolint:forcetypeassert // nothing else is in it
+func (h *heapOf) Push(x any)   { *h = append(*h, x.(reachedEvent)) } //nolint:forcetypeassert // the heap holds nothing else
 func (h *heapOf) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

@@ -12,53 +12,50 @@ import (
 	"handoff/core/execution"
 )
 
-// Difference says where two runs, the first (here) and the second (there), went different ways. It
-// splits each run into strands: what happens to one execution, worker, fault, queue or process.
+// Difference describes where two runs, the first (here) and the second (there), diverged. It splits each run
+// into strands. A strand holds the events of one execution, worker, fault, queue or process.
 type Difference struct {
-	// Same is how many equal events both runs begin with, and Until the time of the last of them.
-	// Between Until and the first of Pairs, the runs only differ in small things: times, the acting
-	// process, the order of events, perhaps messages and heartbeats.
+	// Same is the number of equal events with which both runs begin, and Until the time of the last of them.
+	// Between Until and the first of Pairs, only details differ: times, acting processes, the order of
+	// events, perhaps messages and heartbeats.
 	Same  int
 	Until time.Duration
-	// Act is the first event at which a planted mutant acted: of the first run, or else of the
-	// second. There says that it is of the second. Act is nil if none acted.
+	// Act is the first event at which a planted mutant acted, in the first run or else in the second; nil if
+	// none acted. There reports whether it is in the second.
 	Act   *history.Event
 	There bool
-	// ActOn is the first act on the execution that matters most, in the same run; nil if that is Act,
-	// or if there is none.
+	// ActOn is the first act on the execution that matters most, in the same run; nil for none, or if Act is
+	// that act.
 	ActOn *history.Event
-	// Pairs are the first differences of strands, by time, at most as many as were asked for: see
-	// Compare.
+	// Pairs holds the first differences of strands, by time, at most the requested number; see Compare.
 	Pairs []Pair
-	// More is how many further strands differ. Moved is how many strands have the same events, but
-	// by another process, at other times or in another order.
+	// More is the number of further strands that differ. Moved is the number of strands that have the same
+	// events by another process, at other times or in another order.
 	More, Moved int
 
-	// swapped are the strands with the same events in another order. They are shown if nothing else
-	// differs.
+	// swapped holds strands with the same events in another order. They are shown if nothing else differs.
 	swapped []Pair
 }
 
-// Equal says that no difference was found.
+// Equal reports whether no difference was found.
 func (d *Difference) Equal() bool {
 	return len(d.Pairs) == 0 && d.More == 0 && d.Act == nil && d.Moved == 0
 }
 
 // Pair is the first difference of one strand.
 type Pair struct {
-	// Here and There are the events of the two runs that differ. One is nil if its run has no event
-	// in place of the other's.
+	// Here and There are the differing events of the two runs. One is nil if its run has no counterpart of
+	// the other.
 	Here, There *history.Event
 	// About is the number of the execution in the first run, 0 for none.
 	About execution.ID
-	// Over is for a pair with one side: on the other side, nothing at all happens on this strand from
-	// there on.
+	// Over reports, for a pair with one side, whether the other run has no further event on this strand.
 	Over bool
 
 	strand string
 }
 
-// At is when the pair's earlier event happens.
+// At is the time of the pair's earlier event.
 func (p *Pair) At() time.Duration {
 	switch {
 	case p.Here == nil:
@@ -69,41 +66,40 @@ func (p *Pair) At() time.Duration {
 	return min(p.Here.At, p.There.At)
 }
 
-// Compare compares two runs and returns at most so many differences. The failing run is the first
-// one. about is the execution that matters most, by its number in the first run; 0 for none.
+// Compare compares two runs and returns at most that many differences. The failing run is the first one.
+// about is the number, in the first run, of the execution that matters most; 0 for none.
 //
-// Two executions are the same if they were created under the same idempotency key, or as the same
-// retry of the same one. Their numbers don't count, because they shift as soon as a run creates one
-// more. Workers are the same by name. Two events of a strand are the same if they have the same
-// epoch, kind, type, status, lifecycle, reason and deciding part of the system. Their process and
-// their time don't count.
+// Two executions are the same if they were created under the same idempotency key, or as the same retry of
+// the same one. Their numbers don't count, because they shift as soon as a run creates one more. Workers are
+// matched by name. Two events of a strand are the same if they have the same epoch, kind, type, status,
+// lifecycle, reason and deciding part of the system. Process and time don't count.
 //
-// Compare begins with what becomes of executions, workers, faults and servers. Only if that does
-// not differ before the first run fails, it also compares messages and heartbeats. Of each strand it shows only the first
-// difference: everything after it is a consequence, or chance.
+// Compare begins with the states of executions, workers, faults and servers. If those don't differ before the
+// first run fails, it also compares messages and heartbeats. It shows only the first difference of each
+// strand: everything after it is a consequence or chance.
 //
-// Of the strands it shows the one that differs first, and those of the execution that matters most
-// and of its family: its retries, its parent and its children. What others do later is mostly a
-// remote consequence. Without such an execution it shows the strands that differ first.
+// It shows the strand that differs first, and those of the execution that matters most and its family:
+// retries, parent and children. Later differences of others are mostly remote consequences. Without such an
+// execution it shows the strands that differ first.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
-	d.begin(here, there)
-	d.acts(here, there, about)
+	d.countCommonPrefix(here, there)
+	d.findActs(here, there, about)
 	a, b := strandsOf(here), strandsOf(there)
-	if fate := d.at(fates, a, b); !fate || d.tooLate(here.Failed) {
-		if d.at(everything, a, b); fate && d.tooLate(here.Failed) {
-			d.at(fates, a, b)
+	if fate := d.compareAt(fates, a, b); !fate || d.tooLate(here.Failed) {
+		if d.compareAt(everything, a, b); fate && d.tooLate(here.Failed) {
+			d.compareAt(fates, a, b)
 		}
 	}
 	if d.ActOn != nil && most > 1 {
 		most-- // its line takes the place of a difference
 	}
-	d.choose(familyOf(here, about), about, most)
+	d.choosePairs(familyOf(here, about), about, most)
 	return d
 }
 
-// begin counts the equal events that both runs begin with.
-func (d *Difference) begin(here, there Run) {
+// countCommonPrefix counts the equal events with which both runs begin.
+func (d *Difference) countCommonPrefix(here, there Run) {
 	i, j := 0, 0
 	for {
 		for i < len(here.Events) && here.Events[i].Kind.ForReaders() {
@@ -112,7 +108,7 @@ func (d *Difference) begin(here, there Run) {
 		for j < len(there.Events) && there.Events[j].Kind.ForReaders() {
 			j++
 		}
-		if i >= len(here.Events) || j >= len(there.Events) || !same(&here.Events[i], &there.Events[j]) {
+		if i >= len(here.Events) || j >= len(there.Events) || !equalEvents(&here.Events[i], &there.Events[j]) {
 			return
 		}
 		d.Same++
@@ -121,19 +117,19 @@ func (d *Difference) begin(here, there Run) {
 	}
 }
 
-// same says that two events are equal, in everything that can be compared: steps and numbers of
-// messages differ between versions of the program, and texts are for people.
-func same(a, b *history.Event) bool {
+// equalEvents reports whether two events are equal in every comparable field. Steps and message numbers
+// differ between versions of the program, and texts are for readers.
+func equalEvents(a, b *history.Event) bool {
 	x, y := *a, *b
 	x.Step, x.Message, x.Text = 0, 0, ""
 	y.Step, y.Message, y.Text = 0, 0, ""
 	return x == y
 }
 
-// at compares the strands at one depth, and says whether any differ.
-func (d *Difference) at(deep depth, a, b *strands) bool {
+// compareAt compares the strands at one depth, and reports whether any differ.
+func (d *Difference) compareAt(deep depth, a, b *strandSet) bool {
 	d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
-	d.compare(a, b, deep)
+	d.compareStrands(a, b, deep)
 	if len(d.Pairs) == 0 {
 		d.Pairs = d.swapped
 	} else {
@@ -142,13 +138,13 @@ func (d *Difference) at(deep depth, a, b *strands) bool {
 	return len(d.Pairs) > 0
 }
 
-// tooLate says that all differences follow the failure, and so don't explain it.
+// tooLate reports whether all differences follow the failure, and so can't explain it.
 func (d *Difference) tooLate(failed time.Duration) bool {
 	return failed != 0 && !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.At() <= failed })
 }
 
-// acts finds the first act of a mutant, and the first one on an execution.
-func (d *Difference) acts(here, there Run, about execution.ID) {
+// findActs finds the first act of a mutant, and the first act on an execution.
+func (d *Difference) findActs(here, there Run, about execution.ID) {
 	for _, r := range [...]Run{here, there} {
 		for i := range r.Events {
 			e := &r.Events[i]
@@ -174,18 +170,18 @@ func (d *Difference) acts(here, there Run, about execution.ID) {
 	d.There = false
 }
 
-// depth says which kinds of events are compared.
+// depth selects the kinds of events that are compared.
 type depth uint8
 
 const (
-	// fates: what becomes of executions, workers, faults and servers.
+	// fates: the states of executions, workers, faults and servers.
 	fates depth = iota
 	// everything: messages and heartbeats, too.
 	everything
 )
 
-// deals says that events of a kind are compared at this depth.
-func (d depth) deals(k history.Kind) bool {
+// comparesKind reports whether events of a kind are compared at this depth.
+func (d depth) comparesKind(k history.Kind) bool {
 	switch k {
 	case history.Logged, history.MutantActed, history.EndAsked, history.Quiescent, history.ActionDefined:
 		return false
@@ -204,22 +200,22 @@ type strand struct {
 	events []*history.Event
 }
 
-// strands are the strands of a run, in the order of their first events.
-type strands struct {
+// strandSet holds the strands of a run, in the order of their first events.
+type strandSet struct {
 	run   Run
 	order []*strand
 	named map[string]*strand
 }
 
-func strandsOf(r Run) *strands {
-	l := &strands{run: r, named: make(map[string]*strand)}
-	names := identities(r)
+func strandsOf(r Run) *strandSet {
+	l := &strandSet{run: r, named: make(map[string]*strand)}
+	names := executionNames(r)
 	for i := range r.Events {
 		e := &r.Events[i]
-		if !everything.deals(e.Kind) {
+		if !everything.comparesKind(e.Kind) {
 			continue
 		}
-		name := l.name(e, names)
+		name := l.strandName(e, names)
 		at := l.named[name]
 		if at == nil {
 			at = &strand{name: name, about: e.Execution}
@@ -231,9 +227,9 @@ func strandsOf(r Run) *strands {
 	return l
 }
 
-// identities names each execution so that the name is the same in another run. An execution without
-// a key has no such name.
-func identities(r Run) map[execution.ID]string {
+// executionNames gives each execution a name that is the same in another run. An execution without a key has
+// none.
+func executionNames(r Run) map[execution.ID]string {
 	names := make(map[execution.ID]string)
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -250,7 +246,7 @@ func identities(r Run) map[execution.ID]string {
 	return names
 }
 
-func (s *strands) name(e *history.Event, names map[execution.ID]string) string {
+func (s *strandSet) strandName(e *history.Event, names map[execution.ID]string) string {
 	switch {
 	case e.Execution != 0:
 		if name := names[e.Execution]; name != "" {
@@ -267,13 +263,12 @@ func (s *strands) name(e *history.Event, names map[execution.ID]string) string {
 	return "process " + e.Process
 }
 
-// drawnPart is a part of a queue's name that each run draws anew. The queues of the executors' dead
-// letter canaries have one.
+// drawnPart matches the random part in the name of an executor's dead letter canary queue.
 var drawnPart = regexp.MustCompile(`\.[0-9a-f]{12}\b`)
 
-// step holds what Compare compares of an event. The incarnation is left out: it is a number that
-// shifts between runs.
-type step struct {
+// signature holds the fields of an event that Compare compares. It omits the incarnation, whose number shifts
+// between runs.
+type signature struct {
 	epoch  execution.Epoch
 	kind   history.Kind
 	to     execution.Status
@@ -283,33 +278,33 @@ type step struct {
 	kindOf uint8
 }
 
-func stepOf(e *history.Event) step {
-	return step{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
+func signatureOf(e *history.Event) signature {
+	return signature{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
 }
 
-// compare compares the strands of the first run with those of the second one.
-func (d *Difference) compare(a, b *strands, deep depth) {
+// compareStrands compares the strands of the first run with those of the second one.
+func (d *Difference) compareStrands(a, b *strandSet, deep depth) {
 	for _, here := range a.order {
 		there := b.named[here.name]
 		if there == nil {
 			there = &strand{}
 		}
-		d.strand(here, there, deep, a.run, b.run)
+		d.compareStrand(here, there, deep, a.run, b.run)
 	}
 	for _, there := range b.order {
 		if a.named[there.name] == nil {
-			d.strand(&strand{}, there, deep, a.run, b.run)
+			d.compareStrand(&strand{}, there, deep, a.run, b.run)
 		}
 	}
 }
 
-// strand adds the first difference of one strand: an event that only one side has. If both sides
+// compareStrand adds the first difference of one strand: an event that only one side has. If both sides
 // have the same events in another order, the strand goes to swapped.
-func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
-	x, y := only(here.events, deep), only(there.events, deep)
+func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
+	x, y := eventsAtDepth(here.events, deep), eventsAtDepth(there.events, deep)
 	moved, n := false, 0
-	for n < min(len(x), len(y)) && stepOf(x[n]) == stepOf(y[n]) {
-		moved = moved || x[n].At != y[n].At || actor(x[n], a) != actor(y[n], b)
+	for n < min(len(x), len(y)) && signatureOf(x[n]) == signatureOf(y[n]) {
+		moved = moved || x[n].At != y[n].At || actorName(x[n], a) != actorName(y[n], b)
 		n++
 	}
 	x, y = x[n:], y[n:]
@@ -320,13 +315,13 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 		return
 	}
 	p := Pair{About: here.about, strand: cmp.Or(here.name, there.name)}
-	i, j := surplus(x, y), surplus(y, x)
+	i, j := surplusIndex(x, y), surplusIndex(y, x)
 	switch {
 	case i == len(x) && j == len(y):
 		p.Here, p.There = x[0], y[0]
 		d.swapped = append(d.swapped, p)
 		return
-	// Two events stand side by side if one is in place of the other.
+	// Two events form a pair if one is in place of the other.
 	case i < len(x) && j < len(y) && (x[i].Kind == y[j].Kind || i == 0 && j == 0):
 		p.Here, p.There = x[i], y[j]
 	case j == len(y), i < len(x) && x[i].At <= y[j].At:
@@ -337,14 +332,14 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplus is the index of the first event in a that b has nowhere, or not so often; len(a) for none.
-func surplus(a, b []*history.Event) int {
-	left := make(map[step]int, len(b))
+// surplusIndex returns the index of the first event in a that b lacks or has less often; len(a) for none.
+func surplusIndex(a, b []*history.Event) int {
+	left := make(map[signature]int, len(b))
 	for _, e := range b {
-		left[stepOf(e)]++
+		left[signatureOf(e)]++
 	}
 	for i, e := range a {
-		s := stepOf(e)
+		s := signatureOf(e)
 		if left[s] == 0 {
 			return i
 		}
@@ -353,21 +348,20 @@ func surplus(a, b []*history.Event) int {
 	return len(a)
 }
 
-func only(events []*history.Event, deep depth) (kept []*history.Event) {
+func eventsAtDepth(events []*history.Event, deep depth) (kept []*history.Event) {
 	for _, e := range events {
-		if deep.deals(e.Kind) {
+		if deep.comparesKind(e.Kind) {
 			kept = append(kept, e)
 		}
 	}
 	return kept
 }
 
-// actor names the process that caused an event, or else the worker.
-func actor(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
+// actorName returns the process that caused an event, or else the worker.
+func actorName(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
 
-// familyOf returns a function that says whether a strand is about an execution of a run or its
-// family: the rows of its chain, of the chain of its parent and of those of its children. No strand
-// is about execution 0.
+// familyOf returns a function that reports whether a strand belongs to an execution or its family: the rows
+// of its chain and of the chains of its parent and children. No strand belongs to execution 0.
 func familyOf(r Run, id execution.ID) func(strand string) bool {
 	chains, parents := make(map[execution.ID]execution.ID), make(map[execution.ID]execution.ID)
 	for i := range r.Events {
@@ -388,7 +382,7 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 			roots[cmp.Or(chains[child], child)] = true
 		}
 	}
-	names := identities(r)
+	names := executionNames(r)
 	return func(strand string) bool {
 		if id == 0 {
 			return false
@@ -403,20 +397,20 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 	}
 }
 
-// choose keeps the earliest difference and those of the family of the execution that matters most,
-// first its own; the earliest ones if there is no such execution.
-func (d *Difference) choose(family func(strand string) bool, about execution.ID, most int) {
+// choosePairs keeps the earliest difference and those of the family of the execution that matters most, its
+// own first. Without such an execution it keeps the earliest ones.
+func (d *Difference) choosePairs(family func(strand string) bool, about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	all := d.Pairs
 	d.Pairs = all[:min(len(all), most)]
 	if len(all) > most && about != 0 {
-		d.Pairs = nearest(all, family, about, most)
+		d.Pairs = nearestPairs(all, family, about, most)
 	}
 	d.More = len(all) - len(d.Pairs)
 }
 
-// nearest chooses at most so many of the differences, which are in their order of time.
-func nearest(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
+// nearestPairs chooses at most that many of the differences, which are ordered by time.
+func nearestPairs(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
 	rank := func(i int) int {
 		switch p := &all[i]; {
 		case p.About == about:

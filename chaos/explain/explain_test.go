@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// story is a run of two executions that complete; change may change it.
-func story(change func(events *[]history.Event)) explain.Run {
+// completedRun returns a run of two completed executions, modified by change unless it is nil.
+func completedRun(change func(events *[]history.Event)) explain.Run {
 	var events []history.Event
 	add := func(e history.Event) {
 		e.At, e.Step = time.Duration(len(events))*time.Second, uint64(len(events)*10)
@@ -31,7 +31,7 @@ func story(change func(events *[]history.Event)) explain.Run {
 }
 
 func TestEqualRunsHaveNoDifference(t *testing.T) {
-	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
+	d := explain.Compare(completedRun(nil), completedRun(func(events *[]history.Event) {
 		for i := range *events {
 			(*events)[i].Step *= 7 // another version of the program
 		}
@@ -41,10 +41,10 @@ func TestEqualRunsHaveNoDifference(t *testing.T) {
 	}
 }
 
-func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
-	d := explain.Compare(story(func(events *[]history.Event) {
+func TestComparePairsFirstDifference(t *testing.T) {
+	d := explain.Compare(completedRun(func(events *[]history.Event) {
 		(*events)[4].To, (*events)[4].By = execution.Failed, execution.TimeoutMonitor
-	}), story(nil), 1, 4)
+	}), completedRun(nil), 1, 4)
 	if d.Same != 4 || d.Until != 3*time.Second {
 		t.Errorf("%d events until %v are the same, want 4 until 3s", d.Same, d.Until)
 	}
@@ -53,10 +53,10 @@ func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
 	}
 }
 
-// Each run draws the names of the queues in which executors test the dead letter path.
-func TestQueuesWithDrawnNamesAreTheSame(t *testing.T) {
+// Each run draws the names of the executors' dead letter canary queues.
+func TestCompareIgnoresDrawnQueueNames(t *testing.T) {
 	run := func(queue string, last history.Kind) explain.Run {
-		return story(func(events *[]history.Event) {
+		return completedRun(func(events *[]history.Event) {
 			for _, kind := range []history.Kind{history.Enqueued, last} {
 				at := (*events)[len(*events)-1].At + time.Second
 				*events = append(*events, history.Event{Kind: kind, Queue: queue, At: at, Step: uint64(at / time.Second * 10)})
@@ -65,17 +65,17 @@ func TestQueuesWithDrawnNamesAreTheSame(t *testing.T) {
 	}
 	a, b := "handoff.canary.3241d95e0ab2.arrival", "handoff.canary.5df0195b6213.arrival"
 	if d := explain.Compare(run(a, history.Expired), run(b, history.Expired), 0, 4); len(d.Pairs)+d.More != 0 {
-		t.Errorf("the same in two queues whose names are drawn: %+v", d.Pairs)
+		t.Errorf("same events in two queues with random names: %+v", d.Pairs)
 	}
 	d := explain.Compare(run(a, history.Expired), run(b, history.Rejected), 0, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
-		t.Errorf("another end in such a queue: %+v, want one pair with both sides", d.Pairs)
+		t.Errorf("different ends in such a queue: %+v, want one pair with both sides", d.Pairs)
 	}
 }
 
-func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
+func TestCompareMatchesExecutionsByKey(t *testing.T) {
 	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed } // key b
-	d := explain.Compare(story(fails), story(func(events *[]history.Event) {
+	d := explain.Compare(completedRun(fails), completedRun(func(events *[]history.Event) {
 		fails(events)
 		for i := range *events {
 			if e := &(*events)[i]; e.Execution != 0 {
@@ -88,8 +88,8 @@ func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
 	}
 }
 
-func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
-	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
+func TestCompareOnlyCountsMovedEvents(t *testing.T) {
+	d := explain.Compare(completedRun(nil), completedRun(func(events *[]history.Event) {
 		(*events)[4].At += time.Millisecond
 		(*events)[5].Process = "shell-2"
 	}), 1, 4)
@@ -98,43 +98,43 @@ func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
 	}
 }
 
-// What happens in another order is no difference as long as there is a real one; and what happens on one side only stands alone,
-// not beside whatever came in its place on the other.
-func TestAnotherOrderIsNotShownAsADifference(t *testing.T) {
+// Another order is no difference as long as there is a real one. An event of one side stands alone, without
+// whatever came in its place on the other side.
+func TestReorderedEventsAreNoDifference(t *testing.T) {
 	swap := func(events *[]history.Event) {
 		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
 	}
 	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
-	d := explain.Compare(story(func(events *[]history.Event) { swap(events); fails(events) }), story(nil), 0, 4)
+	d := explain.Compare(completedRun(func(events *[]history.Event) { swap(events); fails(events) }), completedRun(nil), 0, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.Moved != 1 {
-		t.Errorf("beside a real difference: %+v, %d moved", d.Pairs, d.Moved)
+		t.Errorf("alongside a real difference: %+v, %d moved", d.Pairs, d.Moved)
 	}
-	if d := explain.Compare(story(swap), story(nil), 0, 4); len(d.Pairs) != 1 || d.Pairs[0].About != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
+	if d := explain.Compare(completedRun(swap), completedRun(nil), 0, 4); len(d.Pairs) != 1 || d.Pairs[0].About != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
 		t.Errorf("alone: %+v", d.Pairs)
 	}
 	extra := func(events *[]history.Event) {
 		(*events)[3] = history.Event{Kind: history.CancelRequested, Execution: 1, Chain: 1, At: 3 * time.Second}
 	}
-	d = explain.Compare(story(extra), story(nil), 1, 4)
+	d = explain.Compare(completedRun(extra), completedRun(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != history.CancelRequested || d.Pairs[0].There != nil || d.Pairs[0].Over {
-		t.Errorf("something more: %+v", d.Pairs)
+		t.Errorf("an additional event: %+v", d.Pairs)
 	}
 }
 
-func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
+func TestCompareAlwaysShowsFailingExecution(t *testing.T) {
 	change := func(events *[]history.Event) {
 		(*events)[4].To = execution.Failed
 		(*events)[7].To = execution.Failed
 	}
-	d := explain.Compare(story(change), story(nil), 2, 1)
+	d := explain.Compare(completedRun(change), completedRun(nil), 2, 1)
 	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.More != 1 {
 		t.Errorf("%+v, %d more", d.Pairs, d.More)
 	}
 }
 
-// What other executions do after the first difference is mostly a remote consequence. Shown are the
-// first difference and those of the failing execution, its retries, its parent and its children.
-func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
+// Compare shows the first difference and those of the failing execution, its retries, its parent and its
+// children. Other executions' later differences are mostly remote consequences.
+func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	run := func(to execution.Status) explain.Run {
 		var events []history.Event
 		add := func(e history.Event) {
@@ -164,7 +164,7 @@ func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
 			ids = append(ids, p.About)
 		}
 		if len(ids)+d.More != 7 {
-			t.Errorf("%d are shown and %d more, want 7 together", len(ids), d.More)
+			t.Errorf("%d shown and %d more, want 7 together", len(ids), d.More)
 		}
 		return ids
 	}
@@ -179,7 +179,7 @@ func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
 		{7, 4, []execution.ID{1, 5, 6, 7}},
 		{3, 4, []execution.ID{1, 3}},
 		{0, 3, []execution.ID{1, 2, 3}},
-		{9, 3, []execution.ID{1}}, // of it, nothing differs
+		{9, 3, []execution.ID{1}}, // this execution does not differ
 		{5, 7, []execution.ID{1, 2, 3, 4, 5, 6, 7}},
 	} {
 		if got := shown(c.about, c.most); !slices.Equal(got, c.want) {
@@ -188,17 +188,17 @@ func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
 	}
 }
 
-// Where no execution fares differently, messages and heartbeats are compared.
-func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
-	d := explain.Compare(story(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), story(nil), 1, 4)
+// If no execution's state differs, messages and heartbeats are compared.
+func TestCompareFallsBackToHeartbeats(t *testing.T) {
+	d := explain.Compare(completedRun(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), completedRun(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {
 		t.Errorf("%+v", d.Pairs)
 	}
 }
 
-// What differs only after the failure does not explain it. Then messages and heartbeats from before
-// it are shown, if these differ.
-func TestWhatFollowsTheFailureDoesNotExplainIt(t *testing.T) {
+// Differences after the failure don't explain it. Compare then shows earlier messages and heartbeats, if
+// those differ.
+func TestCompareIgnoresDifferencesAfterFailure(t *testing.T) {
 	later := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
 	both := func(events *[]history.Event) { later(events); (*events)[3].Kind = history.HealthReported }
 	for name, c := range map[string]struct {
@@ -212,18 +212,18 @@ func TestWhatFollowsTheFailureDoesNotExplainIt(t *testing.T) {
 		"nothing differs before it":      {later, 5 * time.Second, history.Transition},
 		"a failure before anything else": {both, 1, history.Transition},
 	} {
-		here := story(c.change)
+		here := completedRun(c.change)
 		here.Failed = c.failed
-		if d := explain.Compare(here, story(nil), 0, 4); len(d.Pairs) == 0 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != c.want {
+		if d := explain.Compare(here, completedRun(nil), 0, 4); len(d.Pairs) == 0 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != c.want {
 			t.Errorf("%s: %+v, want first a difference of kind %v", name, d.Pairs, c.want)
 		}
 	}
 }
 
-// Beside the first act of a mutant, the first one on the execution that failed is told.
-func TestTheActOnTheExecutionIsTold(t *testing.T) {
+// Compare reports a mutant's first act, and its first act on the failed execution.
+func TestCompareReportsActOnExecution(t *testing.T) {
 	acts := func(ids ...execution.ID) explain.Run {
-		return story(func(events *[]history.Event) {
+		return completedRun(func(events *[]history.Event) {
 			for i, id := range ids {
 				*events = append(*events, history.Event{At: time.Minute, Step: uint64(1000 + i), Kind: history.MutantActed, Execution: id, Process: "shell-1"})
 			}
@@ -240,7 +240,7 @@ func TestTheActOnTheExecutionIsTold(t *testing.T) {
 		{[]execution.ID{1, 2}, 0, 1000, 0},
 	} {
 		for there, d := range map[bool]*explain.Difference{
-			false: explain.Compare(acts(c.acts...), story(nil), c.about, 4), true: explain.Compare(story(nil), acts(c.acts...), c.about, 4),
+			false: explain.Compare(acts(c.acts...), completedRun(nil), c.about, 4), true: explain.Compare(completedRun(nil), acts(c.acts...), c.about, 4),
 		} {
 			var on uint64
 			if d.ActOn != nil {
@@ -251,7 +251,7 @@ func TestTheActOnTheExecutionIsTold(t *testing.T) {
 			}
 		}
 	}
-	if d := explain.Compare(story(nil), story(nil), 1, 4); d.Act != nil || d.There {
+	if d := explain.Compare(completedRun(nil), completedRun(nil), 1, 4); d.Act != nil || d.There {
 		t.Errorf("without a mutant: %+v", d)
 	}
 }

@@ -18,35 +18,35 @@ type edge struct {
 type relation uint8
 
 const (
-	world   relation = iota // it says so
-	row                     // the same execution, before
+	world   relation = iota // the world recorded it
+	row                     // an earlier event of the same execution
 	chain                   // the execution that this one retries, or whose child it is
-	message                 // the same message, before
+	message                 // an earlier event of the same message
 	action                  // the run of the same execution and epoch
 	owner                   // the incarnation that owns the row
-	struck                  // the fault that it is evidence for
+	struck                  // the fault of which it is evidence
 	hit                     // the latest fault that struck the process
 	lived                   // the start, stop or pause of its process
-	worked                  // what the same process did just before, whatever its task
-	acted                   // a mutant acted in the same process; it does so again without saying so each time
+	worked                  // the previous event of the same process, whatever its task
+	acted                   // an act of a mutant in the same process, which reports only some of its acts
 	relations
 )
 
-// graph has the edges of a run up to some event, from each event to those that led to it:
+// graph holds the edges of a run up to some event, from each event to those that led to it:
 //
-//   - The world that ran it may know some (Run.Parents): the simulator knows what a task did before,
-//     what woke it and which message or timer did so.
-//   - Others follow from the events alone, and so are there for real daemons, too: a change of a
-//     row follows the change before; a delivery follows its publish; an action follows its claim; a
-//     fault's evidence follows its beginning; what a process does follows its start.
+//   - The world that ran it may know some (Run.Parents): the simulator knows a task's previous event, and the
+//     message or timer that woke it.
+//   - Others follow from the events alone, and so exist for real daemons, too: a change of a row follows the
+//     previous change, a delivery its publish, an action its claim, a fault's evidence its beginning, and a
+//     process's acts its start.
 //
-// Almost everything is in the past of a late event, because every task goes on for ever. So the
-// edges have lengths (search.length): an edge within the violated execution is short, one to
-// something else that the same task did is long.
+// Almost everything is in the past of a late event, because tasks never end. So edges have lengths
+// (search.edgeLength): an edge within the violated execution is short, one to other work of the same task is
+// long.
 type graph struct {
 	r     *Run
 	edges [][]edge
-	// The last event of each subject so far.
+	// The latest event of each subject so far.
 	rows, runs, chains map[execution.ID]int32
 	messages           map[uint64]int32
 	incarnations       map[execution.Incarnation]int32
@@ -55,9 +55,9 @@ type graph struct {
 	hits               map[string]int32 // the latest fault of each target
 	queues, alerts     map[string]int32
 	// kinds counts the events of each kind; acts with different texts are different.
-	kinds map[usualness]int32
-	// marks are the first acts of a mutant in each process with each text, and texts the first acts
-	// with each text.
+	kinds map[eventClass]int32
+	// marks holds a mutant's first act with each text in each process, texts the first act with each text in
+	// any.
 	marks map[string][]int32
 	texts map[string]int32
 }
@@ -68,16 +68,16 @@ func newGraph(r *Run, n int) *graph {
 		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
 		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
 		states: make(map[string]int32), works: make(map[string]int32), hits: make(map[string]int32),
-		queues: make(map[string]int32), alerts: make(map[string]int32), kinds: make(map[usualness]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
+		queues: make(map[string]int32), alerts: make(map[string]int32), kinds: make(map[eventClass]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
 	}
 	for i := range n {
-		g.add(int32(i))
+		g.addEvent(int32(i))
 	}
 	return g
 }
 
-// usualness is that in which events count as the same.
-type usualness struct {
+// eventClass holds the fields in which events of one class agree.
+type eventClass struct {
 	kind   history.Kind
 	from   execution.Status
 	to     execution.Status
@@ -85,67 +85,67 @@ type usualness struct {
 	text   string
 }
 
-func usualAs(e *history.Event) usualness {
-	u := usualness{e.Kind, e.From, e.To, e.Reason, ""}
+func classOf(e *history.Event) eventClass {
+	u := eventClass{e.Kind, e.From, e.To, e.Reason, ""}
 	if e.Kind == history.MutantActed {
 		u.text = e.Text
 	}
 	return u
 }
 
-// add finds the edges of the next event.
-func (g *graph) add(i int32) {
+// addEvent adds the next event with its edges.
+func (g *graph) addEvent(i int32) {
 	e := &g.r.Events[i]
-	g.kinds[usualAs(e)]++
+	g.kinds[classOf(e)]++
 	if int(i) < len(g.r.Parents) {
 		for _, p := range g.r.Parents[i] {
-			g.link(i, p, true, world)
+			g.addEdge(i, p, true, world)
 		}
 	}
-	if aside(e) {
-		return // it passes on what it follows
+	if isHidden(e) {
+		return // its edges are passed through
 	}
-	g.subjects(i, e)
+	g.linkSubjects(i, e)
 	if e.Kind == history.MutantActed {
-		g.mark(i, e)
+		g.noteMutantAct(i, e)
 		return
 	}
 	for _, to := range g.marks[e.Process] {
-		g.link(i, to, true, acted)
+		g.addEdge(i, to, true, acted)
 	}
 	if e.Process != "" && !isFault(e.Kind) {
 		to, known := g.works[e.Process]
-		g.link(i, to, known, worked)
+		g.addEdge(i, to, known, worked)
 		g.works[e.Process] = i
 	}
 }
 
-// subjects finds the edges of an event to what has happened to the same things.
-func (g *graph) subjects(i int32, e *history.Event) {
+// linkSubjects adds the edges of an event to earlier events of the same subjects.
+func (g *graph) linkSubjects(i int32, e *history.Event) {
 	if e.Execution != 0 {
 		to, known := g.rows[e.Execution]
-		g.link(i, to, known, row)
+		g.addEdge(i, to, known, row)
 		to, known = g.runs[e.Execution]
-		g.link(i, to, known, action)
+		g.addEdge(i, to, known, action)
 		if e.Kind == history.Created {
 			for _, before := range []execution.ID{e.Chain, e.Related} {
 				to, known = g.chains[before]
-				g.link(i, to, known && before != 0 && before != e.Execution, chain)
+				g.addEdge(i, to, known && before != 0 && before != e.Execution, chain)
 			}
 		}
 	}
 	if e.Message != 0 && isMessage(e.Kind) {
 		to, known := g.messages[e.Message]
-		g.link(i, to, known, message)
+		g.addEdge(i, to, known, message)
 		g.messages[e.Message] = i
 	}
 	if e.Incarnation != 0 {
 		to, known := g.incarnations[e.Incarnation]
-		g.link(i, to, known, owner)
+		g.addEdge(i, to, known, owner)
 	}
 	if isFault(e.Kind) {
 		to, known := g.faults[e.Fault]
-		g.link(i, to, known, struck)
+		g.addEdge(i, to, known, struck)
 		g.faults[e.Fault] = i
 		if e.Kind == history.FaultBegan {
 			for name := range strings.SplitSeq(e.Process, ",") {
@@ -155,33 +155,33 @@ func (g *graph) subjects(i int32, e *history.Event) {
 	} else {
 		for _, name := range []string{e.Process, g.r.Workers[e.Worker]} {
 			to, known := g.hits[name]
-			g.link(i, to, known && name != "", hit)
+			g.addEdge(i, to, known && name != "", hit)
 		}
 		to, known := g.states[e.Process]
-		g.link(i, to, known && e.Process != "", lived)
+		g.addEdge(i, to, known && e.Process != "", lived)
 	}
-	g.note(i, e)
+	g.recordLatest(i, e)
 }
 
-// mark notes that a mutant acted. A process says so once for each text, and again only after a
-// while, so the first time stands for all.
-func (g *graph) mark(i int32, e *history.Event) {
+// noteMutantAct records that a mutant acted. A process logs each text once, and repeats it only after a
+// while, so the first act represents all.
+func (g *graph) noteMutantAct(i int32, e *history.Event) {
 	to, known := g.texts[e.Text]
-	g.link(i, to, known, acted)
+	g.addEdge(i, to, known, acted)
 	if !known {
 		g.texts[e.Text] = i
 	}
 	for _, m := range g.marks[e.Process] {
 		if g.r.Events[m].Text == e.Text {
-			g.link(i, m, true, acted)
+			g.addEdge(i, m, true, acted)
 			return
 		}
 	}
 	g.marks[e.Process] = append(g.marks[e.Process], i)
 }
 
-// note makes an event the last one of its subjects.
-func (g *graph) note(i int32, e *history.Event) {
+// recordLatest makes an event the latest one of its subjects.
+func (g *graph) recordLatest(i int32, e *history.Event) {
 	if e.Queue != "" && !isFault(e.Kind) {
 		g.queues[e.Queue] = i
 	}
@@ -203,15 +203,15 @@ func (g *graph) note(i int32, e *history.Event) {
 	}
 }
 
-func (g *graph) link(from, to int32, known bool, why relation) {
+func (g *graph) addEdge(from, to int32, known bool, why relation) {
 	if known && to < from && !slices.ContainsFunc(g.edges[from], func(x edge) bool { return x.to == to }) {
 		g.edges[from] = append(g.edges[from], edge{to, why})
 	}
 }
 
-// aside says that an event is not shown among causes: what the core wrote about itself, and what
-// stands in another event, too. The past goes through them.
-func aside(e *history.Event) bool {
+// isHidden reports whether an event is not shown among causes: log lines of the core, and events that repeat
+// another one. Paths through hidden events still count.
+func isHidden(e *history.Event) bool {
 	k := e.Kind
 	return k.ForReaders() && k != history.MutantActed && k != history.ToldGone && k != history.EndAsked
 }

@@ -9,8 +9,8 @@ func init() {
 	}, (*blockConsumers).inject)
 }
 
-type blockConsumers struct{ ofQueue }
+type blockConsumers struct{ queueTarget }
 
 func (b *blockConsumers) inject(x *Injection, w Queues) (func(), error) {
-	return w.BlockConsumers(x, b.bindings(x, w))
+	return w.BlockConsumers(x, b.targetBindings(x, w))
 }

@@ -9,6 +9,6 @@ func init() {
 	}, (*brokerAlarm).inject)
 }
 
-type brokerAlarm struct{ brokerStruck }
+type brokerAlarm struct{ brokerFault }
 
 func (*brokerAlarm) inject(x *Injection, w BrokerAlarm) (func(), error) { return w.RaiseAlarm(x) }

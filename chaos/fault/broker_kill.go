@@ -9,7 +9,7 @@ func init() {
 	}, (*brokerKill).inject)
 }
 
-type brokerKill struct{ brokerStruck }
+type brokerKill struct{ brokerFault }
 
 // Describe implements Describer.
 func (*brokerKill) Describe() string { return "kill broker" }

@@ -9,7 +9,7 @@ func init() {
 	}, (*brokerRestart).inject)
 }
 
-type brokerRestart struct{ brokerStruck }
+type brokerRestart struct{ brokerFault }
 
 // Describe implements Describer.
 func (*brokerRestart) Describe() string { return "restart broker" }

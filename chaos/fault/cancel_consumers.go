@@ -9,11 +9,11 @@ func init() {
 	}, (*cancelConsumers).inject)
 }
 
-type cancelConsumers struct{ ofQueue }
+type cancelConsumers struct{ queueTarget }
 
 func (c *cancelConsumers) inject(x *Injection, w ConsumerCancelling) (func(), error) {
 	defer x.End()
-	for _, b := range c.bindings(x, w) {
+	for _, b := range c.targetBindings(x, w) {
 		if err := w.CancelConsumers(x, b.Queue); err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ type clockDrift struct {
 func (c *clockDrift) Read(r *Reader) {
 	c.Target = r.Clock(r.At("of"))
 	if n := r.At("by"); n != nil {
-		c.PerMillion = r.drift(n)
+		c.PerMillion = r.readDrift(n)
 	}
 }
 
@@ -38,11 +38,11 @@ func (c *clockDrift) Read(r *Reader) {
 func (c *clockDrift) Strikes() Strikes { return Strikes{Target: c.Target} }
 
 // Describe implements Describer.
-func (c *clockDrift) Describe() string { return plain("clock_drift") + " " + c.Target }
+func (c *clockDrift) Describe() string { return spacedName("clock_drift") + " " + c.Target }
 
 func (c *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 	if c.Target == Database {
-		c.database(x, w)
+		c.driftDatabase(x, w)
 		return nil, nil
 	}
 	var back []func()
@@ -56,7 +56,7 @@ func (c *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 // the history records the clock's error at every moment.
 const driftTick = time.Second
 
-func (c *clockDrift) database(x *Injection, w Clocks) {
+func (c *clockDrift) driftDatabase(x *Injection, w Clocks) {
 	w.TouchDatabaseClock(x)
 	step := driftTick / 1e6 * time.Duration(c.PerMillion)
 	over := x.Now() + x.For

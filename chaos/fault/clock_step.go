@@ -17,10 +17,10 @@ func init() {
 	}, (*clockStep).inject)
 }
 
-type clockStep struct{ shifted }
+type clockStep struct{ clockShift }
 
 // Describe implements Describer.
-func (c *clockStep) Describe() string { return c.describe("clock_step") }
+func (c *clockStep) Describe() string { return c.describeShift("clock_step") }
 
 func (c *clockStep) inject(x *Injection, w Clocks) (func(), error) {
 	if c.Target == Database {
@@ -29,7 +29,7 @@ func (c *clockStep) inject(x *Injection, w Clocks) (func(), error) {
 		x.endAfter(-c.By)
 		return nil, nil
 	}
-	c.move(x, w)
+	c.moveClocks(x, w)
 	x.End()
 	return nil, nil
 }

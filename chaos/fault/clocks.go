@@ -12,9 +12,9 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file holds the common parts of clock faults. The database's clock decides leases and
-// deadlines. A process's wall clock should decide nothing; its monotonic clock decides when the
-// process fences itself.
+// This file holds the common parts of clock faults. The database's clock decides leases and deadlines. A
+// process's wall clock should affect nothing; its monotonic clock determines when the process fences
+// itself.
 
 // maxDrift is the greatest drift that the simulator supports, in parts per million, far above that
 // of real clocks.
@@ -27,36 +27,36 @@ const (
 
 var driftForm = regexp.MustCompile(driftPattern)
 
-// shifted is a clock that a fault moves.
-type shifted struct {
+// clockShift is a fault that moves a clock.
+type clockShift struct {
 	Target string
 	// By is the shift; negative means backwards.
 	By time.Duration
 }
 
 // Read implements Fault.
-func (s *shifted) Read(r *Reader) {
-	s.Target = r.Clock(r.At("of"))
+func (c *clockShift) Read(r *Reader) {
+	c.Target = r.Clock(r.At("of"))
 	if n := r.At("by"); n != nil {
-		s.By = r.shift(n)
+		c.By = r.readShift(n)
 	}
 }
 
 // Strikes implements Fault.
-func (s *shifted) Strikes() Strikes { return Strikes{Target: s.Target} }
+func (c *clockShift) Strikes() Strikes { return Strikes{Target: c.Target} }
 
 // Lasts implements Lasting. After a clock was set back, a process that waits for a moment on it
 // waits longer.
-func (s *shifted) Lasts(b Bounds) time.Duration { return b.For + max(s.By, -s.By) }
+func (c *clockShift) Lasts(b Bounds) time.Duration { return b.For + max(c.By, -c.By) }
 
-// describe names the fault, for example "clock offset shell-1".
-func (s *shifted) describe(kind string) string { return plain(kind) + " " + s.Target }
+// describeShift names the fault, for example "clock offset shell-1".
+func (c *clockShift) describeShift(kind string) string { return spacedName(kind) + " " + c.Target }
 
-// move moves the clocks of the struck processes' current instances.
-func (s *shifted) move(x *Injection, w Clocks) (back func()) {
+// moveClocks moves the clocks of the struck processes' current instances.
+func (c *clockShift) moveClocks(x *Injection, w Clocks) (back func()) {
 	var undo []func()
 	for _, process := range x.Targets {
-		undo = append(undo, w.ShiftClock(x, process, s.By))
+		undo = append(undo, w.ShiftClock(x, process, c.By))
 	}
 	return InOrder(undo)
 }
@@ -73,8 +73,8 @@ func shiftKey() yamlfile.Key {
 	return yamlfile.Required("by", "how far it is moved; with a minus sign, backwards", yamlfile.Schema{"type": "string", "pattern": shiftPattern})
 }
 
-// shift reads a duration that may be negative.
-func (r *Reader) shift(n *yaml.Node) time.Duration {
+// readShift reads a duration that may be negative.
+func (r *Reader) readShift(n *yaml.Node) time.Duration {
 	if n.Kind == yaml.ScalarNode {
 		if d, err := time.ParseDuration(n.Value); err == nil && d < 0 {
 			if d < -yamlfile.MaxDuration {
@@ -94,8 +94,8 @@ func (r *Reader) shift(n *yaml.Node) time.Duration {
 	return d
 }
 
-// drift reads a signed percentage as parts per million.
-func (r *Reader) drift(n *yaml.Node) int64 {
+// readDrift reads a signed percentage as parts per million.
+func (r *Reader) readDrift(n *yaml.Node) int64 {
 	if n.Kind != yaml.ScalarNode || !driftForm.MatchString(n.Value) {
 		r.Refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", yamlfile.KindOf(n))
 		return 0

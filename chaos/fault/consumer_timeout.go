@@ -21,7 +21,7 @@ func init() {
 }
 
 type consumerTimeout struct {
-	brokerStruck
+	brokerFault
 	After time.Duration
 }
 

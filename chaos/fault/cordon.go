@@ -9,7 +9,7 @@ func init() {
 	}, (*cordon).inject)
 }
 
-type cordon struct{ struckWorker }
+type cordon struct{ workerTarget }
 
 func (*cordon) inject(x *Injection, w Fleet) (func(), error) {
 	for _, worker := range x.Targets {
@@ -17,11 +17,11 @@ func (*cordon) inject(x *Injection, w Fleet) (func(), error) {
 			x.Touch(Touched{Process: worker})
 		}
 	}
-	return func() { x.uncordon(w) }, nil
+	return func() { x.liftCordons(w) }, nil
 }
 
-// uncordon lifts the cordons of the struck workers.
-func (i *Injection) uncordon(w Fleet) {
+// liftCordons lifts the cordons of the struck workers.
+func (i *Injection) liftCordons(w Fleet) {
 	for _, worker := range i.Targets {
 		w.Cordon(i, worker, false, false)
 	}

@@ -11,14 +11,14 @@ func init() {
 	}, (*corruptMessages).inject)
 }
 
-type corruptMessages struct{ ofMessages }
+type corruptMessages struct{ messageSelector }
 
 // Read implements Fault.
-func (c *corruptMessages) Read(r *Reader) { c.read(r) }
+func (c *corruptMessages) Read(r *Reader) { c.readSelector(r) }
 
 // Describe implements Describer.
-func (c *corruptMessages) Describe() string { return c.describe("corrupt") }
+func (c *corruptMessages) Describe() string { return c.describeMessages("corrupt") }
 
 func (c *corruptMessages) inject(x *Injection, w Messages) (func(), error) {
-	return c.intercept(x, w, func() Fate { return Fate{Corrupt: true} })
+	return c.interceptMessages(x, w, func() Fate { return Fate{Corrupt: true} })
 }

@@ -9,10 +9,10 @@ func init() {
 	}, (*crash).inject)
 }
 
-type crash struct{ struck }
+type crash struct{ processTarget }
 
 func (*crash) inject(x *Injection, w Processes) (func(), error) {
-	x.each(w, func(p Process) {
+	x.eachTarget(w, func(p Process) {
 		if p.Alive() {
 			x.Touch(Touched{Process: p.Name()})
 		}

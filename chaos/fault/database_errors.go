@@ -14,7 +14,7 @@ func init() {
 }
 
 type databaseErrors struct {
-	databaseStruck
+	databaseFault
 	// PerMillion is the share of the writing statements that are refused.
 	PerMillion uint64
 }

@@ -9,6 +9,6 @@ func init() {
 	}, (*databaseFull).inject)
 }
 
-type databaseFull struct{ databaseStruck }
+type databaseFull struct{ databaseFault }
 
 func (*databaseFull) inject(x *Injection, w DatabaseFull) (func(), error) { return w.FillDatabase(x) }

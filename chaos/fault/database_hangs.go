@@ -9,7 +9,7 @@ func init() {
 	}, (*databaseHangs).inject)
 }
 
-type databaseHangs struct{ databaseStruck }
+type databaseHangs struct{ databaseFault }
 
 func (*databaseHangs) inject(x *Injection, w DatabaseHanging) (func(), error) {
 	return w.HangDatabase(x)

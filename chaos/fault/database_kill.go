@@ -9,7 +9,7 @@ func init() {
 	}, (*databaseKill).inject)
 }
 
-type databaseKill struct{ databaseStruck }
+type databaseKill struct{ databaseFault }
 
 // Describe implements Describer.
 func (*databaseKill) Describe() string { return "kill database" }

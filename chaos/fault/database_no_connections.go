@@ -10,7 +10,7 @@ func init() {
 	}, (*databaseNoConnections).inject)
 }
 
-type databaseNoConnections struct{ databaseStruck }
+type databaseNoConnections struct{ databaseFault }
 
 func (*databaseNoConnections) inject(x *Injection, w DatabaseConnections) (func(), error) {
 	return w.RefuseConnections(x)

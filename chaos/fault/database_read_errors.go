@@ -14,7 +14,7 @@ func init() {
 }
 
 type databaseReadErrors struct {
-	databaseStruck
+	databaseFault
 	// PerMillion is the share of the reading statements that are refused.
 	PerMillion uint64
 }
@@ -22,8 +22,8 @@ type databaseReadErrors struct {
 // Read implements Fault.
 func (d *databaseReadErrors) Read(r *Reader) { d.PerMillion = r.Rate("read_errors") }
 
-// Every part of the core begins by reading the database. In an outage all reads fail together. Only
-// single failing reads show which part carries on as if it had read an empty result.
+// Every part of the core begins by reading the database. In an outage all reads fail together. Only single
+// failing reads show which part continues as if it had read an empty result.
 func (d *databaseReadErrors) inject(x *Injection, w DatabaseReadFailures) (func(), error) {
 	return w.FailReads(x, d.PerMillion)
 }

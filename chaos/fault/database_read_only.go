@@ -9,7 +9,7 @@ func init() {
 	}, (*databaseReadOnly).inject)
 }
 
-type databaseReadOnly struct{ databaseStruck }
+type databaseReadOnly struct{ databaseFault }
 
 func (*databaseReadOnly) inject(x *Injection, w DatabaseReadOnly) (func(), error) {
 	return w.RefuseWrites(x)

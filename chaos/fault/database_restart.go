@@ -9,7 +9,7 @@ func init() {
 	}, (*databaseRestart).inject)
 }
 
-type databaseRestart struct{ databaseStruck }
+type databaseRestart struct{ databaseFault }
 
 // Describe implements Describer.
 func (*databaseRestart) Describe() string { return "restart database" }

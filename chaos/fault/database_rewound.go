@@ -13,10 +13,10 @@ func init() {
 	}, (*databaseRewound).inject)
 }
 
-// Rewinds says that a fault of this kind makes the database lose its latest writes.
+// Rewinds reports whether a fault of this kind makes the database lose its latest writes.
 func (k *Kind) Rewinds() bool { return k.needs == reflect.TypeFor[DatabaseRewinding]() }
 
-type databaseRewound struct{ databaseStruck }
+type databaseRewound struct{ databaseFault }
 
 func (*databaseRewound) inject(x *Injection, w DatabaseRewinding) (func(), error) {
 	return w.RewindDatabase(x)

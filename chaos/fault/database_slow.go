@@ -17,7 +17,7 @@ func init() {
 }
 
 type databaseSlow struct {
-	databaseStruck
+	databaseFault
 	// Adds is the extra time for each statement.
 	Adds Span
 }

@@ -6,9 +6,9 @@ func init() {
 		About:   "a worker's consumer hangs and its heartbeats go on: it looks alive and takes nothing",
 		Example: "deaf: shell-1, for: 5m",
 		Draw:    func(d *Dice) string { return "deaf: " + d.Worker() },
-	}, (*deaf).inject)
+	}, (*deafWorker).inject)
 }
 
-type deaf struct{ struckWorker }
+type deafWorker struct{ workerTarget }
 
-func (*deaf) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }
+func (*deafWorker) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }

@@ -16,20 +16,20 @@ func init() {
 }
 
 type delayMessages struct {
-	ofMessages
+	messageSelector
 	// By is how late each message is.
 	By Span
 }
 
 // Read implements Fault.
 func (d *delayMessages) Read(r *Reader) {
-	d.read(r)
+	d.readSelector(r)
 	d.By = r.Adds("by")
 }
 
 // Describe implements Describer.
-func (d *delayMessages) Describe() string { return d.describe("delay") }
+func (d *delayMessages) Describe() string { return d.describeMessages("delay") }
 
 func (d *delayMessages) inject(x *Injection, w Messages) (func(), error) {
-	return d.intercept(x, w, func() Fate { return Fate{Delay: x.draw(d.By)} })
+	return d.interceptMessages(x, w, func() Fate { return Fate{Delay: x.drawSpan(d.By)} })
 }

@@ -9,11 +9,11 @@ func init() {
 	}, (*deleteQueue).inject)
 }
 
-type deleteQueue struct{ ofQueue }
+type deleteQueue struct{ queueTarget }
 
 func (d *deleteQueue) inject(x *Injection, w Queues) (func(), error) {
 	defer x.End()
-	for _, b := range d.bindings(x, w) {
+	for _, b := range d.targetBindings(x, w) {
 		if err := w.DeleteQueue(x, b); err != nil {
 			return nil, err
 		}

@@ -72,11 +72,11 @@ func (d *Dice) Worker() string { return d.Of(append(d.Cluster.WorkerTargets(), A
 // OneWorker draws a worker, or AnyWorker.
 func (d *Dice) OneWorker() string { return d.Of(append(slices.Clone(d.Cluster.Workers), AnyWorker)...) }
 
-// Queue draws a queue of the executors, or workers for theirs.
+// Queue draws a queue of the executors, or workers for their own queues.
 func (d *Dice) Queue() string { return d.Of(append(ExecutorQueues(), d.Cluster.WorkerTargets()...)...) }
 
-// Link draws the keys that all faults on links have. process is the key of the process, ends that
-// of the other ends.
+// Link draws the keys that all faults on links have. process is the key of the process, ends the key of the
+// other ends.
 func (d *Dice) Link(process, ends string) string {
 	return fmt.Sprintf("%s: %s, %s: [%s]", process, d.Process(), ends, d.Of(Broker, Database, strings.Join([]string{Broker, Database}, ", ")))
 }
@@ -86,8 +86,8 @@ func (d *Dice) Way() string {
 	return d.Of("", "", ", direction: "+string(Incoming), ", direction: "+string(Outgoing))
 }
 
-// Messages draws the type and the share of the messages that a fault strikes. key is the kind's
-// name below `messages`, own its own keys.
+// Messages draws the type and the share of the messages that a fault strikes. key is the kind's name below
+// `messages`, and own are its own keys.
 func (d *Dice) Messages(key, own string) string {
 	types := append(MessageTypes(), EveryMessage, EveryMessage)
 	return fmt.Sprintf("messages: {%s: %q%s, rate: %s}", key, d.Of(types...), own, d.Percent(5, 100))

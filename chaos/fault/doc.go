@@ -11,23 +11,23 @@
 //			Name: "deaf", Ends: WithFor, Excuses: []Cause{WorkerDeaf},
 //			About:   "a worker's consumer hangs and its heartbeats go on: it looks alive and takes nothing",
 //			Example: "deaf: shell-1, for: 5m",
-//		}, (*deaf).inject)
+//		}, (*deafWorker).inject)
 //	}
 //
-//	type deaf struct{ Target string }
+//	type deafWorker struct{ Target string }
 //
-//	func (f *deaf) Read(r *Reader)   { f.Target = r.Worker(r.Value) }
-//	func (f *deaf) Strikes() Strikes { return Strikes{Target: f.Target} }
+//	func (d *deafWorker) Read(r *Reader)   { d.Target = r.Worker(r.Value) }
+//	func (d *deafWorker) Strikes() Strikes { return Strikes{Target: d.Target} }
 //
-//	func (f *deaf) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }
+//	func (d *deafWorker) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }
 //
 // A world that does not implement the interface can't run the fault. Kind.Lacks derives this from
 // the types and names the missing interface; there is no list to maintain.
 //
-// Other modules register kinds of their own in the same way, as drivers of database/sql do.
+// Other modules register their own kinds in the same way, like drivers of database/sql.
 //
-// Words: a Kind is a type of failure. A Fault is one entry of a scenario, with the fields of its
-// kind. An Injection is one fault in one run. A fault strikes its targets: processes, servers,
-// queues or links. It touches something when it makes a difference to it, such as a message that it
-// delays. A fault that touches nothing has tested nothing, and the run's verdict says so.
+// Words: a Kind is a type of failure. A Fault is one entry of a scenario, with the fields of its kind. An
+// Injection is one fault in one run. A fault strikes its targets: processes, servers, queues or links. It
+// touches something when it affects it, such as a message that it delays. A fault that touches nothing has
+// tested nothing, and the run's verdict reports that.
 package fault

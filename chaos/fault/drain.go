@@ -9,18 +9,17 @@ func init() {
 	}, (*drain).inject)
 }
 
-type drain struct{ struckWorker }
+type drain struct{ workerTarget }
 
-// inject drains the worker. Later its supervisor starts it again, and the operator lifts the
-// cordon.
+// inject drains the worker. Later, its supervisor restarts it, and the operator lifts the cordon.
 func (*drain) inject(x *Injection, w Fleet) (func(), error) {
-	x.each(w, func(p Process) {
+	x.eachTarget(w, func(p Process) {
 		if p.Alive() && w.Cordon(x, p.Name(), true, true) {
 			x.Touch(Touched{Process: p.Name()})
 		}
 	})
 	if x.RestartAfter > 0 {
-		x.After(x.RestartAfter, func() { x.uncordon(w) })
+		x.After(x.RestartAfter, func() { x.liftCordons(w) })
 	}
 	x.restartLater(w)
 	return nil, nil

@@ -12,7 +12,7 @@ import (
 // bounds.
 type Drawn struct {
 	Least, Most time.Duration
-	// Log says that it is drawn log-uniformly.
+	// Log reports whether it is drawn log-uniformly.
 	Log bool
 }
 

@@ -11,14 +11,14 @@ func init() {
 	}, (*dropMessages).inject)
 }
 
-type dropMessages struct{ ofMessages }
+type dropMessages struct{ messageSelector }
 
 // Read implements Fault.
-func (d *dropMessages) Read(r *Reader) { d.read(r) }
+func (d *dropMessages) Read(r *Reader) { d.readSelector(r) }
 
 // Describe implements Describer.
-func (d *dropMessages) Describe() string { return d.describe("drop") }
+func (d *dropMessages) Describe() string { return d.describeMessages("drop") }
 
 func (d *dropMessages) inject(x *Injection, w Messages) (func(), error) {
-	return d.intercept(x, w, func() Fate { return Fate{Drop: true} })
+	return d.interceptMessages(x, w, func() Fate { return Fate{Drop: true} })
 }

@@ -11,14 +11,14 @@ func init() {
 	}, (*duplicateMessages).inject)
 }
 
-type duplicateMessages struct{ ofMessages }
+type duplicateMessages struct{ messageSelector }
 
 // Read implements Fault.
-func (d *duplicateMessages) Read(r *Reader) { d.read(r) }
+func (d *duplicateMessages) Read(r *Reader) { d.readSelector(r) }
 
 // Describe implements Describer.
-func (d *duplicateMessages) Describe() string { return d.describe("duplicate") }
+func (d *duplicateMessages) Describe() string { return d.describeMessages("duplicate") }
 
 func (d *duplicateMessages) inject(x *Injection, w Messages) (func(), error) {
-	return d.intercept(x, w, func() Fate { return Fate{Duplicate: true} })
+	return d.interceptMessages(x, w, func() Fate { return Fate{Duplicate: true} })
 }

@@ -11,12 +11,12 @@ func init() {
 	}, (*freeze).inject)
 }
 
-type freeze struct{ struck }
+type freeze struct{ processTarget }
 
 func (*freeze) inject(x *Injection, w Machines) (func(), error) {
 	var frozen []string
 	var thaw []func()
-	x.each(w, func(p Process) {
+	x.eachTarget(w, func(p Process) {
 		if !p.Alive() {
 			return
 		}

@@ -16,8 +16,8 @@ func init() {
 }
 
 const (
-	// mostHeld limits the number of slots that one edit takes. heldWithin limits the wait for
-	// executions that have ended.
+	// mostHeld limits the number of slots of one edit. heldWithin limits the wait for executions that have
+	// ended.
 	mostHeld   = 1000
 	heldWithin = 2 * time.Minute
 	// freedWithin is the longest time that the fault counts as lasting if nothing frees the slots.
@@ -25,7 +25,7 @@ const (
 )
 
 type holdSlots struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 
@@ -58,7 +58,7 @@ func (h *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
 	return nil, nil
 }
 
-// endWhenFreed ends the fault when every slot that it took is free again.
+// endWhenFreed ends the fault when every slot that it took is free, or after within.
 func (i *Injection) endWhenFreed(w SlotEdits, within time.Duration) {
 	if w.HeldSlots() == 0 || within <= 0 {
 		i.End()

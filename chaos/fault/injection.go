@@ -47,20 +47,20 @@ type Runner interface {
 	After(d time.Duration, f func())
 	// Emit writes an event into the history, now.
 	Emit(e history.Event)
-	// Touch records that the fault made a difference. The first call also records to what.
+	// Touch records that the fault made a difference. The first call also records what it affected.
 	Touch(on Touched)
-	// End says that the fault is over. A fault that ends by itself calls it; for other faults the
-	// injector does. A second call does nothing.
+	// End declares the fault over. A fault that ends by itself calls it; for other faults, the injector
+	// does. A second call does nothing.
 	End()
-	// Endless says that the fault has no end, so nothing waits for its end.
+	// Endless declares that the fault has no end, so the run does not wait for it.
 	Endless()
-	// Fail says that the world failed: the run ends without a verdict on the product. A nil err
-	// does nothing.
+	// Fail reports that the world failed: the run ends without a verdict on the product. A nil err does
+	// nothing.
 	Fail(err error)
 }
 
-// Touched is the thing to which a fault made a difference: a process, a queue, or a message with
-// its type in the protocol. The zero value stands for something that the world can't name.
+// Touched identifies what a fault affected: a process, a queue, or a message with its type in the protocol.
+// The zero value stands for something that the world can't name.
 type Touched struct {
 	Process string
 	Queue   string
@@ -68,8 +68,8 @@ type Touched struct {
 	Type    uint8
 }
 
-// draw draws a duration from a span.
-func (i *Injection) draw(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
+// drawSpan draws a duration from a span.
+func (i *Injection) drawSpan(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
 
 // InOrder returns a function that calls each of undo in order. Worlds use it for a fault with
 // several parts to undo.

@@ -19,11 +19,11 @@ type Kind struct {
 	// Under is the YAML key that the kind shares with others, such as database, and As its name
 	// below that key, such as slow. Both are empty for a kind with a key of its own, its Name.
 	Under, As string
-	// About says in one line what happens. Example is an entry of `faults` without its braces and
-	// its `when`.
+	// About describes in one line what happens. Example is an entry of `faults` without its braces and its
+	// `when`.
 	About, Example string
-	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes.
-	// Kinds under one key end in the same way.
+	// Ends is how the fault ends. It determines whether the fault takes the key `for`, `restart_after` or
+	// neither. Kinds under one key end in the same way.
 	Ends Ends
 	// Keys are the YAML keys of its value. Empty if the value is a single name: a target, or As
 	// under a shared key.
@@ -36,11 +36,11 @@ type Kind struct {
 	// Draw draws an entry of `faults` of this kind, without `when`, `for` and `restart_after`.
 	// Varied runs and drawn clusters use it. nil for a kind that is never drawn.
 	Draw func(d *Dice) string
-	// Hinders says that a fault of this kind can delay an executor's detection, whatever its target
+	// Hinders reports whether a fault of this kind can delay an executor's detection, whatever its target
 	// is.
 	Hinders bool
-	// Edits says that the fault only changes rows in the database: every server and process answers
-	// as before.
+	// Edits reports whether the fault only changes or locks rows in the database, so that every server and
+	// process still answers.
 	Edits bool
 
 	blank  func() Fault
@@ -53,9 +53,9 @@ type Ends uint8
 
 // The ways to end.
 const (
-	// WithFor lasts as long as the key `for` says.
+	// WithFor lasts as long as the key `for` specifies.
 	WithFor Ends = iota
-	// WithRestart ends processes, which may come back after `restart_after`.
+	// WithRestart ends processes, which may restart after `restart_after`.
 	WithRestart
 	// ByItself ends without either key.
 	ByItself
@@ -98,14 +98,14 @@ type Bounds struct {
 	For, RestartAfter time.Duration
 	// Targets is the number of processes that the fault strikes.
 	Targets int
-	// Stop bounds how long a process may take to stop gracefully and be noticed.
+	// Stop bounds how long a process may take to stop gracefully, including the detection of its end.
 	Stop time.Duration
 }
 
-// Shown is a fault whose effect only the history shows: the world can't tell whether the fault
-// touched something.
+// Shown is a fault whose effect only the history shows: the world can't detect whether the fault touched
+// something.
 type Shown interface {
-	// ShownBy says that an event proves that the fault made a difference. workers names the workers
+	// ShownBy reports whether an event proves that the fault made a difference. workers names the workers
 	// by their ids.
 	ShownBy(x *Injection, e *history.Event, workers Names) bool
 }
@@ -130,18 +130,18 @@ func Register[F any, W any, P interface {
 	k.inject = func(f Fault, x *Injection, world any) (func(), error) {
 		w, able := world.(W)
 		if !able {
-			return nil, fmt.Errorf("this world can't do a %s: it lacks %s", k.Name, missing(k.needs, reflect.TypeOf(world)))
+			return nil, fmt.Errorf("this world can't do a %s: it lacks %s", k.Name, missingMethods(k.needs, reflect.TypeOf(world)))
 		}
 		return inject(f.(P), x, w)
 	}
-	if wrong := k.contradicts(); wrong != "" {
+	if wrong := k.registrationConflict(); wrong != "" {
 		panic("fault: " + k.Name + ": " + wrong)
 	}
 	registered[k.Name] = &k
 }
 
-// contradicts says why a kind can't be registered; empty if it can.
-func (k *Kind) contradicts() string {
+// registrationConflict returns the reason why a kind can't be registered, empty if it can.
+func (k *Kind) registrationConflict() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
 		return "a kind needs Name, About and Example"
@@ -153,7 +153,7 @@ func (k *Kind) contradicts() string {
 		return fmt.Sprintf("the world is an interface, not %v", k.needs)
 	}
 	for _, other := range Kinds() {
-		if other.key() != k.key() {
+		if other.yamlKey() != k.yamlKey() {
 			continue
 		}
 		switch {
@@ -196,12 +196,12 @@ func (k *Kind) Describe(f Fault) string {
 		return d.Describe()
 	}
 	if to := f.Strikes(); to.Target != Broker && to.Target != Database {
-		return plain(k.Name) + " " + to.Target
+		return spacedName(k.Name) + " " + to.Target
 	}
-	return plain(k.Name)
+	return spacedName(k.Name)
 }
 
-// Lasts is an upper bound of the time from a fault's beginning to its last effect.
+// Lasts returns an upper bound of the time from a fault's beginning to its last effect.
 func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	if l, ok := f.(Lasting); ok {
 		return l.Lasts(b)
@@ -209,7 +209,7 @@ func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	return max(b.For, b.RestartAfter)
 }
 
-// Hampers says that a fault can delay an executor's detection, because it strikes an executor or a
+// Hampers reports whether a fault can delay an executor's detection, because it strikes an executor or a
 // server that the executor needs. An edit of rows doesn't impair the server.
 func (k *Kind) Hampers(f Fault, strikesExecutor bool) bool {
 	to := f.Strikes().Target

@@ -9,7 +9,7 @@ import (
 
 // The function of a kind determines what it needs from a world: a world lacks a kind if and only if
 // it lacks one of these methods.
-func TestAWorldLacksTheKindsOfWhichItHasNoMethods(t *testing.T) {
+func TestWorldLacksKindsWithMissingMethods(t *testing.T) {
 	lacking := 0
 	for _, offers := range []reflect.Type{reflect.TypeFor[Live](), reflect.TypeFor[Simulated](), reflect.TypeFor[Processes]()} {
 		for _, k := range Kinds() {
@@ -36,7 +36,7 @@ func has(offers reflect.Type, method string) bool {
 	return there
 }
 
-func TestAWorldSaysWhyItLacksAKind(t *testing.T) {
+func TestLacksExplainsMissingInterface(t *testing.T) {
 	live, simulated, one := reflect.TypeFor[Live](), reflect.TypeFor[Simulated](), reflect.TypeFor[interface{ Process(string) Process }]()
 	for _, x := range []struct {
 		kind   string
@@ -59,8 +59,8 @@ func TestAWorldSaysWhyItLacksAKind(t *testing.T) {
 	}
 }
 
-// For each interface that a kind needs there is a sentence about worlds without it.
-func TestEveryKindSaysWhatAWorldWithoutItLacks(t *testing.T) {
+// Each interface that a kind needs has a text about worlds without it.
+func TestEveryInterfaceHasLackingText(t *testing.T) {
 	for _, k := range Kinds() {
 		if why := k.Lacks(reflect.TypeFor[interface{}]()); why == "" || strings.Contains(why, "it lacks") {
 			t.Errorf("%s: a world without anything lacks %q", k.Name, why)
@@ -69,7 +69,7 @@ func TestEveryKindSaysWhatAWorldWithoutItLacks(t *testing.T) {
 }
 
 // A world that lacks an interface refuses to inject, even if the caller didn't ask Lacks first.
-func TestAWorldThatLacksAnInterfaceInjectsNothing(t *testing.T) {
+func TestInjectFailsWithoutTheInterface(t *testing.T) {
 	k := Find("clock_step")
 	undo, err := k.Inject(k.blank(), &Injection{}, struct{}{})
 	if undo != nil || err == nil || !strings.Contains(err.Error(), "this world can't do a clock_step: it lacks fault.Clocks (DriftClock, ShiftClock,") {
@@ -77,7 +77,7 @@ func TestAWorldThatLacksAnInterfaceInjectsNothing(t *testing.T) {
 	}
 }
 
-// nothing is a fault that does nothing.
+// nothing is a fault without any effect.
 type nothing struct{ Target string }
 
 func (*nothing) Read(*Reader)       {}
@@ -87,7 +87,7 @@ func (*nothing) inject(*Injection, Processes) (func(), error) { return nil, nil 
 
 func (*nothing) injectInto(*Injection, struct{}) (func(), error) { return nil, nil }
 
-func TestAKindThatContradictsAnotherOneIsNotRegistered(t *testing.T) {
+func TestRegisterRefusesConflictingKinds(t *testing.T) {
 	before := fmt.Sprint(names())
 	kind := func(change func(k *Kind)) Kind {
 		k := Kind{Name: "one more", Ends: WithFor, About: "nothing happens", Example: "one more: shell-1"}
@@ -118,7 +118,7 @@ func TestAKindThatContradictsAnotherOneIsNotRegistered(t *testing.T) {
 	}
 }
 
-// refusal returns the text with which a function panics, empty if it does not.
+// refusal returns the text of a function's panic, empty if it does not panic.
 func refusal(f func()) (text string) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -29,13 +29,13 @@ type latency struct {
 
 // Read implements Fault.
 func (l *latency) Read(r *Reader) {
-	l.read(r, "of", "to")
+	l.readLink(r, "of", "to")
 	l.Adds = r.Adds("adds")
 }
 
 // Describe implements Describer.
-func (l *latency) Describe() string { return l.describe("latency", "to") }
+func (l *latency) Describe() string { return l.describeLink("latency", "to") }
 
 func (l *latency) inject(x *Injection, w Links) (func(), error) {
-	return l.affect(x, w, Effect{Delay: l.Adds})
+	return l.affectLinks(x, w, Effect{Delay: l.Adds})
 }

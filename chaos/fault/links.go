@@ -20,8 +20,8 @@ type link struct {
 // Strikes implements Fault.
 func (l *link) Strikes() Strikes { return Strikes{Target: l.Target, Ends: l.Ends} }
 
-// read reads the keys of linkKeys.
-func (l *link) read(r *Reader, process, ends string) {
+// readLink reads the keys of linkKeys.
+func (l *link) readLink(r *Reader, process, ends string) {
 	l.Target, l.Way = r.Process(r.At(process)), Both
 	if n := r.At(ends); n != nil {
 		l.Ends, _ = r.Choices(n, "other end", ends, OtherEnds())
@@ -30,13 +30,13 @@ func (l *link) read(r *Reader, process, ends string) {
 		}
 	}
 	if n := r.At("direction"); n != nil {
-		way, _ := r.Choice(n, "direction", directions())
+		way, _ := r.Choice(n, "direction", directionNames())
 		l.Way = Direction(way)
 	}
 }
 
-// describe names the fault, for example "partition shell-1 from broker".
-func (l *link) describe(what, to string) string {
+// describeLink names the fault, for example "partition shell-1 from broker".
+func (l *link) describeLink(what, to string) string {
 	way := ""
 	if l.Way == Incoming || l.Way == Outgoing {
 		way = ", " + string(l.Way)
@@ -44,8 +44,8 @@ func (l *link) describe(what, to string) string {
 	return fmt.Sprintf("%s %s %s %s%s", what, l.Target, to, andList(l.Ends), way)
 }
 
-// affect applies an effect to every link that the fault strikes, until undo.
-func (l *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) {
+// affectLinks applies an effect to every link that the fault strikes, until undo.
+func (l *link) affectLinks(x *Injection, w Links, e Effect) (undo func(), err error) {
 	var heal []func()
 	for _, process := range x.Targets {
 		for _, end := range l.Ends {
@@ -71,5 +71,5 @@ func linkKeys(process, about, ends string, own ...yamlfile.Key) []yamlfile.Key {
 }
 
 func directionKey(about string) yamlfile.Key {
-	return yamlfile.Optional("direction", about, yamlfile.Enum(directions()))
+	return yamlfile.Optional("direction", about, yamlfile.Enum(directionNames()))
 }

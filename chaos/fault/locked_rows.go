@@ -16,7 +16,7 @@ func init() {
 }
 
 type lockedRows struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 
@@ -31,7 +31,8 @@ func (l *lockedRows) Read(r *Reader) {
 // Describe implements Describer.
 func (*lockedRows) Describe() string { return "rows locked by a stranger" }
 
-// inject locks rows as they are dispatched, until Count rows are locked. At the end all are free.
+// inject locks rows as they are dispatched, until Count rows are locked. At the end, all locks are
+// released.
 func (l *lockedRows) inject(x *Injection, w Strangers) (func(), error) {
 	var frees []func()
 	left, over := l.Count, false

@@ -14,7 +14,7 @@ func init() {
 			yamlfile.Required("table", "a table of the schema", yamlfile.Enum(lockableTables())),
 			yamlfile.Required("mode", "what it holds up", yamlfile.Enum(tableModes())),
 		},
-	}, (*tableLocked).inject)
+	}, (*lockedTable).inject)
 }
 
 // lockableTables are the tables of the schema.
@@ -27,25 +27,25 @@ func lockableTables() []string {
 
 func tableModes() []string { return []string{"share", "access_exclusive"} }
 
-type tableLocked struct{ TableLock }
+type lockedTable struct{ TableLock }
 
 // Strikes implements Fault.
-func (t *tableLocked) Strikes() Strikes { return Strikes{Target: Database, Ends: []string{t.Table}} }
+func (l *lockedTable) Strikes() Strikes { return Strikes{Target: Database, Ends: []string{l.Table}} }
 
 // Read implements Fault.
-func (t *tableLocked) Read(r *Reader) {
+func (l *lockedTable) Read(r *Reader) {
 	if n := r.At("table"); n != nil {
-		t.Table, _ = r.Choice(n, "table", lockableTables())
+		l.Table, _ = r.Choice(n, "table", lockableTables())
 	}
 	if n := r.At("mode"); n != nil {
 		mode, _ := r.Choice(n, "mode", tableModes())
-		t.Exclusive = mode == "access_exclusive"
+		l.Exclusive = mode == "access_exclusive"
 	}
 }
 
 // Describe implements Describer.
-func (t *tableLocked) Describe() string { return t.Table + " locked by a stranger" }
+func (l *lockedTable) Describe() string { return l.Table + " locked by a stranger" }
 
-func (t *tableLocked) inject(x *Injection, w Strangers) (func(), error) {
-	return w.LockTable(x, t.TableLock)
+func (l *lockedTable) inject(x *Injection, w Strangers) (func(), error) {
+	return w.LockTable(x, l.TableLock)
 }

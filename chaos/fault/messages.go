@@ -7,8 +7,8 @@ import (
 
 // This file holds the common parts of faults that strike messages.
 
-// MessageTypes lists the types of messages that a fault can strike: those between services. The
-// canary is not among them, because an executor sends it to itself.
+// MessageTypes lists the types of messages that a fault can strike: those between services. The canary is
+// excluded, because an executor sends it to itself.
 func MessageTypes() []string {
 	var names []string
 	for i := 1; i < broker.Types; i++ {
@@ -19,8 +19,8 @@ func MessageTypes() []string {
 	return names
 }
 
-// ofMessages selects the messages that a fault strikes.
-type ofMessages struct {
+// messageSelector selects the messages that a fault strikes.
+type messageSelector struct {
 	// Type is one of MessageTypes, or EveryMessage.
 	Type string
 	// PerMillion is the share of these messages that is struck.
@@ -28,28 +28,28 @@ type ofMessages struct {
 }
 
 // Strikes implements Fault.
-func (o *ofMessages) Strikes() Strikes { return Strikes{Target: Broker, Messages: o.Type} }
+func (m *messageSelector) Strikes() Strikes { return Strikes{Target: Broker, Messages: m.Type} }
 
-// read reads the keys of messageKeys.
-func (o *ofMessages) read(r *Reader) {
+// readSelector reads the keys of messageKeys.
+func (m *messageSelector) readSelector(r *Reader) {
 	if n := r.At(r.kind.As); n != nil {
-		o.Type, _ = r.Choice(n, "message type", append(MessageTypes(), EveryMessage))
+		m.Type, _ = r.Choice(n, "message type", append(MessageTypes(), EveryMessage))
 	}
-	o.PerMillion = r.Rate("rate")
+	m.PerMillion = r.Rate("rate")
 }
 
-// describe names the fault, for example "drop every message".
-func (o *ofMessages) describe(what string) string {
-	if o.Type == EveryMessage {
+// describeMessages names the fault, for example "drop every message".
+func (m *messageSelector) describeMessages(what string) string {
+	if m.Type == EveryMessage {
 		return what + " every message"
 	}
-	return what + " " + o.Type
+	return what + " " + m.Type
 }
 
-// intercept draws which messages are struck and calls fate for each of them.
-func (o *ofMessages) intercept(x *Injection, w Messages, fate func() Fate) (func(), error) {
+// interceptMessages draws which messages are struck and calls fate for each of them.
+func (m *messageSelector) interceptMessages(x *Injection, w Messages, fate func() Fate) (func(), error) {
 	return w.Intercept(x, func(messageType string) Fate {
-		if o.Type != EveryMessage && o.Type != messageType || !x.Chance(o.PerMillion) {
+		if m.Type != EveryMessage && m.Type != messageType || !x.Chance(m.PerMillion) {
 			return Fate{}
 		}
 		return fate()

@@ -6,9 +6,9 @@ func init() {
 		About:   "a worker's heartbeats don't get through and all else does",
 		Example: "mute: shell-1, for: 60s",
 		Draw:    func(d *Dice) string { return "mute: " + d.Worker() },
-	}, (*mute).inject)
+	}, (*muteWorker).inject)
 }
 
-type mute struct{ struckWorker }
+type muteWorker struct{ workerTarget }
 
-func (*mute) inject(x *Injection, w Muteness) (func(), error) { return w.Mute(x) }
+func (*muteWorker) inject(x *Injection, w Muteness) (func(), error) { return w.Mute(x) }

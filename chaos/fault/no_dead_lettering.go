@@ -9,7 +9,7 @@ func init() {
 	}, (*noDeadLettering).inject)
 }
 
-type noDeadLettering struct{ brokerStruck }
+type noDeadLettering struct{ brokerFault }
 
 // Describe implements Describer.
 func (*noDeadLettering) Describe() string { return "broker without dead lettering" }

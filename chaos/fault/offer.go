@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Simulated is what the simulated world offers: every interface.
+// Simulated is the set of interfaces that the simulated world offers: all of them.
 type Simulated interface {
 	Processes
 	Machines
@@ -42,7 +42,7 @@ type Simulated interface {
 	Clocks
 }
 
-// Live is what the world of real daemons offers.
+// Live is the set of interfaces that the world of real daemons offers.
 type Live interface {
 	Processes
 	Twins
@@ -70,18 +70,18 @@ type Live interface {
 	Strangers
 }
 
-// part is one of the interfaces that worlds offer.
-type part struct {
+// worldInterface is one of the interfaces that worlds offer.
+type worldInterface struct {
 	name string
 	of   reflect.Type
 	// lacking explains why a world without the interface can't run its faults.
 	lacking string
 }
 
-// parts lists the interfaces of world.go.
-func parts() []part {
+// worldInterfaces lists the interfaces of world.go.
+func worldInterfaces() []worldInterface {
 	const shared = "its processes and servers share one machine and its clocks"
-	return []part{
+	return []worldInterface{
 		{"Machines", reflect.TypeFor[Machines](), shared},
 		{"Clocks", reflect.TypeFor[Clocks](), shared},
 		{"ConsumerCancelling", reflect.TypeFor[ConsumerCancelling](), "RabbitMQ cancels the consumers of a queue only when the queue goes or moves; delete_queue does that"},
@@ -116,23 +116,23 @@ func parts() []part {
 	}
 }
 
-// Lacks says why a world can't run the kind; empty if it can. offers is an interface type such as
-// Live, or the type of the world itself.
+// Lacks returns the reason why a world can't run the kind, empty if it can. offers is an interface type
+// such as Live, or the type of the world itself.
 func (k *Kind) Lacks(offers reflect.Type) string {
 	if offers.Implements(k.needs) {
 		return ""
 	}
-	for _, p := range parts() {
+	for _, p := range worldInterfaces() {
 		if k.needs.Implements(p.of) && !offers.Implements(p.of) {
 			return p.lacking
 		}
 	}
-	return "it lacks " + missing(k.needs, offers)
+	return "it lacks " + missingMethods(k.needs, offers)
 }
 
-// missing names an interface and those of its methods that a type lacks. It is for kinds registered
-// outside this package, which may need interfaces of their own.
-func missing(needs, offers reflect.Type) string {
+// missingMethods names an interface and its methods that a type lacks. It is for kinds registered outside
+// this package, which may need interfaces of their own.
+func missingMethods(needs, offers reflect.Type) string {
 	var names []string
 	for i := range needs.NumMethod() {
 		name := needs.Method(i).Name
@@ -144,5 +144,5 @@ func missing(needs, offers reflect.Type) string {
 	return fmt.Sprintf("%v (%s)", needs, strings.Join(names, ", "))
 }
 
-// Needs says whether the kind's interface includes every method of the interface type of.
+// Needs reports whether the kind's interface includes every method of the interface type of.
 func (k *Kind) Needs(of reflect.Type) bool { return k.needs.Implements(of) }

@@ -8,7 +8,7 @@ func init() {
 	}, (*openTransaction).inject)
 }
 
-type openTransaction struct{ databaseStruck }
+type openTransaction struct{ databaseFault }
 
 func (*openTransaction) inject(x *Injection, w Strangers) (func(), error) {
 	end, err := w.OpenTransaction(x)

@@ -14,11 +14,11 @@ func init() {
 type partition struct{ link }
 
 // Read implements Fault.
-func (p *partition) Read(r *Reader) { p.read(r, "cut", "from") }
+func (p *partition) Read(r *Reader) { p.readLink(r, "cut", "from") }
 
 // Describe implements Describer.
-func (p *partition) Describe() string { return p.describe("partition", "from") }
+func (p *partition) Describe() string { return p.describeLink("partition", "from") }
 
 func (p *partition) inject(x *Injection, w Links) (func(), error) {
-	return p.affect(x, w, Effect{Cut: true})
+	return p.affectLinks(x, w, Effect{Cut: true})
 }

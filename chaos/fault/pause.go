@@ -11,11 +11,11 @@ func init() {
 	}, (*pause).inject)
 }
 
-type pause struct{ struck }
+type pause struct{ processTarget }
 
 func (*pause) inject(x *Injection, w Processes) (func(), error) {
 	var resume []func()
-	x.each(w, func(p Process) {
+	x.eachTarget(w, func(p Process) {
 		if !p.Alive() {
 			return
 		}

@@ -8,26 +8,26 @@ import (
 
 // This file holds the common parts of faults that strike processes.
 
-// struck is the process, or the selector, that a fault names as its whole value.
-type struck struct{ Target string }
+// processTarget is the process, or the selector, that a fault names as its whole value.
+type processTarget struct{ Target string }
 
 // Read implements Fault.
-func (s *struck) Read(r *Reader) { s.Target = r.Process(r.Value) }
+func (p *processTarget) Read(r *Reader) { p.Target = r.Process(r.Value) }
 
 // Strikes implements Fault.
-func (s *struck) Strikes() Strikes { return Strikes{Target: s.Target} }
+func (p *processTarget) Strikes() Strikes { return Strikes{Target: p.Target} }
 
-// struckWorker is the worker, or the selector of workers, that a fault names as its whole value.
-type struckWorker struct{ Target string }
+// workerTarget is the worker, or the selector of workers, that a fault names as its whole value.
+type workerTarget struct{ Target string }
 
 // Read implements Fault.
-func (s *struckWorker) Read(r *Reader) { s.Target = r.Worker(r.Value) }
+func (w *workerTarget) Read(r *Reader) { w.Target = r.Worker(r.Value) }
 
 // Strikes implements Fault.
-func (s *struckWorker) Strikes() Strikes { return Strikes{Target: s.Target} }
+func (w *workerTarget) Strikes() Strikes { return Strikes{Target: w.Target} }
 
-// each calls f for every process that the fault strikes, in the order of Targets.
-func (i *Injection) each(w Processes, f func(p Process)) {
+// eachTarget calls f for every process that the fault strikes, in the order of Targets.
+func (i *Injection) eachTarget(w Processes, f func(p Process)) {
 	for _, name := range i.Targets {
 		if p := w.Process(name); p != nil {
 			f(p)
@@ -35,14 +35,14 @@ func (i *Injection) each(w Processes, f func(p Process)) {
 	}
 }
 
-// restartLater starts the ended processes again after RestartAfter, and then ends the fault.
+// restartLater restarts the ended processes after RestartAfter, and then ends the fault.
 func (i *Injection) restartLater(w Processes) {
 	if i.RestartAfter == 0 {
 		i.Endless()
 		return
 	}
 	i.After(i.RestartAfter, func() {
-		i.each(w, func(p Process) {
+		i.eachTarget(w, func(p Process) {
 			if p.Alive() {
 				// It is still stopping. Start it once it has ended.
 				p.OnEnd(func() { i.After(0, p.Start) })

@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// cluster is a world of processes that records calls. It is its own runner, with a clock that only
-// pass moves.
+// cluster is a world of processes that records calls. It is also the runner, with a clock that only pass
+// moves.
 type cluster struct {
 	processes []*member
 	told      []string
@@ -114,7 +114,7 @@ func (m *member) die() {
 	}
 }
 
-// turn is a process from one start to its end.
+// turn is an instance of a process.
 type turn struct {
 	p    *member
 	life int
@@ -142,7 +142,7 @@ func (c *cluster) expect(t *testing.T, want ...string) {
 	}
 }
 
-func TestAProcessThatIsGoneIsStartedWhenItIsTime(t *testing.T) {
+func TestDeadProcessRestartsOnTime(t *testing.T) {
 	c := clusterOf("shell-1")
 	c.inject(t, c.injection("crash", 10*time.Second), new(crash))
 	c.pass(time.Second)
@@ -151,9 +151,9 @@ func TestAProcessThatIsGoneIsStartedWhenItIsTime(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "1s shell-1 is gone", "10s start shell-1", "10s over")
 }
 
-// A process may take longer to stop than its restart_after. Then it is started once it has ended:
-// not beside itself, and not never.
-func TestAProcessThatIsAliveWhenItIsTimeIsStartedAtItsEnd(t *testing.T) {
+// A process may take longer to stop than its restart_after. Then it is started once it has ended, and not
+// earlier.
+func TestStoppingProcessRestartsAfterItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
 	c.pass(5 * time.Second)
@@ -165,7 +165,7 @@ func TestAProcessThatIsAliveWhenItIsTimeIsStartedAtItsEnd(t *testing.T) {
 		"5s shell-2 is gone", "10s start shell-2", "10s over", "15s shell-1 is gone", "15s start shell-1")
 }
 
-func TestAProcessWithoutARestartStaysAway(t *testing.T) {
+func TestProcessWithoutRestartStaysDown(t *testing.T) {
 	c := clusterOf("shell-1")
 	c.inject(t, c.injection("crash", 0), new(crash))
 	c.processes[0].die()
@@ -173,8 +173,8 @@ func TestAProcessWithoutARestartStaysAway(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "0s endless", "0s shell-1 is gone")
 }
 
-// Only the paused instance is resumed, not the one that has replaced it.
-func TestAPausedProcessThatWasRestartedIsNotResumed(t *testing.T) {
+// Only the paused instance is resumed, not the instance that has replaced it.
+func TestRestartedProcessIsNotResumed(t *testing.T) {
 	for _, x := range []struct {
 		restarted bool
 		want      []string
@@ -195,7 +195,7 @@ func TestAPausedProcessThatWasRestartedIsNotResumed(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
+func TestStoppedProcessIsNotCutShort(t *testing.T) {
 	for _, x := range []struct {
 		stops, restarted bool
 		want             []string
@@ -205,7 +205,7 @@ func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
 		{true, true, []string{"0s terminate shell-1", "1s shell-1 is gone", "1s start shell-1", "13s over"}},
 	} {
 		c := clusterOf("shell-1")
-		c.inject(t, c.injection("stop_cut_short", 10*time.Second), &cutShort{After: 3 * time.Second})
+		c.inject(t, c.injection("stop_cut_short", 10*time.Second), &stopCutShort{After: 3 * time.Second})
 		c.pass(time.Second)
 		if x.stops {
 			c.processes[0].die()
@@ -218,7 +218,7 @@ func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
 	}
 }
 
-func TestARollingRestartTakesOneProcessAfterTheOther(t *testing.T) {
+func TestRollingRestartRestartsProcessesInTurn(t *testing.T) {
 	c := clusterOf("executor-1", "shell-1", "shell-2")
 	c.processes[1].alive = false
 	c.inject(t, c.injection("rolling_restart", 0), &rollingRestart{Down: time.Second, Every: 10 * time.Second})

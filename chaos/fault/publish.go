@@ -45,8 +45,8 @@ const (
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"
-	// misplaced is a readable message in the wrong queue: news of executions in a worker's queues
-	// of dispatches and cancellations, or in one of the executors' queues.
+	// misplaced is a readable message in the wrong queue: a change of an execution in a worker's queues of
+	// dispatches and cancellations, or in one of the executors' queues.
 	misplaced attack = "misplaced"
 )
 
@@ -67,7 +67,7 @@ const (
 
 // publish is an attacker who can reach the broker and publishes messages.
 type publish struct {
-	ofQueue
+	queueTarget
 	What  attack
 	Count int
 }
@@ -94,8 +94,8 @@ func (p *publish) Describe() string {
 	return "publish " + strings.ReplaceAll(string(p.What), "_", " ") + " to " + p.Target
 }
 
-// Flood is how many messages f puts into the queues of workers' dispatches, before what comes later;
-// 0 if none. (Forged cancellations go to another queue.)
+// Flood returns the number of messages that f publishes to workers' dispatch queues; 0 if none. (Forged
+// cancellations go to another queue.)
 func Flood(f Fault) int {
 	p, published := f.(*publish)
 	if !published || p.What == forgedCancel || slices.Contains(ExecutorQueues(), p.Target) {
@@ -105,11 +105,11 @@ func Flood(f Fault) int {
 }
 
 func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
-	queues := p.queues(x, w)
+	queues := p.attackedQueues(x, w)
 	left := p.Count
 	var next func()
 	next = func() {
-		batch, err := p.batch(min(publishAtOnce, left), left, queues, w)
+		batch, err := p.nextBatch(min(publishAtOnce, left), left, queues, w)
 		if err == nil {
 			err = w.Publish(x, batch)
 		}
@@ -125,8 +125,8 @@ func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
 	return nil, nil
 }
 
-// queues names the queues to which the messages go.
-func (p *publish) queues(x *Injection, w Publisher) (names []string) {
+// attackedQueues names the queues to which the messages are published.
+func (p *publish) attackedQueues(x *Injection, w Publisher) (names []string) {
 	if p.What == forgedCancel || p.What == misplaced {
 		for _, r := range w.Registered() {
 			if slices.Contains(x.Targets, r.Name) {
@@ -137,15 +137,15 @@ func (p *publish) queues(x *Injection, w Publisher) (names []string) {
 			return names
 		}
 	}
-	for _, b := range p.bindings(x, w) {
+	for _, b := range p.targetBindings(x, w) {
 		names = append(names, b.Queue)
 	}
 	return names
 }
 
-// batch makes the next n messages for each queue. It takes the executions they name from the
-// database; a real attacker would learn them from published messages.
-func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
+// nextBatch makes the next n messages for each queue. It reads the executions that they name from the
+// database; a real attacker would know them from published messages.
+func (p *publish) nextBatch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
 	if p.What == forgedCancel || p.What == forgedDispatch {
 		if running, err = w.Running(); err != nil {
@@ -154,7 +154,7 @@ func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 	}
 	for number := left - 1; number >= left-n; number-- {
 		for _, queue := range queues {
-			m := p.forged(number, running)
+			m := p.forgeMessage(number, running)
 			m.Queue, m.Number = queue, number
 			all = append(all, m)
 		}
@@ -162,8 +162,8 @@ func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 	return all, nil
 }
 
-// forged makes the n-th message.
-func (p *publish) forged(n int, running []execution.Execution) Forged {
+// forgeMessage makes the n-th message.
+func (p *publish) forgeMessage(n int, running []execution.Execution) Forged {
 	m := Forged{Envelope: broker.Envelope{Version: broker.WireVersion}}
 	switch p.What {
 	case forgedCancel:

@@ -23,13 +23,13 @@ type Reader struct {
 
 	keys    yamlfile.Mapping
 	cluster Cluster
-	// judged says that the cluster was read without errors, so names can be checked against it.
+	// judged reports whether the cluster was read without errors, so that names can be checked against it.
 	judged bool
 	kind   *Kind
 	begins Begins
 }
 
-// Begins is when a fault begins. A target must have started by then.
+// Begins is the time at which a fault begins. A target must have started by then.
 type Begins struct {
 	// Latest is the last moment at which it may begin; unused after a trigger.
 	Latest       time.Duration
@@ -107,7 +107,7 @@ func (r *Reader) DurationOf(key string) time.Duration {
 	return 0
 }
 
-// Rate reads a share in millionths; if the file lacks it, the share is all.
+// Rate reads a share in millionths; without the key, it is 1,000,000.
 func (r *Reader) Rate(key string) uint64 {
 	if n := r.At(key); n != nil {
 		share, _ := r.Share(n, key)
@@ -126,11 +126,11 @@ type Entry struct {
 	For *yaml.Node
 }
 
-// Read finds the kind of an entry of `faults` and reads its fields. ok is false if the entry names
-// no kind. All other problems were noted. judged says that the cluster was read without errors.
+// Read finds the kind of an entry of `faults` and reads its fields. ok is false if the entry names no kind.
+// All other problems were noted. judged reports whether the cluster was read without errors.
 func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b Begins) (e Entry, ok bool) {
 	var keys []string
-	for _, g := range groups() {
+	for _, g := range kindGroups() {
 		if entry.Has(g.key) {
 			keys = append(keys, g.key)
 		}
@@ -139,7 +139,7 @@ func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b 
 		refuseCount(r, entry, keys)
 		return Entry{}, false
 	}
-	g := find(keys[0])
+	g := findGroup(keys[0])
 	e.Key, e.Value = entry.Keys[g.key], entry.At(g.key)
 	f := &Reader{Reader: r, Value: e.Value, cluster: c, judged: judged, begins: b}
 	if e.Kind, ok = g.kindOf(f); !ok {
@@ -150,7 +150,7 @@ func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b 
 	return e, true
 }
 
-// refuseCount refuses an entry without a kind or with two.
+// refuseCount refuses an entry without a kind or with several.
 func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 	if len(keys) > 1 {
 		slices.SortFunc(keys, func(a, b string) int {
@@ -163,61 +163,60 @@ func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 	if entry.Invalid { // the kind is the unknown key, which was refused already
 		return
 	}
-	r.Unknown(entry.Node, "the fault does nothing: it needs one kind", "", keysOf(groups()))
+	r.Unknown(entry.Node, "the fault does nothing: it needs one kind", "", keysOf(kindGroups()))
 }
 
-// group holds the kinds under one key of the file.
-type group struct {
+// kindGroup holds the kinds under one key of the file.
+type kindGroup struct {
 	key   string
 	kinds []*Kind
 }
 
-// groups lists the groups, sorted by key. An entry has exactly one of these keys.
-func groups() []group {
-	var list []group
+// kindGroups lists the groups, sorted by key. An entry has exactly one of these keys.
+func kindGroups() []kindGroup {
+	var list []kindGroup
 	for _, k := range Kinds() {
-		i := slices.IndexFunc(list, func(g group) bool { return g.key == k.key() })
+		i := slices.IndexFunc(list, func(g kindGroup) bool { return g.key == k.yamlKey() })
 		if i < 0 {
-			list, i = append(list, group{key: k.key()}), len(list)
+			list, i = append(list, kindGroup{key: k.yamlKey()}), len(list)
 		}
 		list[i].kinds = append(list[i].kinds, k)
 	}
-	slices.SortFunc(list, func(a, b group) int { return strings.Compare(a.key, b.key) })
+	slices.SortFunc(list, func(a, b kindGroup) int { return strings.Compare(a.key, b.key) })
 	return list
 }
 
-func find(key string) group {
-	all := groups()
-	return all[slices.IndexFunc(all, func(g group) bool { return g.key == key })]
+func findGroup(key string) kindGroup {
+	all := kindGroups()
+	return all[slices.IndexFunc(all, func(g kindGroup) bool { return g.key == key })]
 }
 
-func keysOf(all []group) (keys []string) {
+func keysOf(all []kindGroup) (keys []string) {
 	for _, g := range all {
 		keys = append(keys, g.key)
 	}
 	return keys
 }
 
-// key is the key of the file that names the kind, alone or with others.
-func (k *Kind) key() string {
+// yamlKey returns the key of the file that names the kind, alone or shared with others.
+func (k *Kind) yamlKey() string {
 	if k.Under != "" {
 		return k.Under
 	}
 	return k.Name
 }
 
-// HasFor says that the kind's value may contain `for`.
+// HasFor reports whether the kind's value may contain `for`.
 func (k *Kind) HasFor() bool {
 	return slices.ContainsFunc(k.Keys, func(key yamlfile.Key) bool { return key.Name == "for" })
 }
 
-// alone says that the key names a single kind.
-func (g group) alone() bool { return g.kinds[0].Under == "" }
+// isSingleKind reports whether the key names a single kind.
+func (kg kindGroup) isSingleKind() bool { return kg.kinds[0].Under == "" }
 
-// names lists the kinds' names under the key, either of those that take a mapping or of those that
-// don't.
-func (g group) names(mapping bool) (names []string) {
-	for _, k := range g.kinds {
+// kindNames lists the names, under the key, of the kinds that take a mapping or of the kinds that don't.
+func (kg kindGroup) kindNames(mapping bool) (names []string) {
+	for _, k := range kg.kinds {
 		if (len(k.Keys) > 0) == mapping {
 			names = append(names, k.As)
 		}
@@ -225,38 +224,38 @@ func (g group) names(mapping bool) (names []string) {
 	return names
 }
 
-// called returns a kind by its name under the key.
-func (g group) called(as string) *Kind {
-	i := slices.IndexFunc(g.kinds, func(k *Kind) bool { return k.As == as })
+// kindNamed returns a kind by its name under the key, nil if there is none.
+func (kg kindGroup) kindNamed(as string) *Kind {
+	i := slices.IndexFunc(kg.kinds, func(k *Kind) bool { return k.As == as })
 	if i < 0 {
 		return nil
 	}
-	return g.kinds[i]
+	return kg.kinds[i]
 }
 
 // kindOf finds the kind that a value names, and reads its mapping.
-func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
-	if g.alone() {
-		k = g.kinds[0]
+func (kg kindGroup) kindOf(r *Reader) (k *Kind, ok bool) {
+	if kg.isSingleKind() {
+		k = kg.kinds[0]
 		if len(k.Keys) > 0 {
-			r.keys, ok = r.Mapping(r.Value, g.shape())
+			r.keys, ok = r.Mapping(r.Value, kg.mappingShape())
 			return k, ok
 		}
 		return k, true
 	}
-	if g.takesNoValue(r) {
+	if kg.takesNoValue(r) {
 		return nil, false
 	}
-	words, mapped := g.names(false), g.names(true)
+	words, mapped := kg.kindNames(false), kg.kindNames(true)
 	if len(words) > 0 && r.Value.Kind != yaml.MappingNode || len(mapped) == 0 {
-		word, good := r.Choice(r.Value, "fault of the "+g.key, append(words, mapped...))
-		if k = g.called(word); good && len(k.Keys) > 0 {
+		word, good := r.Choice(r.Value, "fault of the "+kg.key, append(words, mapped...))
+		if k = kg.kindNamed(word); good && len(k.Keys) > 0 {
 			r.Refuse(r.Value, "%s says more than its name: write %s", word, k.Example)
 			return nil, false
 		}
 		return k, good
 	}
-	if r.keys, ok = r.Mapping(r.Value, g.shape()); !ok {
+	if r.keys, ok = r.Mapping(r.Value, kg.mappingShape()); !ok {
 		return nil, false
 	}
 	var given []string
@@ -267,20 +266,20 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 	}
 	if len(given) != 1 {
 		if !r.keys.Invalid {
-			r.Unknown(r.Value, g.key+" must say exactly one thing", "", mapped)
+			r.Unknown(r.Value, kg.key+" must say exactly one thing", "", mapped)
 		}
 		return nil, false
 	}
-	k = g.called(given[0])
-	g.belongs(r, k)
+	k = kg.kindNamed(given[0])
+	kg.checkKeys(r, k)
 	return k, true
 }
 
 // takesNoValue refuses a mapping whose key is a kind without fields.
-func (g group) takesNoValue(r *Reader) bool {
+func (kg kindGroup) takesNoValue(r *Reader) bool {
 	for i := 0; r.Value.Kind == yaml.MappingNode && i+1 < len(r.Value.Content); i += 2 {
 		name := r.Value.Content[i]
-		if k := g.called(name.Value); k != nil && len(k.Keys) == 0 {
+		if k := kg.kindNamed(name.Value); k != nil && len(k.Keys) == 0 {
 			r.Refuse(name, "%s takes no value: write %s", name.Value, k.Example)
 			return true
 		}
@@ -288,15 +287,15 @@ func (g group) takesNoValue(r *Reader) bool {
 	return false
 }
 
-// belongs refuses keys of other kinds, and notes the kind's missing keys.
-func (g group) belongs(r *Reader, k *Kind) {
-	own := yamlfile.NewShape(g.key, k.Keys...)
-	for _, key := range g.shape().Keys {
+// checkKeys refuses keys of other kinds, and notes the kind's missing keys.
+func (kg kindGroup) checkKeys(r *Reader, k *Kind) {
+	own := yamlfile.NewShape(kg.key, k.Keys...)
+	for _, key := range kg.mappingShape().Keys {
 		if slices.Contains(own.Names(), key.Name) || !r.keys.Has(key.Name) {
 			continue
 		}
 		var owners []string
-		for _, other := range g.kinds {
+		for _, other := range kg.kinds {
 			if slices.Contains(yamlfile.NewShape("", other.Keys...).Names(), key.Name) {
 				owners = append(owners, other.As)
 			}
@@ -310,32 +309,32 @@ func (g group) belongs(r *Reader, k *Kind) {
 	}
 }
 
-// shape is the mapping under the key: the keys of all its kinds.
-func (g group) shape() yamlfile.Shape {
-	s := yamlfile.NewShape(g.key)
-	for _, k := range g.kinds {
+// mappingShape returns the mapping under the key: the keys of all its kinds.
+func (kg kindGroup) mappingShape() yamlfile.Shape {
+	s := yamlfile.NewShape(kg.key)
+	for _, k := range kg.kinds {
 		for _, key := range k.Keys {
 			if slices.Contains(s.Names(), key.Name) {
 				continue
 			}
-			key.Required = key.Required && g.alone()
+			key.Required = key.Required && kg.isSingleKind()
 			s.Keys = append(s.Keys, key)
 		}
 	}
 	return s
 }
 
-// schema is the schema of the key's value.
-func (g group) schema() yamlfile.Schema {
-	object := g.shape().Object()
-	words, mapped := g.names(false), g.names(true)
+// valueSchema returns the schema of the key's value.
+func (kg kindGroup) valueSchema() yamlfile.Schema {
+	object := kg.mappingShape().Object()
+	words, mapped := kg.kindNames(false), kg.kindNames(true)
 	switch {
-	case g.alone() && len(g.kinds[0].Keys) == 0:
+	case kg.isSingleKind() && len(kg.kinds[0].Keys) == 0:
 		return yamlfile.StringSchema()
-	case g.alone():
+	case kg.isSingleKind():
 		return object
 	case len(mapped) == 0:
-		return yamlfile.Schema{"oneOf": g.described(words)}
+		return yamlfile.Schema{"oneOf": kg.wordSchemas(words)}
 	}
 	var one []any
 	for _, as := range mapped {
@@ -345,25 +344,25 @@ func (g group) schema() yamlfile.Schema {
 	if len(words) == 0 {
 		return object
 	}
-	return yamlfile.Schema{"oneOf": append(g.described(words), object)}
+	return yamlfile.Schema{"oneOf": append(kg.wordSchemas(words), object)}
 }
 
-// described are the kinds that are one word, each with what it does: an editor shows it beside the
-// word.
-func (g group) described(words []string) (each []any) {
+// wordSchemas returns a schema for each kind that is a single word, with a description that editors show
+// next to the word.
+func (kg kindGroup) wordSchemas(words []string) (each []any) {
 	for _, as := range words {
-		each = append(each, yamlfile.Schema{"const": as, "description": g.called(as).About})
+		each = append(each, yamlfile.Schema{"const": as, "description": kg.kindNamed(as).About})
 	}
 	return each
 }
 
-// about describes the key in editors and lists.
-func (g group) about() string {
-	if g.alone() {
-		return g.kinds[0].About
+// aboutText describes the key, for editors and lists.
+func (kg kindGroup) aboutText() string {
+	if kg.isSingleKind() {
+		return kg.kinds[0].About
 	}
 	var texts []string
-	for _, k := range g.kinds {
+	for _, k := range kg.kinds {
 		texts = append(texts, k.As+": "+k.About)
 	}
 	return strings.Join(texts, "; ")
@@ -372,16 +371,16 @@ func (g group) about() string {
 // Keys lists the keys that name a kind. An entry of `faults` has exactly one of them.
 func Keys() []yamlfile.Key {
 	var keys []yamlfile.Key
-	for _, g := range groups() {
-		keys = append(keys, yamlfile.Optional(g.key, g.about(), g.schema()))
+	for _, g := range kindGroups() {
+		keys = append(keys, yamlfile.Optional(g.key, g.aboutText(), g.valueSchema()))
 	}
 	return keys
 }
 
-// Schemas adds what a shape can't express: which other keys an entry has with each kind.
+// Schemas returns rules that a shape can't express: which other keys an entry has with each kind.
 func Schemas() []any {
 	var all []any
-	for _, g := range groups() {
+	for _, g := range kindGroups() {
 		kind := yamlfile.Schema{"required": []string{g.key}}
 		switch k := g.kinds[0]; {
 		case k.Ends == ByItself:
@@ -403,7 +402,7 @@ func Schemas() []any {
 	return all
 }
 
-// The keys that several kinds have.
+// These keys belong to several kinds.
 
 func forKey() yamlfile.Key {
 	return yamlfile.Optional("for", "how long it lasts", DrawnSchema("for"))

@@ -20,7 +20,7 @@ func read(entry string, judged bool) (Entry, bool, yamlfile.Errors) {
 	return e, ok, r.Problems()
 }
 
-func TestAnEntryOfFaultsIsReadAsItsKind(t *testing.T) {
+func TestReadFindsKindAndFields(t *testing.T) {
 	for entry, want := range map[string]string{
 		"crash: shell-1":    "crash: crash shell-1",
 		"crash: any worker": "crash: crash any worker",
@@ -51,7 +51,7 @@ func TestAnEntryOfFaultsIsReadAsItsKind(t *testing.T) {
 	}
 }
 
-func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
+func TestReadRefusesWrongEntries(t *testing.T) {
 	const kinds = "allowed: block_consumers, broker, cancel_consumers, "
 	for entry, want := range map[string]string{
 		// Exactly one kind.
@@ -95,7 +95,7 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 }
 
 // If the cluster could not be read, no target's name is refused.
-func TestTargetsAreNotJudgedAgainstAClusterThatCouldNotBeRead(t *testing.T) {
+func TestReadSkipsTargetsOfUnreadableCluster(t *testing.T) {
 	for _, entry := range []string{"crash: shell-9", "deaf: shell-9", "clock_step: {of: shell-9, by: 3s}", "delete_queue: shell-9"} {
 		if _, ok, problems := read(entry, false); !ok || len(problems) > 0 {
 			t.Errorf("%s: %v", entry, problems)
@@ -104,7 +104,7 @@ func TestTargetsAreNotJudgedAgainstAClusterThatCouldNotBeRead(t *testing.T) {
 }
 
 // Users copy the example, so it must be an entry of its kind.
-func TestTheExampleOfEveryKindIsAnEntryOfIt(t *testing.T) {
+func TestEveryKindsExampleIsValid(t *testing.T) {
 	for _, k := range Kinds() {
 		example, _, _ := strings.Cut(k.Example, ", restart_after:")
 		e, ok, problems := read("{"+example+"}", true)

@@ -16,20 +16,20 @@ func init() {
 }
 
 type reorderMessages struct {
-	ofMessages
+	messageSelector
 	// By is how late each message is.
 	By Span
 }
 
 // Read implements Fault.
 func (rm *reorderMessages) Read(r *Reader) {
-	rm.read(r)
+	rm.readSelector(r)
 	rm.By = r.Adds("by")
 }
 
 // Describe implements Describer.
-func (rm *reorderMessages) Describe() string { return rm.describe("reorder") }
+func (rm *reorderMessages) Describe() string { return rm.describeMessages("reorder") }
 
 func (rm *reorderMessages) inject(x *Injection, w Messages) (func(), error) {
-	return rm.intercept(x, w, func() Fate { return Fate{Delay: x.draw(rm.By), Behind: true} })
+	return rm.interceptMessages(x, w, func() Fate { return Fate{Delay: x.drawSpan(rm.By), Behind: true} })
 }

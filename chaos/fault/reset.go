@@ -24,13 +24,13 @@ type reset struct {
 
 // Read implements Fault.
 func (re *reset) Read(r *Reader) {
-	re.read(r, "of", "to")
+	re.readLink(r, "of", "to")
 	re.PerMillion = r.Rate("rate")
 }
 
 // Describe implements Describer.
-func (re *reset) Describe() string { return re.describe("reset", "to") }
+func (re *reset) Describe() string { return re.describeLink("reset", "to") }
 
 func (re *reset) inject(x *Injection, w Links) (func(), error) {
-	return re.affect(x, w, Effect{ResetPerMillion: re.PerMillion})
+	return re.affectLinks(x, w, Effect{ResetPerMillion: re.PerMillion})
 }

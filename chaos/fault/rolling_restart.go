@@ -44,12 +44,12 @@ func (rr *rollingRestart) Lasts(b Bounds) time.Duration {
 }
 
 func (rr *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
-	rr.roll(x, w, 0)
+	rr.restartFrom(x, w, 0)
 	return nil, nil
 }
 
-// roll restarts the n-th process and then those after it, each once its predecessor runs again.
-func (rr *rollingRestart) roll(x *Injection, w Processes, n int) {
+// restartFrom restarts the n-th process and then the following ones, each once its predecessor runs.
+func (rr *rollingRestart) restartFrom(x *Injection, w Processes, n int) {
 	if n == len(x.Targets) {
 		x.End()
 		return
@@ -58,7 +58,7 @@ func (rr *rollingRestart) roll(x *Injection, w Processes, n int) {
 	up := func() {
 		x.After(rr.Down, func() {
 			p.Start()
-			x.After(rr.Every, func() { rr.roll(x, w, n+1) })
+			x.After(rr.Every, func() { rr.restartFrom(x, w, n+1) })
 		})
 	}
 	if !p.Alive() {

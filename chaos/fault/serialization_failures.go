@@ -14,7 +14,7 @@ func init() {
 }
 
 type serializationFailures struct {
-	databaseStruck
+	databaseFault
 	// PerMillion is the share of the writing statements that are rolled back.
 	PerMillion uint64
 }

@@ -2,20 +2,20 @@ package fault
 
 // This file holds the common parts of faults that strike a server.
 
-// brokerStruck is a fault of the broker that has no fields.
-type brokerStruck struct{}
+// brokerFault is a fault of the broker without fields.
+type brokerFault struct{}
 
 // Read implements Fault.
-func (brokerStruck) Read(*Reader) {}
+func (brokerFault) Read(*Reader) {}
 
 // Strikes implements Fault.
-func (brokerStruck) Strikes() Strikes { return Strikes{Target: Broker} }
+func (brokerFault) Strikes() Strikes { return Strikes{Target: Broker} }
 
-// databaseStruck is a fault of the database that has no fields.
-type databaseStruck struct{}
+// databaseFault is a fault of the database without fields.
+type databaseFault struct{}
 
 // Read implements Fault.
-func (databaseStruck) Read(*Reader) {}
+func (databaseFault) Read(*Reader) {}
 
 // Strikes implements Fault.
-func (databaseStruck) Strikes() Strikes { return Strikes{Target: Database} }
+func (databaseFault) Strikes() Strikes { return Strikes{Target: Database} }

@@ -13,16 +13,16 @@ func init() {
 		About:   "a worker's machine can't start any action",
 		Example: "sick: shell-1, for: 2m",
 		Draw:    func(d *Dice) string { return "sick: " + d.Worker() },
-	}, (*sick).inject)
+	}, (*sickWorker).inject)
 }
 
-type sick struct{ struckWorker }
+type sickWorker struct{ workerTarget }
 
-// ShownBy implements Shown: a worker that could not start an action gives the execution back as
+// ShownBy implements Shown: a worker that could not start an action releases the execution as
 // worker_unavailable.
-func (*sick) ShownBy(x *Injection, e *history.Event, workers Names) bool {
+func (*sickWorker) ShownBy(x *Injection, e *history.Event, workers Names) bool {
 	return e.Kind == history.Transition && e.From == execution.Running && e.Reason == execution.WorkerUnavailable &&
 		slices.Contains(x.Targets, workers(e.Worker))
 }
 
-func (*sick) inject(x *Injection, w Sickness) (func(), error) { return w.Sicken(x) }
+func (*sickWorker) inject(x *Injection, w Sickness) (func(), error) { return w.Sicken(x) }

@@ -10,8 +10,8 @@ import (
 
 func init() {
 	Register(Kind{
-		// The database is no excuse: a process can notice in time that its connections are dead and
-		// open others. A broker's heartbeats need longer to notice, and dispatches wait until then.
+		// The database is no excuse: a process can detect in time that its connections are dead and open
+		// others. A broker's heartbeats take longer to detect it, and dispatches wait until then.
 		Name: "silent_connections", Ends: WithFor, Excuses: []Cause{LinkToBroker},
 		About: "the connections that a process has to a server go silent, and new ones work, " +
 			"as when a node dies whose address another one takes over; they break at the end",
@@ -21,14 +21,14 @@ func init() {
 		},
 		Keys: []yamlfile.Key{
 			processKey("of", "the process whose connections go silent"),
-			yamlfile.Required("to", "the servers", yamlfile.SomeSetOf(yamlfile.Enum(servers()))),
+			yamlfile.Required("to", "the servers", yamlfile.SomeSetOf(yamlfile.Enum(connectedServers()))),
 			forKey(),
 		},
 	}, (*silentConnections).inject)
 }
 
-// servers lists the servers to which a process keeps connections.
-func servers() []string { return []string{Broker, Database} }
+// connectedServers lists the servers to which a process keeps connections.
+func connectedServers() []string { return []string{Broker, Database} }
 
 type silentConnections struct{ link }
 
@@ -36,16 +36,16 @@ type silentConnections struct{ link }
 func (s *silentConnections) Read(r *Reader) {
 	s.Target, s.Way = r.Process(r.At("of")), Both
 	if n := r.At("to"); n != nil {
-		s.Ends, _ = r.Choices(n, "server", "to", servers())
+		s.Ends, _ = r.Choices(n, "server", "to", connectedServers())
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-			r.Unknown(n, "to is empty", "", servers())
+			r.Unknown(n, "to is empty", "", connectedServers())
 		}
 	}
 }
 
 // Describe implements Describer.
-func (s *silentConnections) Describe() string { return s.describe("silent connections of", "to") }
+func (s *silentConnections) Describe() string { return s.describeLink("silent connections of", "to") }
 
 func (s *silentConnections) inject(x *Injection, w Links) (func(), error) {
-	return s.affect(x, w, Effect{Silence: true})
+	return s.affectLinks(x, w, Effect{Silence: true})
 }

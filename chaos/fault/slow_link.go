@@ -29,13 +29,13 @@ type slowLink struct {
 
 // Read implements Fault.
 func (s *slowLink) Read(r *Reader) {
-	s.read(r, "of", "to")
+	s.readLink(r, "of", "to")
 	s.Takes = r.Adds("takes")
 }
 
 // Describe implements Describer.
-func (s *slowLink) Describe() string { return s.describe("slow link", "to") }
+func (s *slowLink) Describe() string { return s.describeLink("slow link", "to") }
 
 func (s *slowLink) inject(x *Injection, w Links) (func(), error) {
-	return s.affect(x, w, Effect{Busy: s.Takes})
+	return s.affectLinks(x, w, Effect{Busy: s.Takes})
 }

@@ -9,10 +9,10 @@ func init() {
 	}, (*stop).inject)
 }
 
-type stop struct{ struck }
+type stop struct{ processTarget }
 
 func (*stop) inject(x *Injection, w Processes) (func(), error) {
-	x.each(w, func(p Process) {
+	x.eachTarget(w, func(p Process) {
 		if p.Alive() {
 			x.Touch(Touched{Process: p.Name()})
 		}

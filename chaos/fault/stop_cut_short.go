@@ -19,32 +19,32 @@ func init() {
 			processKey("of", "the process"),
 			yamlfile.Required("after", "how long it gets before it is killed", yamlfile.DurationSchema()),
 		},
-	}, (*cutShort).inject)
+	}, (*stopCutShort).inject)
 }
 
-// cutShort models a supervisor that kills a process which is slow to stop.
-type cutShort struct {
+// stopCutShort models a supervisor that kills a process which is slow to stop.
+type stopCutShort struct {
 	Target string
-	// After is how long the process gets.
+	// After is how long the process may take to stop.
 	After time.Duration
 }
 
 // Read implements Fault.
-func (c *cutShort) Read(r *Reader) {
-	c.Target, c.After = r.Process(r.At("of")), r.DurationOf("after")
+func (s *stopCutShort) Read(r *Reader) {
+	s.Target, s.After = r.Process(r.At("of")), r.DurationOf("after")
 }
 
 // Strikes implements Fault.
-func (c *cutShort) Strikes() Strikes { return Strikes{Target: c.Target} }
+func (s *stopCutShort) Strikes() Strikes { return Strikes{Target: s.Target} }
 
 // Lasts implements Lasting.
-func (c *cutShort) Lasts(b Bounds) time.Duration { return c.After + b.RestartAfter }
+func (s *stopCutShort) Lasts(b Bounds) time.Duration { return s.After + b.RestartAfter }
 
-func (c *cutShort) inject(x *Injection, w Processes) (func(), error) {
-	x.each(w, func(p Process) {
+func (s *stopCutShort) inject(x *Injection, w Processes) (func(), error) {
+	x.eachTarget(w, func(p Process) {
 		p.Terminate()
 		asked := p.Instance()
-		x.After(c.After, func() {
+		x.After(s.After, func() {
 			// A process that has stopped by itself or was restarted meanwhile was not cut short.
 			if p.Alive() && p.Instance() == asked {
 				x.Touch(Touched{Process: p.Name()})
@@ -52,6 +52,6 @@ func (c *cutShort) inject(x *Injection, w Processes) (func(), error) {
 			}
 		})
 	})
-	x.After(c.After, func() { x.restartLater(w) })
+	x.After(s.After, func() { x.restartLater(w) })
 	return nil, nil
 }

@@ -9,11 +9,11 @@ func init() {
 	}, (*stuckQueue).inject)
 }
 
-type stuckQueue struct{ ofQueue }
+type stuckQueue struct{ queueTarget }
 
 func (s *stuckQueue) inject(x *Injection, w StuckQueues) (func(), error) {
 	var resume []func()
-	for _, b := range s.bindings(x, w) {
+	for _, b := range s.targetBindings(x, w) {
 		end, err := w.SuspendQueue(x, b.Queue)
 		if err != nil {
 			InOrder(resume)()

@@ -59,7 +59,7 @@ const (
 	Incoming Direction = "incoming" // what is sent to the target
 )
 
-func directions() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
+func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
 
 // Span is a duration drawn between two bounds, both included; equal bounds make it fixed.
 type Span struct{ Least, Most time.Duration }
@@ -67,8 +67,8 @@ type Span struct{ Least, Most time.Duration }
 // Cluster lists a scenario's processes by name, in the order of the file.
 type Cluster struct{ Executors, Workers []string }
 
-// Select returns the processes that a target may mean and how many of them the fault strikes: one
-// of one for a name, one of all for "any", half of them rounded up, or all. None for a server or an
+// Select returns the processes that a target may mean and how many of them the fault strikes: one of one
+// for a name, one of all for "any", half of them rounded up, or all. It returns none for a server or an
 // executors' queue.
 func (c Cluster) Select(target string) (names []string, count int) {
 	switch target {
@@ -109,9 +109,9 @@ func (c Cluster) WorkerTargets() []string {
 	return names
 }
 
-// bindings returns the bindings of the queues that a target names: one of the executors' queues, or
+// queueBindings returns the bindings of the queues that a target names: one of the executors' queues, or
 // those of the drawn workers. A worker that has not registered yet has no queue.
-func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
+func queueBindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
 	one := func(pattern, queue string) broker.Binding {
 		return broker.Binding{Exchange: broker.ExchangeExecutions, Pattern: pattern, Queue: queue}
 	}
@@ -135,5 +135,5 @@ func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []bro
 	return all
 }
 
-// plain is a kind's name with spaces for underscores.
-func plain(kind string) string { return strings.ReplaceAll(kind, "_", " ") }
+// spacedName returns a kind's name with spaces for underscores.
+func spacedName(kind string) string { return strings.ReplaceAll(kind, "_", " ") }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSelectorsMeanProcesses(t *testing.T) {
+func TestSelectReturnsMatchingProcesses(t *testing.T) {
 	c := Cluster{Executors: []string{"executor-1", "executor-2"}, Workers: []string{"shell-1", "shell-2"}}
 	for target, want := range map[string]string{
 		"shell-1": "[shell-1] 1", AnyWorker: "[shell-1 shell-2] 1", HalfWorkers: "[shell-1 shell-2] 1", EveryWorker: "[shell-1 shell-2] 2",

@@ -9,11 +9,11 @@ func init() {
 	}, (*unbindQueue).inject)
 }
 
-type unbindQueue struct{ ofQueue }
+type unbindQueue struct{ queueTarget }
 
 func (u *unbindQueue) inject(x *Injection, w Queues) (func(), error) {
 	var bind []func()
-	for _, b := range u.bindings(x, w) {
+	for _, b := range u.targetBindings(x, w) {
 		again, err := w.UnbindQueue(x, b)
 		if err != nil {
 			InOrder(bind)()

@@ -19,7 +19,7 @@ func init() {
 const mostHidden = 1000
 
 type unreadableRows struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 
@@ -34,8 +34,8 @@ func (u *unreadableRows) Read(r *Reader) {
 // Describe implements Describer.
 func (*unreadableRows) Describe() string { return "unreadable rows" }
 
-// inject hides rows as their executions begin to wait, until Count rows are hidden. At the end all
-// are readable again.
+// inject hides rows as their executions begin to wait, until Count rows are hidden. At the end, their
+// content is restored.
 func (u *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
 	var shows []func()
 	left, over := u.Count, false

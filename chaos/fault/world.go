@@ -24,7 +24,7 @@ type Processes interface {
 // Process is an executor or a worker, identified by its name across restarts.
 type Process interface {
 	Name() string
-	// Alive says whether it runs. A paused process is alive.
+	// Alive reports whether it runs. A paused process is alive.
 	Alive() bool
 	// Start starts or restarts it. It does nothing if the process is alive.
 	Start()
@@ -42,7 +42,7 @@ type Process interface {
 // Instance is a process from one start to its next end.
 type Instance interface {
 	Alive() bool
-	// Pause suspends the process, as by SIGSTOP, while its clocks and actions go on. Resume lets it
+	// Pause suspends the process, as by SIGSTOP, while its clocks and actions continue. Resume lets it
 	// continue.
 	Pause()
 	Resume()
@@ -85,13 +85,13 @@ type Effect struct {
 
 // BrokerServer is the message broker as a server.
 type BrokerServer interface {
-	// StopBroker stops the broker, or kills it. start starts it again.
+	// StopBroker stops the broker, or kills it. start restarts it.
 	StopBroker(x *Injection, kill bool) (start func(), err error)
 }
 
 // DatabaseServer is the database as a server.
 type DatabaseServer interface {
-	// StopDatabase stops the database, or kills it. start starts it again.
+	// StopDatabase stops the database, or kills it. start restarts it.
 	StopDatabase(x *Injection, kill bool) (start func(), err error)
 }
 
@@ -152,8 +152,8 @@ type DeadLettering interface {
 
 // Messages are the messages on their way into the broker.
 type Messages interface {
-	// Intercept calls fate with the type of each message that a process publishes, until end. The
-	// result says what happens to the message.
+	// Intercept calls fate with the type of each message that a process publishes, until end. The result is
+	// the fate of the message.
 	Intercept(x *Injection, fate func(messageType string) Fate) (end func(), err error)
 }
 
@@ -168,7 +168,7 @@ type Fate struct {
 	Behind bool
 }
 
-// Touches says whether the fate changes the message.
+// Touches reports whether the fate changes the message.
 func (f Fate) Touches() bool { return f != Fate{} }
 
 // Publisher publishes forged messages.
@@ -194,8 +194,7 @@ type Forged struct {
 	HostileHeaders bool
 }
 
-// Deafness makes workers deaf: their consumers hang while their heartbeats go on. It strikes
-// x.Targets.
+// Deafness makes workers deaf: their consumers hang while their heartbeats continue. It strikes x.Targets.
 type Deafness interface {
 	Deafen(x *Injection) (end func(), err error)
 }
@@ -258,13 +257,13 @@ type DatabaseReadFailures interface {
 	FailReads(x *Injection, perMillion uint64) (end func(), err error)
 }
 
-// DatabaseFull is a database whose disk is full: writes fail with 53100 and reads go on.
+// DatabaseFull is a database whose disk is full: writes fail with 53100 and reads continue to work.
 type DatabaseFull interface {
 	FillDatabase(x *Injection) (end func(), err error)
 }
 
-// DatabaseConnections is a database that refuses new connections with 53300, while existing ones go
-// on.
+// DatabaseConnections is a database that refuses new connections with 53300, while existing ones continue
+// to work.
 type DatabaseConnections interface {
 	RefuseConnections(x *Injection) (end func(), err error)
 }
@@ -275,27 +274,26 @@ type DatabaseHanging interface {
 	HangDatabase(x *Injection) (end func(), err error)
 }
 
-// SlotEdits is a database in which somebody edits concurrency slots by hand.
+// SlotEdits is a database in which a person edits concurrency slots manually.
 type SlotEdits interface {
 	// HoldSlots assigns free concurrency slots to executions that have ended. It returns the number
 	// of slots.
 	HoldSlots(x *Injection, most int) int
-	// HeldSlots returns how many of these slots are still taken.
+	// HeldSlots returns the number of these slots that are still taken.
 	HeldSlots() int
 }
 
 // RowEdits is a database into which a newer program writes.
 type RowEdits interface {
-	// HideRows makes rows of waiting executions unreadable to every program of the run; most is
-	// their greatest number. It returns how many it hid, and a function that restores their
-	// content.
+	// HideRows makes rows of waiting executions unreadable to every program of the run; most is their
+	// greatest number. It returns the number of hidden rows, and a function that restores their content.
 	HideRows(x *Injection, most int) (hidden int, show func())
 }
 
-// Strangers are sessions of somebody else in the database.
+// Strangers are sessions of another program in the database.
 type Strangers interface {
-	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked;
-	// most is their greatest number. It returns how many it locked, and a function that lets them go.
+	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked; most
+	// is their greatest number. It returns the number of locked rows, and a function that releases them.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
 	// LockTable locks a table until free is called, and calls Touch when the lock holds up a call. A world that
 	// can't see that calls Touch when the table is locked.

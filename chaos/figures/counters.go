@@ -9,39 +9,38 @@ import (
 	"handoff/core/telemetry"
 )
 
-// The counters that are judged, and how many of their labels the history knows. Only the process
-// itself knows the values of the others, such as the passes of a loop.
-var known = map[telemetry.Figure]int{
+// knownLabels maps each judged counter to the number of its labels that the history knows. Other counters,
+// such as the passes of a loop, have values that only the process itself knows.
+var knownLabels = map[telemetry.Figure]int{
 	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
 	telemetry.WorkerDowntime: 0,
 	telemetry.Dispatches:     1, telemetry.Canaries: 0, telemetry.DeadLettered: 3, telemetry.DeadLetters: 1, telemetry.DeadLetterSeconds: 0,
 	telemetry.Observed: 2,
 }
 
-// malformed is the outcome of an unreadable message.
-const malformed = "malformed"
+const malformed = "malformed" // outcome of an unreadable message
 
-// The labels under which a prober that only observes counts the workers that it would avoid.
+// Labels of the counter of workers that a prober would avoid, if it only observes.
 const (
 	prober      = "health_prober"
 	reachable   = "reachable"
 	unreachable = "unreachable"
 )
 
-// unhandled is the outcome of a dead letter that the executor gave up.
+// unhandled is the outcome of a dead letter that the executor gave up on.
 const unhandled = "unhandled"
 
-// count notes a process's counts, under the labels that the history knows.
-func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
-	labels, judged := known[f]
+// recordCount records what a process counted, under the labels that the history knows.
+func (p *process) recordCount(f telemetry.Figure, n int64, l telemetry.Labels) {
+	labels, judged := knownLabels[f]
 	if !judged {
 		return
 	}
 	if f == telemetry.Dispatches && l[0] != "confirmed" && l[0] != "returned" && l[0] != "refused" {
-		return // the broker does not say whether a dispatch is a second attempt, nor what became of an unanswered one
+		return // the broker does not report second attempts or the fate of unanswered dispatches
 	}
 	if f == telemetry.DeadLetters && l[1] == malformed {
-		// Each is settled in the same way, whatever its queue.
+		// Every malformed letter is settled in the same way, whatever its queue.
 		l, labels = telemetry.Labels{"", malformed}, len(l)
 	}
 	for i := labels; i < len(l); i++ {
@@ -50,19 +49,19 @@ func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	p.counted[series{f, l}] += n
 }
 
-// doubtful says that a process may have made steps that change this counter without having learned
-// of them.
-func (p *process) doubtful(of series) bool {
-	for _, step := range steps(of) {
+// hasUnknownSteps reports whether the process may have made steps that change the counter without learning
+// their outcome.
+func (p *process) hasUnknownSteps(of series) bool {
+	for _, step := range stepsChanging(of) {
 		if p.open[step] > 0 {
 			return true
 		}
 	}
-	return p.crashed && len(steps(of)) == 0
+	return p.crashed && len(stepsChanging(of)) == 0
 }
 
-// steps are the calls of the database that may change a counter.
-func steps(of series) []string {
+// stepsChanging returns the database calls that may change a counter.
+func stepsChanging(of series) []string {
 	from, to, by := of.labels[0], of.labels[1], of.labels[2]
 	switch of.figure {
 	case telemetry.Retries:
@@ -103,23 +102,23 @@ func steps(of series) []string {
 	return []string{"finish", "heartbeat"}
 }
 
-// judgeCounters compares a process's counts with its actions in the history.
+// judgeCounters compares a process's counters with its actions in the history.
 func (j *Judge) judgeCounters(p *process) {
 	all := maps.Clone(p.happened)
 	maps.Copy(all, p.counted)
-	for _, of := range slices.SortedFunc(maps.Keys(all), compare) {
+	for _, of := range slices.SortedFunc(maps.Keys(all), compareSeries) {
 		counted, happened := p.counted[of], p.happened[of]
-		if counted < happened && p.doubtful(of) {
+		if counted < happened && p.hasUnknownSteps(of) {
 			continue
 		}
 		j.judged++
 		if counted != happened {
-			j.violate("%s has counted %d of %s, and by the history there were %d", p.name, counted, j.text(of), happened)
+			j.recordViolation("%s has counted %d of %s, and by the history there were %d", p.name, counted, j.seriesText(of), happened)
 		}
 	}
 }
 
-func compare(a, b series) int {
+func compareSeries(a, b series) int {
 	if a.figure != b.figure {
 		return int(a.figure) - int(b.figure)
 	}

@@ -16,71 +16,71 @@ import (
 	"handoff/core/telemetry"
 )
 
-// set notes that a gauge is set.
-func (w *Watch) set(f telemetry.Figure, v int64) {
+// judgeGauge judges a gauge when the process sets it.
+func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	switch f {
 	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
 		w.j.judged++
 		if v != 0 && v != 1 {
-			w.violate("%s is %d, and says yes or no", w.j.table[f].Name, v)
+			w.recordViolation("%s is %d, and must be 0 or 1", w.j.table[f].Name, v)
 		}
 	case telemetry.DeadLetterQueueMessages:
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not reported it", w.j.table[f].Name, v)
 		case v != int64(w.queue.Ready):
-			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
+			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
 		}
 	case telemetry.DeadLetterQueueConsumers:
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not reported it", w.j.table[f].Name, v)
 		case v != int64(w.queue.Consumers):
-			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
+			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
 		}
 		w.queue = nil
 	default:
-		w.sample.told = w.sample.told || sampled[f]
+		w.sample.gaugeSet = w.sample.gaugeSet || sampledGauges[f]
 	}
 }
 
-// sampled are the gauges that the database answers.
-var sampled = map[telemetry.Figure]bool{
+// sampledGauges are the gauges whose values come from the database.
+var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
 	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
 	telemetry.UnreadableRows: true, telemetry.StreamHeld: true, telemetry.UnclaimedAge: true, telemetry.UnfitAge: true,
 }
 
-// violate notes what is wrong with what the process shows.
-func (w *Watch) violate(format string, args ...any) {
-	w.j.violate("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
+// recordViolation records a wrong figure of this process, with the time.
+func (w *Watch) recordViolation(format string, args ...any) {
+	w.j.recordViolation("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
 }
 
-// shows judges one gauge of the last sample.
-func (w *Watch) shows(f telemetry.Figure, want int64, labels ...string) {
+// expectGauge compares one gauge of the last sample with the value from the database.
+func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
 	of := series{f, l}
 	w.j.judged++
 	if got, set := w.gauges[of]; !set {
-		w.violate("%s is not set, and the database said %d", w.j.text(of), want)
+		w.recordViolation("%s is not set, and the database said %d", w.j.seriesText(of), want)
 	} else if got != want {
-		w.violate("%s is %d, and the database said %d", w.j.text(of), got, want)
+		w.recordViolation("%s is %d, and the database said %d", w.j.seriesText(of), got, want)
 	}
 }
 
-// judgeSample compares what is shown with what the database answered last. It is called when the sampler asks again: only
-// then must all of it have been shown.
+// judgeSample compares the gauges with the last answers of the database. It is called when the sampler starts
+// its next sample: only then must all gauges have been set.
 func (w *Watch) judgeSample() {
 	s := &w.sample
 	switch {
-	case s.told && !s.known:
-		w.violate("figures are set, and the database has not answered with a survey and then the workers")
+	case s.gaugeSet && !s.answered:
+		w.recordViolation("figures are set, and the database has not answered with a survey and then the workers")
 		return
-	case !s.known:
+	case !s.answered:
 		w.judgeUnanswered()
 		return
 	}
@@ -91,32 +91,31 @@ func (w *Watch) judgeSample() {
 	}
 	for status := execution.Requested; int(status) < len(by); status++ {
 		if !oracle.Terminal(status) {
-			w.shows(telemetry.Executions, int64(by[status].Count), status.String())
-			w.shows(telemetry.OldestExecution, int64(by[status].Oldest), status.String())
+			w.expectGauge(telemetry.Executions, int64(by[status].Count), status.String())
+			w.expectGauge(telemetry.OldestExecution, int64(by[status].Oldest), status.String())
 		}
 	}
-	w.shows(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
-	w.shows(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
-	w.shows(telemetry.UnclaimedAge, int64(s.survey.Unclaimed))
-	w.shows(telemetry.UnfitAge, int64(s.survey.Unfit))
+	w.expectGauge(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
+	w.expectGauge(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
+	w.expectGauge(telemetry.UnclaimedAge, int64(s.survey.Unclaimed))
+	w.expectGauge(telemetry.UnfitAge, int64(s.survey.Unfit))
 	for _, in := range s.survey.Slots {
-		w.shows(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
+		w.expectGauge(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
 	}
-	w.shows(telemetry.UnreadableRows, int64(s.survey.UnreadableCount), "execution")
+	w.expectGauge(telemetry.UnreadableRows, int64(s.survey.UnreadableCount), "execution")
 	unreadable := int64(0)
 	for i := range s.workers {
 		if s.workers[i].Unreadable != "" {
 			unreadable++
 		}
 	}
-	w.shows(telemetry.UnreadableRows, unreadable, "worker")
+	w.expectGauge(telemetry.UnreadableRows, unreadable, "worker")
 	w.judgeUnreadable(s.survey.UnreadableCount, int(unreadable))
 	w.judgeWorkers(s.workers)
 	w.judgeConditions(s.workers)
 }
 
-// judgeUnanswered demands that nothing is shown of a database that has left two looks in a row
-// without an answer.
+// judgeUnanswered demands that no sampled gauge is shown after two consecutive samples without an answer.
 func (w *Watch) judgeUnanswered() {
 	if w.sample.asked == nil {
 		return
@@ -125,24 +124,24 @@ func (w *Watch) judgeUnanswered() {
 		return
 	}
 	w.j.judged++
-	for _, of := range slices.SortedFunc(maps.Keys(w.gauges), compare) {
-		if sampled[of.figure] {
-			w.violate("%s is %d, and the database has not answered the last %d times", w.j.text(of), w.gauges[of], w.unanswered)
+	for _, of := range slices.SortedFunc(maps.Keys(w.gauges), compareSeries) {
+		if sampledGauges[of.figure] {
+			w.recordViolation("%s is %d, and the database has not answered the last %d times", w.j.seriesText(of), w.gauges[of], w.unanswered)
 			return
 		}
 	}
 }
 
-// judgeHidden judges that a gauge of something that is gone is no longer shown.
+// judgeHidden demands that the gauge of an object that no longer exists is not shown.
 func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	of := series{f, telemetry.Labels{label}}
 	w.j.judged++
 	if got, set := w.gauges[of]; set {
-		w.violate("%s is %d, and the database no longer has it", w.j.text(of), got)
+		w.recordViolation("%s is %d, and the database no longer has it", w.j.seriesText(of), got)
 	}
 }
 
-// judgeWorkers compares what is shown of the workers' leases, heartbeats and loads.
+// judgeWorkers compares the gauges of the workers' leases, heartbeats and loads.
 func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 	var overdue time.Duration
 	var beats [execution.Lost + 1]time.Duration
@@ -155,23 +154,23 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 			w.judgeHidden(telemetry.QueueDepth, label)
 			continue
 		}
-		w.shows(telemetry.WorkerLoad, int64(row.Load), label)
-		w.shows(telemetry.QueueDepth, int64(row.Queued), label)
+		w.expectGauge(telemetry.WorkerLoad, int64(row.Load), label)
+		w.expectGauge(telemetry.QueueDepth, int64(row.Queued), label)
 		overdue, beats[row.Lifecycle] = max(overdue, row.LeaseOverFor), max(beats[row.Lifecycle], row.SinceBeat)
 		alive, load, queued = alive+1, load+int64(row.Load), queued+int64(row.Queued)
 	}
-	w.shows(telemetry.LeaseOverdue, int64(overdue))
+	w.expectGauge(telemetry.LeaseOverdue, int64(overdue))
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
 		if !oracle.Gone(lifecycle) {
-			w.shows(telemetry.HeartbeatAge, int64(beats[lifecycle]), lifecycle.String())
+			w.expectGauge(telemetry.HeartbeatAge, int64(beats[lifecycle]), lifecycle.String())
 		}
 	}
-	w.shows(telemetry.WorkerLoadMean, load/max(1, alive))
-	w.shows(telemetry.QueueDepthMean, queued/max(1, alive))
+	w.expectGauge(telemetry.WorkerLoadMean, load/max(1, alive))
+	w.expectGauge(telemetry.QueueDepthMean, queued/max(1, alive))
 }
 
-// judgeConditions compares how many workers are shown in each condition. Who is well by what it reports may be degraded
-// where probes find nobody, and only the process knows what its probes found.
+// judgeConditions compares the number of workers shown in each condition. A worker that is healthy by its own
+// reports may be shown as degraded if probes fail. Only the process knows the results of its probes.
 func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
 	const live, stale, deaf = 0, 1, 2
@@ -186,14 +185,14 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 		case !row.ConsumerAlive:
 			condition = deaf
 		default:
-			health = w.j.health(row)
+			health = w.j.expectedHealth(row)
 		}
 		counts[row.Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
 		for condition, name := range names {
 			n, of := &counts[lifecycle][condition], lifecycle.String()
-			w.shows(telemetry.Workers, n[execution.Unhealthy], of, name, execution.Unhealthy.String())
+			w.expectGauge(telemetry.Workers, n[execution.Unhealthy], of, name, execution.Unhealthy.String())
 			if probed {
 				healthy := w.gauges[series{telemetry.Workers, telemetry.Labels{of, name, execution.Healthy.String()}}]
 				if n[execution.Healthy] > healthy && healthy >= 0 {
@@ -201,14 +200,14 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 					n[execution.Healthy] = healthy
 				}
 			}
-			w.shows(telemetry.Workers, n[execution.Healthy], of, name, execution.Healthy.String())
-			w.shows(telemetry.Workers, n[execution.Degraded], of, name, execution.Degraded.String())
+			w.expectGauge(telemetry.Workers, n[execution.Healthy], of, name, execution.Healthy.String())
+			w.expectGauge(telemetry.Workers, n[execution.Degraded], of, name, execution.Degraded.String())
 		}
 	}
 }
 
-// health is what a worker's evidence makes of it.
-func (j *Judge) health(row *store.WorkerRow) execution.Health {
+// expectedHealth is the health that follows from a worker's evidence.
+func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
 	for _, ago := range row.Expired {
 		if ago <= j.config.Health.Window {
@@ -218,21 +217,21 @@ func (j *Judge) health(row *store.WorkerRow) execution.Health {
 	return j.thresholds.Health(e)
 }
 
-// judgeFreshness demands that an executor samples its gauges as often as it is to. One that stands still can't.
+// judgeFreshness demands that an executor samples its gauges on time, unless it is stalled.
 func (w *Watch) judgeFreshness() {
 	x := &w.j.config.Executor
-	// A call of the database or the broker that gets no answer ends with its timeout; a clock may drift.
+	// An unanswered call of the database or the broker ends with its timeout; a clock may drift.
 	within := 2*x.FiguresInterval + 4*x.StatementTimeout
 	if !w.samples || w.ending || w.fresh < 0 {
 		return
 	}
 	w.j.judged++
 	if gap := w.j.now() - w.fresh; gap > within {
-		w.violate("it has not asked for its figures for %v, and is to ask every %v", gap, x.FiguresInterval)
+		w.recordViolation("it has not asked for its figures for %v, and should ask every %v", gap, x.FiguresInterval)
 	}
 }
 
-// judgeHealth compares what an executor answers with what it shows, and with the session that it has.
+// judgeHealth compares an executor's readiness with its gauges and with its session.
 func (w *Watch) judgeHealth() {
 	if w.health == nil {
 		return
@@ -242,14 +241,14 @@ func (w *Watch) judgeHealth() {
 	want := w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && (!tested || shown == 1)
 	w.j.judged += 2
 	if broken != want {
-		w.violate("asked for its dead letter path it says broken: %t, and by what it shows it is %t", broken, want)
+		w.recordViolation("it reports a broken dead letter path: %t, and by its gauges that is %t", broken, want)
 	}
 	if w.health.Connected() && (w.session == nil || w.session.Closed() || w.session.Blocked()) {
-		w.violate("it says that it is connected, and has no session that takes a publish")
+		w.recordViolation("it reports that it is connected, and has no session that accepts a publish")
 	}
 }
 
-// judgeUnreadable judges what an executor says of the rows that it can't read.
+// judgeUnreadable judges what an executor reports about unreadable rows.
 func (w *Watch) judgeUnreadable(executions, workers int) {
 	if w.health == nil {
 		return
@@ -260,28 +259,28 @@ func (w *Watch) judgeUnreadable(executions, workers int) {
 		want = fmt.Sprintf("%d executions and %d workers ", executions, workers)
 	}
 	if (said == "") != (want == "") || !strings.HasPrefix(said, want) {
-		w.violate("asked for what it can't read it says %q, and the database named %d executions and %d workers", said, executions, workers)
+		w.recordViolation("asked about unreadable rows it says %q, and the database named %d executions and %d workers", said, executions, workers)
 	}
 }
 
-// judgeSuspicion judges that more open dead letters than at the last look have the dead letter path tested soon, whoever
-// stored them: who sends what nobody can read may have sent what ends dead lettering.
+// judgeSuspicion demands a test of the dead letter path soon after the number of open dead letters has grown,
+// whoever stored them. A sender of unreadable messages may also have sent one that ends dead lettering.
 func (w *Watch) judgeSuspicion(open int) {
 	now, x := w.j.now(), &w.j.config.Executor
 	path := series{telemetry.DeadLetterPathBroken, telemetry.Labels{}}
 	broken, tested := w.gauges[path]
-	// After a test there is none for a while. The one that is under way may take as long as its message may.
+	// The next test may have to wait soonTested, and the current one may take as long as its message.
 	within := soonTested + broker.CanaryWait + 4*x.StatementTimeout
 	switch {
 	case !w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || w.ending:
 		w.suspicious = -1
 	case w.suspicious < 0:
 	case !tested || broken != 0 || w.session == nil || w.session.Closed() || w.connected > w.suspicious || w.fresh < 0 || w.hindered > w.suspicious:
-		// A test that fails is made again later and later, and one that can't begin waits for the broker.
+		// A failed test is repeated at growing intervals, and a test that can't start waits for the broker.
 		w.suspicious = now
 	case now-w.suspicious > within:
 		w.j.judged++
-		w.violate("since %v there are dead letters that nobody has dealt with, and the dead letter path has not been tested since; it is to be within %v", w.suspicious, soonTested)
+		w.recordViolation("there are new open dead letters since %v, and the dead letter path has not been tested since; it must be within %v", w.suspicious, soonTested)
 		w.suspicious = -1
 	}
 	if open > w.open && w.suspicious < 0 {
@@ -290,5 +289,5 @@ func (w *Watch) judgeSuspicion(open int) {
 	w.open = open
 }
 
-// soonTested is how long after a test of the dead letter path the next one comes where messages come that nobody can read.
+// soonTested is the longest time between two tests of the dead letter path while unreadable messages arrive.
 const soonTested = 30 * time.Second

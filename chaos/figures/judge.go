@@ -1,12 +1,12 @@
-// Package figures judges what executors and workers report of themselves: every gauge is what the database or the broker
-// answered when it was asked, and every counter is what the history says has happened.
+// Package figures judges what executors and workers report about themselves: every gauge must equal the
+// latest answer of the database or the broker, and every counter must equal the events in the history.
 //
-// A [Judge] stands between the world and the core. It hands the core a store, a broker and a recorder that note what was
-// asked, what was answered and what was reported, and it hears the history. The truth comes from the world: the answers of
-// its database and its broker, and its events. Nothing of the core computes it.
+// A [Judge] sits between the world and the core. It gives the core a store, a broker and a recorder that
+// note each question, answer and report, and it observes the history. The truth comes from the world: the
+// answers of its database and broker, and its events. Nothing of the core computes it.
 //
-// What can't be known is left out, by process and by kind of step: a step whose outcome its process has not learned may
-// have been made and not been counted. A counter never says more than has happened, whatever is not known.
+// Judges skip what can't be known, by process and kind of step: a step with an unknown outcome may have
+// happened without being counted. A counter must never exceed the events in the history, whatever is unknown.
 package figures
 
 import (
@@ -22,14 +22,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Judge judges the figures of all processes of a run. Like the run it is for one task at a time.
+// Judge judges the figures of all processes of a run. Like the run, it is for one task at a time.
 type Judge struct {
 	config     config.Config
 	thresholds *oracle.Thresholds
 	now        func() time.Duration
 	table      []telemetry.Info
 	processes  map[string]*process
-	// actions are those of all executions, retries why those that are retries were made.
+	// actions maps each execution to its action, and retries maps each retry to its reason.
 	actions map[execution.ID]string
 	retries map[execution.ID]execution.Reason
 	wrong   string
@@ -45,17 +45,17 @@ type series struct {
 // process is a process by name, across its restarts.
 type process struct {
 	name string
-	// counted is what it has counted, happened what it should have. A figure with several labels whose last ones can't
-	// be known has them empty in both.
+	// counted has the reported counts, and happened the counts by the history. Trailing labels that can't be
+	// known are empty in both.
 	counted, happened map[series]int64
-	// open are the steps, by kind, of which the process does not know what they did, and those that are under way.
+	// open counts the steps by kind that are under way or whose outcome the process does not know.
 	open map[string]int
-	// crashed says that it was killed at least once: what it was about to count is lost.
+	// crashed reports whether the process was ever killed, so that counts may be lost.
 	crashed bool
 	current *Watch
 }
 
-// New returns a judge that has seen nothing. now is the run's clock, for what is said.
+// New returns a judge that has seen nothing. now is the run's clock, for messages.
 func New(c config.Config, now func() time.Duration) *Judge {
 	return &Judge{
 		config: c, thresholds: oracle.NewThresholds(&c.Health), now: now, table: telemetry.Table(), processes: make(map[string]*process),
@@ -63,7 +63,7 @@ func New(c config.Config, now func() time.Duration) *Judge {
 	}
 }
 
-func (j *Judge) process(name string) *process {
+func (j *Judge) processNamed(name string) *process {
 	p := j.processes[name]
 	if p == nil {
 		p = &process{name: name, counted: make(map[series]int64), happened: make(map[series]int64), open: make(map[string]int)}
@@ -72,15 +72,15 @@ func (j *Judge) process(name string) *process {
 	return p
 }
 
-// violate notes the first figure that was wrong.
-func (j *Judge) violate(format string, args ...any) {
+// recordViolation records the first wrong figure.
+func (j *Judge) recordViolation(format string, args ...any) {
 	if j.wrong == "" {
 		j.wrong = fmt.Sprintf(format, args...)
 	}
 }
 
-// text is a series as Prometheus would show it.
-func (j *Judge) text(of series) string {
+// seriesText is a series in the notation of Prometheus.
+func (j *Judge) seriesText(of series) string {
 	info := j.table[of.figure]
 	text := ""
 	for i, label := range info.Labels {
@@ -92,7 +92,8 @@ func (j *Judge) text(of series) string {
 	return info.Name + "{" + text[min(2, len(text)):] + "}"
 }
 
-// End judges what is left to judge, and says what was wrong first, empty for nothing, and how many comparisons were made.
+// End judges the remaining figures. wrong describes the first wrong figure, empty for none; judged is the
+// number of comparisons.
 func (j *Judge) End() (wrong string, judged uint64) {
 	for _, name := range slices.Sorted(maps.Keys(j.processes)) {
 		p := j.processes[name]
@@ -104,11 +105,11 @@ func (j *Judge) End() (wrong string, judged uint64) {
 	return j.wrong, j.judged
 }
 
-// happens notes something that a process has to count.
-func (j *Judge) happens(process string, f telemetry.Figure, labels ...string) {
+// expectCount records an event that a process must count.
+func (j *Judge) expectCount(process string, f telemetry.Figure, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
-	j.process(process).happened[series{f, l}]++
+	j.processNamed(process).happened[series{f, l}]++
 }
 
 // Observe implements history.Sink.
@@ -119,17 +120,17 @@ func (j *Judge) Observe(e *history.Event) {
 		if e.Count > 0 {
 			j.retries[e.Execution] = e.Reason
 		}
-		j.happens(e.Process, telemetry.Transitions, "none", execution.Requested.String(), e.By.String(), e.Reason.String())
+		j.expectCount(e.Process, telemetry.Transitions, "none", execution.Requested.String(), e.By.String(), e.Reason.String())
 		if e.By == execution.RetryManager {
-			j.happens(e.Process, telemetry.Retries, e.Reason.String())
+			j.expectCount(e.Process, telemetry.Retries, e.Reason.String())
 		}
 	case history.Transition:
-		j.happens(e.Process, telemetry.Transitions, e.From.String(), e.To.String(), e.By.String(), e.Reason.String())
+		j.expectCount(e.Process, telemetry.Transitions, e.From.String(), e.To.String(), e.By.String(), e.Reason.String())
 		if e.From == execution.Scheduling && e.To == execution.Scheduled {
-			j.happens(e.Process, telemetry.Assignments)
+			j.expectCount(e.Process, telemetry.Assignments)
 		}
 		if reason, retry := j.retries[e.Execution]; retry && oracle.Terminal(e.To) && e.Reason != execution.ParentFailed {
-			j.happens(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
+			j.expectCount(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
 		}
 	case history.Observed:
 		part, would := e.By.String(), e.To.String()
@@ -139,27 +140,27 @@ func (j *Judge) Observe(e *history.Event) {
 				would = unreachable
 			}
 		}
-		j.happens(e.Process, telemetry.Observed, part, would)
+		j.expectCount(e.Process, telemetry.Observed, part, would)
 	case history.WorkerLifecycle:
 		if p := j.processes[e.Process]; e.Lifecycle == execution.Lost && p != nil && p.current != nil && p.current.samples {
-			j.happens(e.Process, telemetry.LeasesExpired)
-			j.happens(e.Process, telemetry.WorkerDowntime)
+			j.expectCount(e.Process, telemetry.LeasesExpired)
+			j.expectCount(e.Process, telemetry.WorkerDowntime)
 		}
 	case history.ProcessCrashed:
-		p := j.process(e.Process)
+		p := j.processNamed(e.Process)
 		p.crashed, p.current = true, nil
 	case history.ProcessStopped:
-		j.process(e.Process).current = nil
+		j.processNamed(e.Process).current = nil
 	case history.ProcessStopping:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.ending = true
 		}
 	case history.ProcessPaused, history.ProcessFrozen:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.fresh = -1
 		}
 	case history.ProcessResumed, history.ProcessThawed:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.fresh, w.hindered = e.At, e.At
 		}
 	default:

@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// database answers what it is told to.
+// database returns the answers that the test sets.
 type database struct {
 	store.Store
 	survey   store.Survey
@@ -42,7 +42,7 @@ type fixture struct {
 	now      time.Duration
 	store    store.Store
 	recorder telemetry.Recorder
-	// shownUnreadable is how many executions that can't be read sample shows.
+	// shownUnreadable is the number of unreadable executions that runSampler shows.
 	shownUnreadable int64
 }
 
@@ -54,8 +54,8 @@ func newFixture() *fixture {
 	return f
 }
 
-// sample asks as a sampler does, and shows what it is told to.
-func (f *fixture) sample(executions, load int64) {
+// runSampler asks like a sampler, and shows these values if it gets an answer.
+func (f *fixture) runSampler(executions, load int64) {
 	_, err := f.store.Survey(context.Background())
 	if _, e := f.store.Workers(context.Background(), nil); err != nil || e != nil {
 		return
@@ -90,13 +90,13 @@ func (f *fixture) sample(executions, load int64) {
 	set(telemetry.Workers, 1, execution.Active.String(), "live", execution.Healthy.String())
 }
 
-// answers has the database answer with executions that are requested, and one worker of that load.
-func (f *fixture) answers(executions, load int) {
+// setAnswers makes the database return this number of requested executions, and one worker with this load.
+func (f *fixture) setAnswers(executions, load int) {
 	f.db.survey = store.Survey{Waiting: []store.Waiting{{Status: execution.Requested, Count: executions}}}
 	f.db.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}, Lifecycle: execution.Active, ConsumerAlive: true, Load: load, Queued: 1}}
 }
 
-func (f *fixture) expect(t *testing.T, what, want string) {
+func (f *fixture) expectWrong(t *testing.T, what, want string) {
 	t.Helper()
 	_, _ = f.store.Survey(context.Background())
 	wrong, judged := f.End()
@@ -105,24 +105,24 @@ func (f *fixture) expect(t *testing.T, what, want string) {
 	}
 }
 
-func TestRowsThatCantBeReadAreCounted(t *testing.T) {
+func TestUnreadableRowsAreJudged(t *testing.T) {
 	for shown, want := range map[int64]string{2: "", 0: "handoff_unreadable_rows{kind=execution} is 0, and the database said 2"} {
 		f := newFixture()
-		f.answers(3, 2)
+		f.setAnswers(3, 2)
 		f.db.survey.UnreadableCount, f.shownUnreadable = 2, shown
-		f.sample(3, 2)
-		f.expect(t, "shown as "+strconv.FormatInt(shown, 10), want)
+		f.runSampler(3, 2)
+		f.expectWrong(t, "shown as "+strconv.FormatInt(shown, 10), want)
 	}
 }
 
-// says is an executor that says this of the rows that it can't read.
-type says string
+// statedHealth is an executor with this text about unreadable rows.
+type statedHealth string
 
-func (says) DeadLetterPath() error { return nil }
-func (says) Connected() bool       { return false }
-func (s says) Unreadable() string  { return string(s) }
+func (statedHealth) DeadLetterPath() error { return nil }
+func (statedHealth) Connected() bool       { return false }
+func (s statedHealth) Unreadable() string  { return string(s) }
 
-func TestWhatAnExecutorSaysOfRowsThatItCantReadIsJudged(t *testing.T) {
+func TestUnreadableReportMustMatchDatabase(t *testing.T) {
 	for _, c := range []struct {
 		rows int
 		said string
@@ -135,16 +135,16 @@ func TestWhatAnExecutorSaysOfRowsThatItCantReadIsJudged(t *testing.T) {
 		{0, "2 executions and 0 workers are left alone", "the database named 0 executions and 0 workers"},
 	} {
 		f := newFixture()
-		f.Ask("executor-1", says(c.said))
-		f.answers(3, 2)
+		f.Ask("executor-1", statedHealth(c.said))
+		f.setAnswers(3, 2)
 		f.recorder.Set(telemetry.DeadLetterPathBroken, 0, telemetry.Labels{})
 		f.db.survey.UnreadableCount, f.shownUnreadable = c.rows, int64(c.rows)
-		f.sample(3, 2)
-		f.expect(t, fmt.Sprintf("%d rows and %q", c.rows, c.said), c.want)
+		f.runSampler(3, 2)
+		f.expectWrong(t, fmt.Sprintf("%d rows and %q", c.rows, c.said), c.want)
 	}
 }
 
-func TestAGaugeIsWhatTheDatabaseAnswered(t *testing.T) {
+func TestGaugeMustMatchDatabase(t *testing.T) {
 	for what, c := range map[string]struct {
 		shownExecutions, shownLoad int64
 		want                       string
@@ -154,42 +154,42 @@ func TestAGaugeIsWhatTheDatabaseAnswered(t *testing.T) {
 		"one execution off": {2, 2, "handoff_executions{status=requested} is 2, and the database said 3"},
 	} {
 		f := newFixture()
-		f.answers(3, 2)
-		f.sample(c.shownExecutions, c.shownLoad)
-		f.expect(t, what, c.want)
+		f.setAnswers(3, 2)
+		f.runSampler(c.shownExecutions, c.shownLoad)
+		f.expectWrong(t, what, c.want)
 	}
 }
 
-func TestAnAnswerThatNobodyShowsIsMissedAndOneThatDidNotComeIsNot(t *testing.T) {
+func TestStaleGaugeFailsOnlyAfterAnAnswer(t *testing.T) {
 	f := newFixture()
-	f.answers(3, 2)
-	f.sample(3, 2)
-	f.answers(4, 2)
+	f.setAnswers(3, 2)
+	f.runSampler(3, 2)
+	f.setAnswers(4, 2)
 	_, _ = f.store.Survey(context.Background())
 	_, _ = f.store.Workers(context.Background(), nil)
-	f.expect(t, "not shown", "is 3, and the database said 4")
+	f.expectWrong(t, "not shown", "is 3, and the database said 4")
 
 	f = newFixture()
-	f.answers(3, 2)
-	f.sample(3, 2)
+	f.setAnswers(3, 2)
+	f.runSampler(3, 2)
 	f.db.refusal = store.ErrUnavailable
-	f.sample(9, 9)
-	f.expect(t, "not answered", "")
+	f.runSampler(9, 9)
+	f.expectWrong(t, "not answered", "")
 }
 
-func TestAnExecutorThatDoesNotAskIsMissedUnlessItStandsStill(t *testing.T) {
+func TestExecutorMustSampleUnlessPaused(t *testing.T) {
 	f := newFixture()
 	f.now = 2 * time.Minute
-	f.expect(t, "asleep", "it has not asked for its figures for 2m0s")
+	f.expectWrong(t, "asleep", "it has not asked for its figures for 2m0s")
 
 	f = newFixture()
 	f.Observe(&history.Event{Kind: history.ProcessPaused, Process: "executor-1"})
 	f.now = 2 * time.Minute
 	f.Observe(&history.Event{Kind: history.ProcessResumed, Process: "executor-1", At: f.now})
-	f.expect(t, "paused", "")
+	f.expectWrong(t, "paused", "")
 }
 
-func TestACounterIsWhatHappenedAndNeverMore(t *testing.T) {
+func TestCounterMustMatchHistory(t *testing.T) {
 	scheduled := history.Event{
 		Kind: history.Transition, Process: "executor-1", Execution: 1, From: execution.Scheduling, To: execution.Scheduled, By: execution.Scheduler,
 	}
@@ -202,63 +202,63 @@ func TestACounterIsWhatHappenedAndNeverMore(t *testing.T) {
 	f := newFixture()
 	f.Observe(&scheduled)
 	count(f)
-	f.expect(t, "counted", "")
+	f.expectWrong(t, "counted", "")
 
 	f = newFixture()
 	f.Observe(&scheduled)
-	f.expect(t, "not counted", "executor-1 has counted 0 of handoff_transitions_total")
+	f.expectWrong(t, "not counted", "executor-1 has counted 0 of handoff_transitions_total")
 
 	f = newFixture()
 	f.db.dispatch = store.ErrUnknownOutcome
 	_, _ = f.store.Dispatch(context.Background(), "executor-1", nil)
 	f.Observe(&scheduled)
-	f.expect(t, "of unknown outcome", "")
+	f.expectWrong(t, "of unknown outcome", "")
 	count(f)
 	count(f)
-	f.expect(t, "counted twice", "has counted 2 of")
+	f.expectWrong(t, "counted twice", "has counted 2 of")
 }
 
-func TestACrashTakesWithItWhatWasAboutToBeCounted(t *testing.T) {
+func TestCrashExcusesMissingCounts(t *testing.T) {
 	f := newFixture()
-	f.happens("executor-1", telemetry.Canaries)
-	f.expect(t, "alive", "has counted 0 of handoff_dead_letter_canaries_total")
+	f.expectCount("executor-1", telemetry.Canaries)
+	f.expectWrong(t, "alive", "has counted 0 of handoff_dead_letter_canaries_total")
 	f = newFixture()
-	f.happens("executor-1", telemetry.Canaries)
+	f.expectCount("executor-1", telemetry.Canaries)
 	f.Observe(&history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})
 	if wrong, _ := f.End(); wrong != "" {
 		t.Error(wrong)
 	}
 }
 
-// still is a machine whose clocks are those of the run.
-type still struct{ f *fixture }
+// stillClock is a machine with the clocks of the run.
+type stillClock struct{ f *fixture }
 
-func (s still) Now() time.Time           { return time.Unix(1000, 0).Add(s.f.now) }
-func (s still) Monotonic() time.Duration { return s.f.now }
+func (s stillClock) Now() time.Time           { return time.Unix(1000, 0).Add(s.f.now) }
+func (s stillClock) Monotonic() time.Duration { return s.f.now }
 
-func TestTheTimeOfADeadLetterIsTheOneSinceItsDeath(t *testing.T) {
+func TestDeadLetterTimeIsMeasuredFromDeath(t *testing.T) {
 	for what, c := range map[string]struct {
-		told time.Duration
-		want string
+		reported time.Duration
+		want     string
 	}{
 		"as it was":        {8 * time.Second, ""},
 		"until another":    {30 * time.Second, "handled 30s after its death, which was 8s ago"},
 		"from its arrival": {3 * time.Second, "handled 3s after its death, which was 8s ago"},
 	} {
 		f := newFixture()
-		f.current().Clock(still{f})
+		f.currentWatch().Clock(stillClock{f})
 		d := broker.Delivery{Deaths: []broker.Death{{Reason: broker.DeathExpired, Time: time.Unix(1000, 0)}}}
 		f.now = 5 * time.Second
-		f.current().comes(&d)
+		f.currentWatch().beginLetter(&d)
 		f.now = 8 * time.Second
 		f.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"expired", "reclaimed"})
-		f.recorder.Observe(telemetry.DeadLetterSeconds, c.told, telemetry.Labels{})
-		f.current().settled(&d)
-		f.expect(t, what, c.want)
+		f.recorder.Observe(telemetry.DeadLetterSeconds, c.reported, telemetry.Labels{})
+		f.currentWatch().finishLetter(&d)
+		f.expectWrong(t, what, c.want)
 	}
 }
 
-func TestALetterThatIsGivenUpIsCountedOnceWithItsReason(t *testing.T) {
+func TestUnhandledLetterCountsOnceWithReason(t *testing.T) {
 	for what, c := range map[string]struct {
 		reason string
 		times  int
@@ -270,30 +270,30 @@ func TestALetterThatIsGivenUpIsCountedOnceWithItsReason(t *testing.T) {
 	} {
 		f := newFixture()
 		d := broker.Delivery{Deaths: []broker.Death{{Reason: broker.DeathExpired}}}
-		f.current().comes(&d)
+		f.currentWatch().beginLetter(&d)
 		for range c.times {
 			f.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{c.reason, "unhandled"})
 		}
-		f.current().settled(&d)
-		f.expect(t, what, c.want)
+		f.currentWatch().finishLetter(&d)
+		f.expectWrong(t, what, c.want)
 	}
 }
 
-func TestALoopTellsHowLateItIsFromItsSecondPassOn(t *testing.T) {
+func TestLoopReportsLagFromSecondPass(t *testing.T) {
 	for what, c := range map[string]struct {
 		first, second bool
 		late          time.Duration
 		want          string
 	}{
 		"in order":     {false, true, time.Second, ""},
-		"at its start": {true, true, time.Second, "is told of its first pass, which can't be late"},
-		"never":        {false, false, 0, "and of 0 it was told how late they were"},
+		"at its start": {true, true, time.Second, "is reported for its first pass, which can't be late"},
+		"never":        {false, false, 0, "and 0 lags are reported"},
 		"too late":     {false, true, time.Minute, "is 1m0s, and the pass before began 10s ago"},
 	} {
 		f := newFixture()
 		loop := telemetry.Labels{"scheduler"}
-		pass := func(tells bool) {
-			if tells {
+		pass := func(reportsLag bool) {
+			if reportsLag {
 				f.recorder.Observe(telemetry.LoopLag, c.late, loop)
 			}
 			f.recorder.Observe(telemetry.LoopSeconds, 0, loop)
@@ -302,26 +302,26 @@ func TestALoopTellsHowLateItIsFromItsSecondPassOn(t *testing.T) {
 		pass(c.first)
 		f.now += 10 * time.Second
 		pass(c.second)
-		f.expect(t, what, c.want)
+		f.expectWrong(t, what, c.want)
 	}
 }
 
-func TestMoreOpenLettersHaveThePathTestedSoon(t *testing.T) {
+func TestNewDeadLettersRequireCanarySoon(t *testing.T) {
 	for what, c := range map[string]struct {
 		tested bool
 		want   string
 	}{"tested": {true, ""}, "not tested": {false, "the dead letter path has not been tested since"}} {
 		f := newFixture()
-		f.current().session = openSession{}
+		f.currentWatch().session = openSession{}
 		f.recorder.Set(telemetry.DeadLetterPathBroken, 0, telemetry.Labels{})
 		f.now = 10 * time.Second
-		f.current().judgeSuspicion(2)
+		f.currentWatch().judgeSuspicion(2)
 		if c.tested {
-			f.current().suspicious = -1
+			f.currentWatch().suspicious = -1
 		}
 		for range 5 {
 			f.now += 15 * time.Second
-			f.current().judgeSuspicion(2)
+			f.currentWatch().judgeSuspicion(2)
 		}
 		if wrong := f.wrong; c.want == "" && strings.Contains(wrong, "tested") || !strings.Contains(wrong, c.want) {
 			t.Errorf("%s: %q, want %q", what, wrong, c.want)
@@ -335,4 +335,4 @@ type openSession struct{ broker.Session }
 func (openSession) Closed() bool  { return false }
 func (openSession) Blocked() bool { return false }
 
-func (f *fixture) current() *Watch { return f.processes["executor-1"].current }
+func (f *fixture) currentWatch() *Watch { return f.processes["executor-1"].current }

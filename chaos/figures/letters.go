@@ -8,31 +8,34 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Clock is what the machine of a process says of time.
+// Clock reads the clocks of a process's machine.
 type Clock interface {
 	Now() time.Time
 	Monotonic() time.Duration
 }
 
-// Clock tells by which clocks the process measures. Without them the time of a dead letter is not judged.
+// Clock sets the clocks by which the process measures. Without them, the handling time of dead letters is not
+// judged.
 func (w *Watch) Clock(c Clock) { w.clock = c }
 
-// clockSlack is how far a measurement may be from the one that is compared with it: the calls in between take a moment.
+// clockSlack is the tolerated difference between two measurements: the calls in between take a moment.
 const clockSlack = time.Second
 
-// letter is the dead letter that the process handles now.
+// letter is the dead letter that the process is handling.
 type letter struct {
 	// died is when its message died, by the monotonic clock of the process.
 	died time.Duration
-	// measured says that its time was told. unhandled counts what of it was given up: of a block each dispatch is handled alone.
+	// measured reports whether its handling time was reported. unhandled counts the parts that were given up
+	// on: each dispatch of a block is handled separately.
 	measured  bool
 	unhandled int
-	// named counts the labels under which it was counted by action and worker.
+	// named counts reports by their labels of action and worker.
 	named map[telemetry.Labels]int
 }
 
-// comes notes a dead letter that has been delivered. The broker notes deaths in whole seconds of its own clock.
-func (w *Watch) comes(d *broker.Delivery) {
+// beginLetter records the delivery of a dead letter. The broker dates deaths in whole seconds of its own
+// clock.
+func (w *Watch) beginLetter(d *broker.Delivery) {
 	w.letter = &letter{named: make(map[telemetry.Labels]int)}
 	if w.clock == nil {
 		return
@@ -43,20 +46,21 @@ func (w *Watch) comes(d *broker.Delivery) {
 	}
 }
 
-// tells notes what the process tells of a dead letter, and judges its time.
-func (w *Watch) tells(d time.Duration) {
+// judgeLetterTime judges the handling time that the process reports for the current dead letter.
+func (w *Watch) judgeLetterTime(d time.Duration) {
 	if w.letter == nil || w.clock == nil {
 		return
 	}
 	w.letter.measured = true
 	w.j.judged++
 	if want := w.clock.Monotonic() - w.letter.died; d < want-want/10-clockSlack || d > want+want/10+clockSlack {
-		w.violate("a dead letter is told to have been handled %v after its death, which was %v ago", d, want)
+		w.recordViolation("a dead letter is reported as handled %v after its death, which was %v ago", d, want)
 	}
 }
 
-// settled notes a dead letter that is acknowledged: it has been counted, and its time told, unless it was given up.
-func (w *Watch) settled(d *broker.Delivery) {
+// finishLetter expects the counts of an acknowledged dead letter. Its handling time must have been reported
+// unless it was given up on.
+func (w *Watch) finishLetter(d *broker.Delivery) {
 	j, name, of := w.j, w.p.name, w.letter
 	w.letter = nil
 	reason, queue := broker.DeathUnknown.String(), ""
@@ -74,9 +78,9 @@ func (w *Watch) settled(d *broker.Delivery) {
 	}
 	letters := max(1, len(ds))
 	for i := range letters {
-		j.happens(name, telemetry.DeadLetters, reason)
+		j.expectCount(name, telemetry.DeadLetters, reason)
 		if i >= gaveUp {
-			j.happens(name, telemetry.DeadLetterSeconds)
+			j.expectCount(name, telemetry.DeadLetterSeconds)
 		}
 	}
 	for i := range ds {
@@ -86,12 +90,12 @@ func (w *Watch) settled(d *broker.Delivery) {
 		}
 		labels := telemetry.Labels{reason, action, strconv.FormatInt(int64(ds[i].Worker), 10)}
 		if gaveUp > 0 {
-			// Nobody but the process knows whether it could read what the letter is about.
+			// Only the process knows whether it could read the subject of the letter.
 			if of.named[labels] == 0 {
 				continue
 			}
 			of.named[labels]--
 		}
-		j.happens(name, telemetry.DeadLettered, labels[:]...)
+		j.expectCount(name, telemetry.DeadLettered, labels[:]...)
 	}
 }

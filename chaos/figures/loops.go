@@ -6,27 +6,27 @@ import (
 	"handoff/core/telemetry"
 )
 
-// passes is what a process has told of the passes of one of its loops. A pass tells how late it began, then how long it
-// took, and then that it was.
-type passes struct {
+// passCounts has the reported passes of one loop. For each pass, the process reports how late it began, then
+// its duration, then its count.
+type passCounts struct {
 	counted, measured, late int64
-	// began is when the last pass began.
+	// began is the start of the last pass.
 	began time.Duration
 }
 
-// loop returns what is known of a loop.
-func (w *Watch) loop(name string) *passes {
+// passesOf returns the counts of a loop.
+func (w *Watch) passesOf(name string) *passCounts {
 	p := w.loops[name]
 	if p == nil {
-		p = new(passes)
+		p = new(passCounts)
 		w.loops[name] = p
 	}
 	return p
 }
 
-// measures notes what a process measures of a pass, and judges it.
-func (w *Watch) measures(f telemetry.Figure, d time.Duration, loop string) {
-	now, p := w.j.now(), w.loop(loop)
+// judgePassTime judges the duration or the lag that a process reports for a pass.
+func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) {
+	now, p := w.j.now(), w.passesOf(loop)
 	switch f {
 	case telemetry.LoopSeconds:
 		p.measured++
@@ -36,23 +36,23 @@ func (w *Watch) measures(f telemetry.Figure, d time.Duration, loop string) {
 		w.j.judged++
 		switch since := now - p.began; {
 		case p.counted == 0:
-			w.violate("%s of %s is told of its first pass, which can't be late", w.j.table[f].Name, loop)
+			w.recordViolation("%s of %s is reported for its first pass, which can't be late", w.j.table[f].Name, loop)
 		case d > since+since/10+clockSlack:
-			w.violate("%s of %s is %v, and the pass before began %v ago", w.j.table[f].Name, loop, d, since)
+			w.recordViolation("%s of %s is %v, and the pass before began %v ago", w.j.table[f].Name, loop, d, since)
 		}
 	default:
 	}
 }
 
-// counts judges a pass of a loop that has come to its end. A worker's loops begin anew with each of its sessions.
-func (w *Watch) counts(loop string) {
-	p := w.loop(loop)
+// judgePass judges a finished pass of a loop. A worker restarts its loops with each session.
+func (w *Watch) judgePass(loop string) {
+	p := w.passesOf(loop)
 	w.j.judged++
 	if p.measured != p.counted+1 {
-		w.violate("%d passes of %s are counted, and %d of them measured", p.counted+1, loop, p.measured)
+		w.recordViolation("%d passes of %s are counted, and %d of them measured", p.counted+1, loop, p.measured)
 	}
 	if w.samples && p.late != p.counted {
-		w.violate("%d passes of %s are counted, and of %d it was told how late they were: of all but the first", p.counted+1, loop, p.late)
+		w.recordViolation("%d passes of %s are counted, and %d lags are reported; each pass but the first needs one", p.counted+1, loop, p.late)
 	}
 	p.counted++
 }

@@ -13,37 +13,37 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Watch stands between one process, from its start to its end, and the world.
+// Watch sits between the world and one process, from its start to its end.
 type Watch struct {
 	j *Judge
 	p *process
-	// samples says that the process is an executor, which samples its gauges. fresh is when it last
-	// asked for them, or was last hindered; negative while no sample can be expected.
+	// samples reports whether the process is an executor, which samples its gauges. fresh is when it last
+	// asked for them, or was last stalled; negative while no sample can be expected.
 	samples bool
-	// ending says that the process was asked to stop.
+	// ending reports whether the process was asked to stop.
 	ending bool
 	fresh  time.Duration
-	// gauges are the displayed values.
+	// gauges are the reported values.
 	gauges map[series]int64
 	sample sample
-	// unanswered is how many looks in a row the database has not answered.
+	// unanswered is the number of consecutive samples that the database did not answer.
 	unanswered int
-	// health has the process's answers about its readiness; nil if it can't be asked.
+	// health gives the process's readiness; nil if it can't be asked.
 	health Health
-	// session is the session that the process uses, nil before the first.
+	// session is the current session, nil before the first.
 	session broker.Session
 	// connected is when that session began.
 	connected time.Duration
-	// queue is the last answer about the dead letter queue, until it is reported; nil for none.
+	// queue is the last state of the dead letter queue until it is reported; nil for none.
 	queue *broker.QueueState
-	// loops are the loops with reported passes, by name.
-	loops map[string]*passes
-	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that
-	// the process handles, nil for none.
+	// loops has the counts of each loop by its name.
+	loops map[string]*passCounts
+	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that the process
+	// is handling, nil for none.
 	clock  Clock
 	letter *letter
-	// open is the number of open dead letters at the last look. suspicious is when the first of
-	// them was seen since the last test of the dead letter path, negative for none.
+	// open is the number of open dead letters in the last sample. suspicious is when the first of them was
+	// seen since the last test of the dead letter path, negative for none.
 	open       int
 	suspicious time.Duration
 	// hindered is when the process was last stalled.
@@ -52,56 +52,57 @@ type Watch struct {
 
 // sample has the answers that the sampler got since it last asked.
 type sample struct {
-	// asked is the context of the sampler's calls. Other parts of the process ask for workers, too.
+	// asked is the context of the sampler's calls, which distinguishes them from calls of other parts of the
+	// process.
 	asked   context.Context
 	survey  store.Survey
 	workers []store.WorkerRow
-	// known says that there are answers. told says that a figure was set since the sampler asked.
-	known, told bool
+	// answered reports whether the database answered. gaugeSet reports whether a sampled gauge was set since
+	// the sampler asked.
+	answered, gaugeSet bool
 }
 
-// Health is an executor's answer to a question about its readiness.
+// Health gives an executor's readiness.
 type Health interface {
 	// DeadLetterPath is the defect of the dead letter path, nil for none.
 	DeadLetterPath() error
-	// Connected says that a publish would be accepted now.
+	// Connected reports whether a publish would be accepted now.
 	Connected() bool
 	// Unreadable describes the rows that the executor can't read; empty if there are none.
 	Unreadable() string
 }
 
-// Ask makes the judge also judge the answers of an executor whenever the executor samples. A nil
-// judge does nothing.
+// Ask makes the judge compare an executor's readiness at each of its samples. A nil judge does nothing.
 func (j *Judge) Ask(process string, h Health) {
 	if j != nil {
-		j.process(process).current.health = h
+		j.processNamed(process).current.health = h
 	}
 }
 
-// Process watches a process that starts. samples says that it is an executor.
+// Process watches a process that starts. samples reports whether it is an executor.
 func (j *Judge) Process(name string, samples bool) *Watch {
-	p := j.process(name)
+	p := j.processNamed(name)
 	p.current = &Watch{
 		j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64),
-		loops: make(map[string]*passes), suspicious: -1,
+		loops: make(map[string]*passCounts), suspicious: -1,
 	}
 	return p.current
 }
 
-// Recorder notes the process's reports, and passes them on.
-func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorder{inner, w} }
+// Recorder judges the process's reports and passes them on.
+func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorderTap{inner, w} }
 
-type recorder struct {
+type recorderTap struct {
 	telemetry.Recorder
 	w *Watch
 }
 
 // Add implements telemetry.Recorder.
-func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	r.w.p.count(f, n, l)
+func (r *recorderTap) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	r.w.p.recordCount(f, n, l)
 	switch of := r.w.letter; {
 	case f == telemetry.LoopRuns:
-		r.w.counts(l[0])
+		r.w.judgePass(l[0])
 	case of == nil:
 	case f == telemetry.DeadLetters && l[1] == unhandled:
 		of.unhandled++
@@ -112,46 +113,46 @@ func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 }
 
 // Observe implements telemetry.Recorder.
-func (r *recorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-	r.w.p.count(f, 1, l)
+func (r *recorderTap) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	r.w.p.recordCount(f, 1, l)
 	if d < 0 {
-		r.w.violate("%s has measured %v", r.w.j.text(series{f, l}), d)
+		r.w.recordViolation("%s has measured %v", r.w.j.seriesText(series{f, l}), d)
 	}
 	switch f {
 	case telemetry.LoopSeconds, telemetry.LoopLag:
-		r.w.measures(f, d, l[0])
+		r.w.judgePassTime(f, d, l[0])
 	case telemetry.DeadLetterSeconds:
-		r.w.tells(d)
+		r.w.judgeLetterTime(d)
 	default:
 	}
 	r.Recorder.Observe(f, d, l)
 }
 
 // Set implements telemetry.Recorder.
-func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (r *recorderTap) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	r.w.gauges[series{f, l}] = v
-	r.w.set(f, v)
+	r.w.judgeGauge(f, v)
 	r.Recorder.Set(f, v, l)
 }
 
 // Drop implements telemetry.Recorder.
-func (r *recorder) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
+func (r *recorderTap) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
 	maps.DeleteFunc(r.w.gauges, func(of series, _ int64) bool {
 		return of.figure == f && (len(dropped) == 0 || slices.Contains(dropped, of.labels))
 	})
 	r.Recorder.Drop(f, dropped...)
 }
 
-// Store notes the process's calls of the database, and their answers.
-func (w *Watch) Store(inner store.Store) store.Store { return &asking{inner, w} }
+// Store notes the process's database calls and their answers.
+func (w *Watch) Store(inner store.Store) store.Store { return &storeTap{inner, w} }
 
-type asking struct {
+type storeTap struct {
 	store.Store
 	w *Watch
 }
 
-// step makes a step, and notes that it is open until the process knows its outcome.
-func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
+// trackStep makes a step, and counts it as open until the process knows its outcome.
+func trackStep[T any](s *storeTap, kind string, call func() (T, error)) (T, error) {
 	open := s.w.p.open
 	open[kind]++
 	answer, err := call()
@@ -163,124 +164,123 @@ func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
 
 // Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same
 // context.
-func (a *asking) Survey(ctx context.Context) (store.Survey, error) {
-	a.w.judgeSample()
-	a.w.judgeFreshness()
-	a.w.judgeHealth()
-	a.w.sample, a.w.fresh = sample{asked: ctx}, a.w.j.now()
-	survey, err := a.Store.Survey(ctx)
-	a.w.sample.survey = survey
+func (s *storeTap) Survey(ctx context.Context) (store.Survey, error) {
+	s.w.judgeSample()
+	s.w.judgeFreshness()
+	s.w.judgeHealth()
+	s.w.sample, s.w.fresh = sample{asked: ctx}, s.w.j.now()
+	survey, err := s.Store.Survey(ctx)
+	s.w.sample.survey = survey
 	if err == nil {
-		a.w.judgeSuspicion(survey.DeadLettersOpen)
+		s.w.judgeSuspicion(survey.DeadLettersOpen)
 	}
 	return survey, err
 }
 
 // Workers implements store.Executor.
-func (a *asking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	rows, err := a.Store.Workers(ctx, into)
-	if now := &a.w.sample; err == nil && now.asked == ctx {
-		now.workers, now.known = slices.Clone(rows), true
+func (s *storeTap) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	rows, err := s.Store.Workers(ctx, into)
+	if now := &s.w.sample; err == nil && now.asked == ctx {
+		now.workers, now.answered = slices.Clone(rows), true
 	}
 	return rows, err
 }
 
-func (a *asking) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	return step(a, "create", func() ([]store.Created, error) { return a.Store.Create(ctx, items) })
+func (s *storeTap) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return trackStep(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
 }
 
-func (a *asking) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	return step(a, "cancel", func() ([]store.Cancellation, error) { return a.Store.Cancel(ctx, ids, actor) })
+func (s *storeTap) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return trackStep(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids, actor) })
 }
 
-func (a *asking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return step(a, "claim for scheduling", func() ([]execution.Execution, error) { return a.Store.ClaimForScheduling(ctx, c) })
+func (s *storeTap) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return trackStep(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
 }
 
-func (a *asking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return step(a, "dispatch what is due", func() (store.DueDispatched, error) { return a.Store.DispatchDue(ctx, d) })
+func (s *storeTap) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return trackStep(s, "dispatch what is due", func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
 }
 
-func (a *asking) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return step(a, "dispatch", func() ([]store.DispatchResult, error) { return a.Store.Dispatch(ctx, by, ds) })
+func (s *storeTap) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return trackStep(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
 }
 
-func (a *asking) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
-	return step(a, "park", func() ([]store.Outcome, error) { return a.Store.Park(ctx, by, ps) })
+func (s *storeTap) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return trackStep(s, "park", func() ([]store.Outcome, error) { return s.Store.Park(ctx, by, ps) })
 }
 
-func (a *asking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return step(a, "reclaim", func() ([]store.Outcome, error) { return a.Store.Reclaim(ctx, rs) })
+func (s *storeTap) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return trackStep(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
 }
 
-func (a *asking) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	return step(a, "observe", func() ([]store.Observed, error) { return a.Store.ObserveReclaims(ctx, rs) })
+func (s *storeTap) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	return trackStep(s, "observe", func() ([]store.Observed, error) { return s.Store.ObserveReclaims(ctx, rs) })
 }
 
-func (a *asking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
-	return step(a, "observe", func() ([]bool, error) { return a.Store.ObserveWorkers(ctx, ws) })
+func (s *storeTap) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	return trackStep(s, "observe", func() ([]bool, error) { return s.Store.ObserveWorkers(ctx, ws) })
 }
 
-func (a *asking) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
-	return step(a, "mark queues deleted", func() ([]bool, error) { return a.Store.MarkQueuesDeleted(ctx, ws) })
+func (s *storeTap) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	return trackStep(s, "mark queues deleted", func() ([]bool, error) { return s.Store.MarkQueuesDeleted(ctx, ws) })
 }
 
-func (a *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	return step(a, "reap", func() ([]bool, error) { return a.Store.Reap(ctx, rs) })
+func (s *storeTap) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	return trackStep(s, "reap", func() ([]bool, error) { return s.Store.Reap(ctx, rs) })
 }
 
-func (a *asking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return step(a, "orchestrate", func() ([]store.Orchestrated, error) { return a.Store.Orchestrate(ctx, os) })
+func (s *storeTap) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return trackStep(s, "orchestrate", func() ([]store.Orchestrated, error) { return s.Store.Orchestrate(ctx, os) })
 }
 
-func (a *asking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	return step(a, "settle children", func() ([]store.Settled, error) { return a.Store.SettleChildren(ctx, chains, most) })
+func (s *storeTap) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	return trackStep(s, "settle children", func() ([]store.Settled, error) { return s.Store.SettleChildren(ctx, chains, most) })
 }
 
-func (a *asking) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return step(a, "heartbeat", func() (store.BeatReply, error) { return a.Store.Heartbeat(ctx, b) })
+func (s *storeTap) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return trackStep(s, "heartbeat", func() (store.BeatReply, error) { return s.Store.Heartbeat(ctx, b) })
 }
 
-func (a *asking) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	return step(a, "claim", func() ([]store.ClaimResult, error) { return a.Store.Claim(ctx, w, cs) })
+func (s *storeTap) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return trackStep(s, "claim", func() ([]store.ClaimResult, error) { return s.Store.Claim(ctx, w, cs) })
 }
 
-func (a *asking) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return step(a, "finish", func() ([]store.Outcome, error) { return a.Store.Finish(ctx, w, fs) })
+func (s *storeTap) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return trackStep(s, "finish", func() ([]store.Outcome, error) { return s.Store.Finish(ctx, w, fs) })
 }
 
-func (a *asking) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return step(a, "release", func() ([]execution.Key, error) { return a.Store.Release(ctx, w) })
+func (s *storeTap) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return trackStep(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
 }
 
-// Broker notes the outcomes of dispatches, the state of the dead letter queue, and which dead
-// letters were settled.
-func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &connecting{inner, w} }
+// Broker notes the outcomes of dispatches, the state of the dead letter queue, and the settled dead letters.
+func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &brokerTap{inner, w} }
 
-type connecting struct {
+type brokerTap struct {
 	broker.Broker
 	w *Watch
 }
 
 // Connect implements broker.Broker.
-func (c *connecting) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := c.Broker.Connect(ctx)
+func (b *brokerTap) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &session{Session: s, w: c.w}, nil
+	return &sessionTap{Session: s, w: b.w}, nil
 }
 
-type session struct {
+type sessionTap struct {
 	broker.Session
 	w *Watch
-	// declared says that the session has declared a topology. looked says that a queue's state was
-	// read before that.
+	// declared reports whether the session has declared a topology. looked reports whether it read a queue's
+	// state before that.
 	declared, looked bool
 }
 
 // Publish implements broker.Session.
-func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (s *sessionTap) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := s.Session.Publish(ctx, ms)
 	for i, o := range outcomes {
 		if ms[i].Envelope.Type != broker.ExecutionScheduled {
@@ -298,16 +298,16 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			continue
 		}
 		for range max(1, len(ms[i].Envelope.Dispatches)) {
-			s.w.j.happens(s.w.p.name, telemetry.Dispatches, name)
+			s.w.j.expectCount(s.w.p.name, telemetry.Dispatches, name)
 		}
 	}
 	return outcomes
 }
 
 // Declare implements broker.Session.
-func (s *session) Declare(ctx context.Context, t broker.Topology) error {
+func (s *sessionTap) Declare(ctx context.Context, t broker.Topology) error {
 	s.declared = true
-	// Only the canary's session reads the state of the queue before it declares anything.
+	// Only the canary's session reads the state of the queue before declaring anything.
 	if !s.looked {
 		s.w.session, s.w.connected = s.Session, s.w.j.now()
 	}
@@ -316,7 +316,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 
 // QueueState implements broker.Session. The test of the dead letter path reads the state of the
 // same queue, before it declares anything, on its own session. No figure is reported for that.
-func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+func (s *sessionTap) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	if !s.declared && !s.looked {
 		s.looked = true
 		s.w.suspicious = -1
@@ -329,12 +329,12 @@ func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueSta
 }
 
 // Consume implements broker.Session.
-func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+func (s *sessionTap) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &consumer{c, s.w, queue == s.w.deadLetters()}, nil
+	return &consumerTap{c, s.w, queue == s.w.deadLetters()}, nil
 }
 
 // deadLetters is the name of the dead letter queue.
@@ -342,35 +342,35 @@ func (w *Watch) deadLetters() string {
 	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 }
 
-// consumer consumes any queue. dead says that it consumes the dead letter queue.
-type consumer struct {
+// consumerTap consumes any queue. dead reports whether it is the dead letter queue.
+type consumerTap struct {
 	broker.Consumer
 	w    *Watch
 	dead bool
 }
 
 // Ack implements broker.Consumer. An acknowledged message has been handled and counted.
-func (c *consumer) Ack(d broker.Delivery) {
+func (c *consumerTap) Ack(d broker.Delivery) {
 	c.Consumer.Ack(d)
 	j, name := c.w.j, c.w.p.name
 	switch {
 	case d.Malformed != nil:
-		j.happens(name, telemetry.DeadLetters, "", malformed)
+		j.expectCount(name, telemetry.DeadLetters, "", malformed)
 		return
 	case !c.dead:
 		return
 	case d.Envelope.Type == broker.DeadLetterCanary:
-		j.happens(name, telemetry.Canaries)
+		j.expectCount(name, telemetry.Canaries)
 		return
 	}
-	c.w.settled(&d)
+	c.w.finishLetter(&d)
 }
 
 // Receive implements broker.Consumer.
-func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
+func (c *consumerTap) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if err == nil && c.dead && d.Malformed == nil && d.Envelope.Type != broker.DeadLetterCanary {
-		c.w.comes(&d)
+		c.w.beginLetter(&d)
 	}
 	return d, err
 }

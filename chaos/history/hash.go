@@ -16,13 +16,13 @@ type Hasher struct {
 	events uint64
 }
 
-// NewHasher returns a hasher that has seen no event.
+// NewHasher returns a hasher without events.
 func NewHasher() *Hasher {
 	return &Hasher{digest: xxhash.New(), buffer: make([]byte, 0, hashedAtOnce+512)}
 }
 
-// hashedAtOnce is how many bytes of events are hashed together: a digest spends as much time on the
-// beginning and the end of a short piece as on the piece.
+// hashedAtOnce is the number of bytes that are hashed together: for short pieces, a digest spends as much
+// time on their beginning and end as on the content.
 const hashedAtOnce = 2048
 
 // Observe implements Sink.
@@ -42,13 +42,13 @@ func (h *Hasher) flush() {
 	h.buffer = h.buffer[:0]
 }
 
-// Sum is the hash of the events seen so far.
+// Sum returns the hash of the events so far.
 func (h *Hasher) Sum() uint64 {
 	h.flush()
 	return h.digest.Sum64()
 }
 
-// Events is the number of events seen so far.
+// Events returns the number of events so far.
 func (h *Hasher) Events() uint64 { return h.events }
 
 // AppendBinary appends the canonical form of an event: every field except Text, and the exit code of
@@ -60,10 +60,12 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	}
 	kind := uint64(e.Kind)
 	if e.Kind >= ToldGone {
-		// The number of a kind that is gone. The later ones keep theirs, and hashes stay valid.
+		// A removed kind had this number. The later kinds keep their numbers in hashes, so hashes stay
+		// valid.
 		kind++
 	}
-	// One place for all numbers, and no list of them: every event of a run passes here.
+	// All numbers are written in one place without a loop, because every event of a run passes through
+	// here.
 	const numbers = 18
 	at := len(b)
 	b = slices.Grow(b, 8*numbers)[:at+8*numbers]

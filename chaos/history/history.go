@@ -1,9 +1,9 @@
-// Package history is the record of a run: what happened, when, to whom and by whom. Both worlds
+// Package history is the record of a run: its events, with their times, subjects and causes. Both worlds
 // write it, invariants judge it, and reports draw it.
 //
-// Each event is written where the fact arises, not where it is reported: transitions by the
-// database, dead letters by the broker, runs of actions by the machine that executes them. So the
-// core can't embellish it.
+// Each event is written where the fact arises, not where it is reported: transitions by the database, dead
+// letters by the broker, runs of actions by the machine that executes them. So errors of the core can't
+// falsify it.
 package history
 
 import (
@@ -15,7 +15,7 @@ import (
 // Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events. Each comment lists the fields that an event sets beside At, Step and
+// The kinds of events. Each comment lists the fields that an event sets in addition to At, Step and
 // Process.
 const (
 	NoKind Kind = iota
@@ -122,8 +122,8 @@ const (
 	ActionStarted
 	ActionEnded
 
-	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server. BrokerUp has Count 1 if a message
-	// is still there because of which the broker creates no queue; see Expired.
+	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server. BrokerUp has Count 1 if the broker still
+	// holds a message that stops it from creating queues; see Expired.
 	DatabaseDown
 	DatabaseUp
 	BrokerDown
@@ -141,39 +141,37 @@ const (
 	// Quiescent: every accepted execution has ended and every queue is empty.
 	Quiescent
 
-	// MutantActed: Process, Text, Execution (0 if it concerns no particular one). A planted mutant
-	// just made a difference. Only in full records and never hashed. It stands here because a hash
-	// contains a kind's number.
+	// MutantActed: Process, Text, Execution (0 if it concerns no particular one). A planted mutant just
+	// made a difference. Only in full records and never hashed. It is declared here because a hash contains
+	// a kind's number.
 	MutantActed
 	// EndAsked: Execution, Epoch, Incarnation, Process (the machine), Due (the time from the
 	// request to the kill). A worker asked an action to end. Never hashed, like the two above, so
 	// existing hashes stay valid. Only the simulated machine writes it.
 	EndAsked
-	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name). The
-	// worker received the answer that its incarnation is over. Never hashed. Only the simulated
-	// database writes it.
+	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name). The worker
+	// received the answer that its incarnation has ended. Never hashed. Only the simulated database writes
+	// it.
 	ToldGone
 	// Hinted: Process, Message, Type, Execution, Epoch, From, To, Worker (to whose queue a
 	// cancellation goes), Key (the message's id), Limit (the number of changes in the message),
 	// Count (to how many queues it was routed, -1 if the broker refused it). One event for each
 	// change that a published message reports. Never hashed. Only the simulated broker writes it.
 	Hinted
-	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due
-	// (how long it was held), Count (0: the broker has ended the session; 1: the queue has taken it
-	// back and cancelled the consumer). A delivery stayed unacknowledged for too long. Only the
-	// simulated broker writes it.
+	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long
+	// it was held), Count (0: the broker has ended the session; 1: the queue has requeued it and cancelled
+	// the consumer). A delivery stayed unacknowledged for too long. Only the simulated broker writes it.
 	ConsumerTimedOut
-	// ReturnedTooOften, with the fields of Expired: the broker gave up a message because it
-	// returned to its queue too often (RabbitMQ's delivery limit). It follows the Requeued of the
-	// last return, and the same events follow it as after Expired. It stands here because a hash
-	// contains a kind's number.
+	// ReturnedTooOften, with the fields of Expired: the broker removed a message because it returned to its
+	// queue too often (RabbitMQ's delivery limit). It follows the Requeued of the last return, and the same
+	// events follow it as after Expired. It is declared here because a hash contains a kind's number.
 	ReturnedTooOften
-	// DatabaseRewound: Process, Due (a time of the run). The database is as it was at that time,
-	// because a replica took over that had stopped following then. WorkerLifecycle events of the
-	// incarnations that the rewind changed follow.
+	// DatabaseRewound: Process, Due (a time of the run). The database is as it was at that time, because a
+	// replica that had stopped following then has taken over. WorkerLifecycle events of the incarnations
+	// that the rewind changed follow.
 	DatabaseRewound
-	// RowUnreadable: Execution, Count (1: the row's content is now unreadable to every program of
-	// the run; 0: the old content is back), Fault.
+	// RowUnreadable: Execution, Count (1: the row's content is now unreadable to every program of the run;
+	// 0: the old content is restored), Fault.
 	RowUnreadable
 	// Purged: Execution (the first row of a chain that was deleted with all its rows), Process, Count
 	// (how many rows), Due (the age that the purge named).
@@ -191,8 +189,8 @@ const (
 // Kinds is the number of values of Kind, NoKind included.
 const Kinds = int(kinds)
 
-// ForReaders says that events of the kind are not hashed and nothing waits for them. They are in
-// records for people to read. Invariants also judge them, except the first two kinds.
+// ForReaders reports whether events of the kind are only for readers of records: they are not hashed, and
+// no trigger waits for them. Invariants also judge them, except the first two kinds.
 func (k Kind) ForReaders() bool {
 	switch k {
 	case Logged, MutantActed, EndAsked, ToldGone, Hinted:
@@ -209,8 +207,8 @@ type Event struct {
 	// Step is the kernel's step, or the event's number in a live run.
 	Step uint64
 
-	// The small fields are side by side, because each event is copied a few times. Lifecycle is
-	// that of Incarnation, Type that of Message.
+	// The small fields are adjacent, because each event is copied a few times. Lifecycle belongs to
+	// Incarnation, and Type to Message.
 	Kind      Kind
 	From, To  execution.Status
 	By        execution.Part
@@ -223,8 +221,7 @@ type Event struct {
 	Related   execution.ID
 	Epoch     execution.Epoch
 	OldEpoch  execution.Epoch
-	// Named is the epoch that the writer named in its guard; it differs from OldEpoch only if a
-	// guard is missing.
+	// Named is the epoch in the writer's guard; it differs from OldEpoch only if a guard is missing.
 	Named execution.Epoch
 
 	Worker      execution.WorkerID
@@ -254,7 +251,7 @@ type Sink interface {
 	Observe(e *Event)
 }
 
-// Tee hands every event to several sinks, in their order.
+// Tee passes every event to several sinks, in order.
 type Tee []Sink
 
 // Observe implements Sink.

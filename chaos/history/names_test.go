@@ -6,7 +6,7 @@ import (
 	"handoff/chaos/history"
 )
 
-func TestEveryKindHasANameOfItsOwn(t *testing.T) {
+func TestKindNamesAreUnique(t *testing.T) {
 	seen := make(map[string]history.Kind)
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
 		name := k.String()
@@ -24,7 +24,7 @@ func TestEveryKindHasANameOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestNoKindIsNotParsed(t *testing.T) {
+func TestParseKindRefusesNoKind(t *testing.T) {
 	for _, name := range []string{"", "kind(200)", "nonsense"} {
 		if k, err := history.ParseKind(name); err == nil {
 			t.Errorf("ParseKind(%q) = %d, want an error", name, k)

@@ -1,8 +1,7 @@
 package history
 
-// UnknownWord is the error for an event with a name that this program does not know, because a
-// newer program wrote it. The rest of the event was read, and the reader can go on to the next
-// event.
+// UnknownWord is the error for an event with a name that this program does not know, because a newer
+// program wrote it. The rest of the event was read, and the reader can continue with the next event.
 type UnknownWord struct {
 	// Err names the word and its position.
 	Err error

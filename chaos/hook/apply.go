@@ -21,29 +21,27 @@ import (
 // Process is a process into which a mutant is planted.
 type Process struct {
 	Name string
-	// Worker says that it is a worker. Client says that it is the client that submits the workload.
+	// Worker reports whether it is a worker, and Client whether it is the client that submits the workload.
 	// Any other process is an executor.
 	Worker, Client bool
-	// Report is called each time the mutant had an effect, with the execution affected, 0 for none
-	// in particular; nil if nobody listens.
+	// Report is called each time the mutant had an effect, with the affected execution, 0 for none in
+	// particular; may be nil.
 	Report func(text string, id execution.ID)
 
-	// Config and Host are those that the process runs with, Host without the mutant. Apply sets
-	// them.
+	// Config and Host are the process's configuration and its machine without the mutant. Apply sets them.
 	Config config.Config
 	Host   host.Host
 	// Log is the destination of an executor's log; nil if no rule judges the log.
 	Log *slog.Logger
 }
 
-// Executor says that the process is an executor.
+// Executor reports whether the process is an executor.
 func (p Process) Executor() bool { return !p.Worker && !p.Client }
 
-// Acted says that the planted defect had an effect at this moment, on each of the executions or on
-// none in particular. The text describes it as a sentence without its subject: "wrote over a
-// completed execution". The report adds the call in which it acted, if that is one of the database
-// or of the broker. A process repeats a text about an execution only after a minute, because some
-// mutants act in every pass of a loop.
+// Acted reports that the planted defect just had an effect, on each of the executions or on none in
+// particular. The text is a sentence without its subject: "wrote over a completed execution". The report
+// adds the database or broker call in which it acted, if any. A process repeats a text about an execution
+// only after a minute, because some mutants act in every pass of a loop.
 func (p Process) Acted(text string, to ...execution.ID) {
 	if p.Report == nil {
 		return
@@ -61,15 +59,15 @@ func (p Process) Acted(text string, to ...execution.ID) {
 // call or in a function literal there.
 const deepestCall = 8
 
-// inCall says in which call of the database or of the broker the caller of [Process.Acted] is, by the
-// name of its method or of the one around its function literal; "" if it is in none.
+// inCall returns the database or broker call that the caller of [Process.Acted] is in, by the name of its
+// method or of the method around its function literal; "" if it is in none.
 func inCall() string {
 	var callers [deepestCall]uintptr
-	// Without runtime.Callers, inCall and Acted.
+	// Skip runtime.Callers, inCall and Acted.
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	for {
 		f, more := frames.Next()
-		// A name is like handoff/chaos/selftest/mutant.(*settled).Claim.func1.
+		// A name is like handoff/chaos/selftest/mutant.(*claimRefusalStore).Claim.func1.
 		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
 		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
 			for _, to := range calledParts() {
@@ -84,15 +82,15 @@ func inCall() string {
 	}
 }
 
-// part is an interface whose calls an act names.
-type part struct {
+// namedInterface is an interface whose calls a report names.
+type namedInterface struct {
 	name string
 	of   reflect.Type
 }
 
-// calledParts are the interfaces of the database and of the broker.
-func calledParts() [4]part {
-	return [...]part{
+// calledParts returns the interfaces of the database and of the broker.
+func calledParts() [4]namedInterface {
+	return [...]namedInterface{
 		{"the database", reflect.TypeFor[store.Store]()},
 		{"the broker", reflect.TypeFor[broker.Broker]()},
 		{"the broker", reflect.TypeFor[broker.Session]()},
@@ -119,12 +117,11 @@ func LogTo(log *slog.Logger) func(text string, id execution.ID) {
 	}
 }
 
-// Ports are the interfaces of a process that a mutant may wrap. Those that it does not have are
-// nil, and stay so.
+// Ports are the interfaces of a process that a mutant may wrap. Missing ones are nil, and stay nil.
 type Ports struct {
 	Config *config.Config
 	Store  store.Store
-	// Step makes unguarded statements; nil if the database can't.
+	// Step executes unguarded statements; nil if the database can't.
 	Step   func(ctx context.Context, do func(tx Tx)) error
 	Broker broker.Broker
 	// Host is the machine as the core sees it.
@@ -136,7 +133,7 @@ type Ports struct {
 	// core's own.
 	Executors *broker.Topology
 	Workers   func(execution.WorkerID) broker.Topology
-	// Connections says how the process keeps its connections; nil if that can't be changed.
+	// Connections controls how the process keeps its connections; nil if that can't be changed.
 	Connections *Connections
 	// Machine is where a worker's actions run; nil if it can't be changed.
 	Machine Machine
@@ -148,9 +145,9 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		return
 	}
 	p.Host, p.Log = ports.Host, ports.Log
-	p.Report = seldom(p.Report, p.Host)
+	p.Report = throttleReports(p.Report, p.Host)
 	if ports.Config != nil {
-		m.configure(p, ports.Config)
+		m.changeConfig(p, ports.Config)
 		p.Config = *ports.Config
 	}
 	switch {
@@ -178,14 +175,14 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		m.Connections(ports.Connections)
 		p.Acted("keeps connections in another way")
 	}
-	m.topology(p, ports)
+	m.changeTopology(p, ports)
 }
 
-// repeated is the time after which a process repeats a text.
+// repeated is the time after which a process may repeat a text.
 const repeated = time.Minute
 
-// seldom drops from a report the texts of the last minute.
-func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
+// throttleReports drops texts about an execution that were reported within the last minute.
+func throttleReports(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
 	if report == nil {
 		return nil
 	}
@@ -210,23 +207,23 @@ func seldom(report func(string, execution.ID), h host.Host) func(string, executi
 	}
 }
 
-func (m *Mutant) configure(p Process, c *config.Config) {
+func (m *Mutant) changeConfig(p Process, c *config.Config) {
 	if m.Config == nil {
 		return
 	}
 	before := *c
 	m.Config(c)
-	if changed := differences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
+	if changed := configDifferences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
 		p.Acted("changed the configuration: " + strings.Join(changed, ", "))
 	}
 }
 
-// differences are the settings that differ between two configurations, with both values.
-func differences(name string, before, after reflect.Value) (changed []string) {
+// configDifferences returns the settings that differ between two configurations, with both values.
+func configDifferences(name string, before, after reflect.Value) (changed []string) {
 	if before.Kind() == reflect.Struct {
 		for i := range before.NumField() {
 			key, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("yaml"), ",")
-			changed = append(changed, differences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
+			changed = append(changed, configDifferences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
 		}
 		return changed
 	}
@@ -236,7 +233,7 @@ func differences(name string, before, after reflect.Value) (changed []string) {
 	return changed
 }
 
-func (m *Mutant) topology(p Process, ports *Ports) {
+func (m *Mutant) changeTopology(p Process, ports *Ports) {
 	const text = "changed the topology that is declared"
 	if p.Executor() && m.Executors != nil {
 		t := m.Executors(p.Config.MessageQueue.RabbitMQ)
@@ -249,7 +246,7 @@ func (m *Mutant) topology(p Process, ports *Ports) {
 	}
 }
 
-// database is a client with its unguarded statements.
+// database is a client that also executes unguarded statements.
 type database struct {
 	store.Store
 	step func(ctx context.Context, do func(tx Tx)) error

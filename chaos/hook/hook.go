@@ -1,6 +1,6 @@
-// Package hook is where something may stand between the core and what it runs on: the ports of a process, and
-// the mutants that wrap them. Both worlds apply them, to simulated processes and to real daemons alike. The core
-// itself has no switch for any of them.
+// Package hook defines the interfaces between the core and its environment, the ports of a process, and the
+// mutants that wrap them. Both worlds apply mutants, to simulated processes and to real daemons alike. The
+// core itself has no switch for any of them.
 package hook
 
 import (
@@ -22,18 +22,17 @@ type Mutant struct {
 	// Source is the number of the planted defect, as in docs/defects.md: D1 to D60, C1 to C15 of
 	// the audit, or S1 to S17 of the attacks.
 	Source string
-	// About says what is wrong, in one sentence.
+	// About describes the defect in one sentence.
 	About string
-	// Expected is the number of the invariant that must find it.
+	// Expected is the number of the invariant that must detect it.
 	Expected int
-	// Scenario is the scenario in which it is known to show. The whole library is run, this
-	// scenario first.
+	// Scenario is the scenario in which it is known to be detected. The whole library is run, this scenario
+	// first.
 	Scenario string
-	// Varied says that it shows only in varied runs of that scenario: no scenario makes the
+	// Varied reports whether only varied runs of that scenario detect it: no plain scenario creates the
 	// situation that it needs.
 	Varied bool
-	// Unread says that it shows in no alert: only the simulated world compares figures with the
-	// events.
+	// Unread reports whether no alert shows it: only the simulated world compares figures with the events.
 	Unread bool
 
 	// Config changes the configuration that executors and workers get. The invariants still judge
@@ -65,45 +64,44 @@ type Mutant struct {
 // does.
 type Database interface {
 	store.Store
-	// Step makes one atomic step with raw access to the rows. Its errors are those of any
-	// statement.
+	// Step executes one atomic step with raw access to the rows. Its errors are those of any statement.
 	Step(ctx context.Context, do func(tx Tx)) error
 }
 
 // Tx is raw access to the rows within one atomic step, without any guard. It is only valid during
 // the step.
 type Tx interface {
-	// Now is the database's clock.
+	// Now returns the time of the database's clock.
 	Now() time.Time
-	// Rows is how many rows there are; their ids are 1 to Rows.
+	// Rows returns the number of rows; their ids are 1 to Rows.
 	Rows() int
 	// Row returns the row, nil if there is none. Changes of it are stored.
 	Row(id execution.ID) *execution.Execution
-	// Locked says that a stranger has locked the row.
+	// Locked reports whether another session has locked the row.
 	Locked(id execution.ID) bool
 	// LockedTable reports whether another session has locked a table, in any mode.
 	LockedTable(name string) bool
-	// Named notes the epoch that the statement's caller named, and the incarnation that makes the
-	// statement, 0 if it is not a worker.
+	// Named records the epoch that the statement's caller named, and the incarnation that executes the
+	// statement, 0 if the caller is no worker.
 	Named(key execution.Key, writer execution.Incarnation)
 	// Move changes a row's status, whatever it was. change sets its other columns and may be nil.
 	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
+	// MoveTold does the same, but the audit attributes the change to the row told, or to none if told is 0.
 	MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// Rewait changes the row of what waits of an execution that is requested: as the scheduler sees
-	// it. It removes it if change is nil. The execution itself stays requested.
+	// Rewait changes a requested execution's entry in the scheduler's list of waiting work. It removes the
+	// entry if change is nil. The execution itself stays requested.
 	Rewait(id execution.ID, change func(*execution.Execution))
-	// Unlist removes an end from the list of those that nobody has handled.
+	// Unlist removes an execution from the list of unhandled ends.
 	Unlist(id execution.ID)
 	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is
 	// marked.
 	MarkPublished(id execution.ID)
 	// Create inserts an execution without checking its key or the state of its parent's chain.
 	Create(item store.NewExecution) store.Created
-	// Keyed is the execution created with an idempotency key, 0 for none.
+	// Keyed returns the execution created with an idempotency key, 0 for none.
 	Keyed(key string) execution.ID
-	// HandleTerminal commits terminal handling, whether or not it was done before, and returns the
-	// retry that it created, 0 for none. HandleKeepingSlot does not give the row's slot back.
+	// HandleTerminal commits terminal handling, whether or not it was done before, and returns the retry
+	// that it created, 0 for none. HandleKeepingSlot does not free the row's slot.
 	HandleTerminal(id execution.ID, retry *store.Retry) execution.ID
 	HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID
 	// HandleChildless commits terminal handling that settles no children, without a retry.
@@ -111,15 +109,15 @@ type Tx interface {
 	// SettleChildren starts or skips the children of a row's chain, depending on the end of that
 	// row.
 	SettleChildren(id execution.ID)
-	// Children is how many children wait for a row's chain.
+	// Children returns the number of children that wait for a row's chain.
 	Children(id execution.ID) (waiting int)
-	// RequestCancel notes the request to end a row's chain, and does nothing else.
+	// RequestCancel records the request to end a row's chain, and does nothing else.
 	RequestCancel(id execution.ID)
-	// FreeSlot gives a row's concurrency slot back. FreeAnySlot gives back the first slot of an
-	// action that is held, and returns its holder, 0 if none is held.
+	// FreeSlot frees a row's concurrency slot. FreeAnySlot frees the first held slot of an action, and
+	// returns its holder, 0 if none is held.
 	FreeSlot(id execution.ID)
 	FreeAnySlot(action string) (holder execution.ID)
-	// Purge deletes the ended chain that begins with a row, whoever still needs it.
+	// Purge deletes the ended chain that begins with a row, even if it is still needed.
 	Purge(first execution.ID)
 }
 
@@ -130,13 +128,13 @@ type Machine interface {
 	RemoveShims()
 }
 
-// Connections says how a process keeps its connections to the database, apart from its settings.
+// Connections controls how a process keeps its connections to the database, apart from its settings.
 type Connections struct {
 	// KeepDemoted keeps connections whose server refuses writes.
 	KeepDemoted bool
 }
 
-// Lacks says why a mutant can't be planted into a real daemon; empty if it can.
+// Lacks returns the reason why a mutant can't be planted into a real daemon, empty if it can.
 func (m *Mutant) Lacks() string {
 	switch {
 	case m.Varied:

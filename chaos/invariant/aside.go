@@ -7,84 +7,84 @@ import (
 	"handoff/core/execution"
 )
 
-// This file excludes from judgement what an unreadable event may have changed. An event is
-// unreadable because a newer program wrote it, so the state of its execution is unknown from then
-// on. No finding about that execution or its chain counts, nor does any rule that compares
-// executions. If the event is about a worker, the same holds for every execution of that
-// incarnation from then on, and for rules that need every event of that kind.
+// This file excludes from judgement everything that an unreadable event may have changed. An event is
+// unreadable because a newer program wrote it, so the state of its execution is unknown from then on. No
+// finding about that execution or its chain counts, nor does any rule that compares executions. If the event
+// is about a worker, the same holds for every execution of that incarnation from then on, and for rules that
+// need every event of that kind.
 
-// aside is the part of the history that a suite does not judge.
-type aside struct {
-	// executions holds the executions that are not judged, and their chains.
+// excludedHistory is the part of the history that a suite does not judge.
+type excludedHistory struct {
+	// executions are the executions that are not judged, and their chains.
 	executions map[execution.ID]bool
-	// workers holds the incarnations whose state is unknown.
+	// workers are the incarnations whose state is unknown.
 	workers map[execution.Incarnation]bool
-	// kinds lists the kinds of unreadable events that are not about an execution.
+	// kinds are the kinds of unreadable events that are not about an execution.
 	kinds []history.Kind
 }
 
 // SetAside reports an unreadable event. e has the fields that could be read; its kind may be
 // history.NoKind.
 func (s *Suite) SetAside(e *history.Event) {
-	if s.aside.executions == nil {
-		s.aside.executions, s.aside.workers = make(map[execution.ID]bool), make(map[execution.Incarnation]bool)
+	if s.excluded.executions == nil {
+		s.excluded.executions, s.excluded.workers = make(map[execution.ID]bool), make(map[execution.Incarnation]bool)
 	}
 	s.now.At, s.now.Step = e.At, e.Step
 	if e.Execution != 0 {
-		s.leave(e.Execution, e.Chain)
+		s.excludeExecution(e.Execution, e.Chain)
 		return
 	}
 	if e.Incarnation != 0 {
-		s.aside.workers[e.Incarnation] = true
+		s.excluded.workers[e.Incarnation] = true
 		for _, l := range s.lives.All() {
 			if l.incarnation == e.Incarnation {
-				s.leave(l.id, l.chain)
+				s.excludeExecution(l.id, l.chain)
 			}
 		}
 	}
-	if e.Kind != history.NoKind && !slices.Contains(s.aside.kinds, e.Kind) {
-		s.aside.kinds = append(s.aside.kinds, e.Kind)
+	if e.Kind != history.NoKind && !slices.Contains(s.excluded.kinds, e.Kind) {
+		s.excluded.kinds = append(s.excluded.kinds, e.Kind)
 	}
 }
 
-// leave excludes an execution and its chain from judgement.
-func (s *Suite) leave(id, chain execution.ID) {
-	s.aside.executions[id] = true
+// excludeExecution excludes an execution and its chain from judgement.
+func (s *Suite) excludeExecution(id, chain execution.ID) {
+	s.excluded.executions[id] = true
 	if l := s.lives.Get(id); l != nil && chain == 0 {
 		chain = l.chain
 	}
 	if chain != 0 {
-		s.aside.executions[chain] = true
+		s.excluded.executions[chain] = true
 	}
 }
 
-// spread sets aside an execution whose chain, parent or worker is set aside.
-func (s *Suite) spread(e *history.Event) {
-	of := s.aside.executions
+// excludeRelated excludes an execution whose chain, parent or worker is excluded.
+func (s *Suite) excludeRelated(e *history.Event) {
+	of := s.excluded.executions
 	if e.Execution == 0 || of[e.Execution] {
 		return
 	}
-	if of[e.Chain] || of[e.Related] || s.aside.workers[e.Incarnation] {
-		s.leave(e.Execution, e.Chain)
+	if of[e.Chain] || of[e.Related] || s.excluded.workers[e.Incarnation] {
+		s.excludeExecution(e.Execution, e.Chain)
 	}
 }
 
 // Aside is the number of executions that are not judged because one of their events is unreadable.
-func (s *Suite) Aside() int { return len(s.aside.executions) }
+func (s *Suite) Aside() int { return len(s.excluded.executions) }
 
-// Blind says that unreadable events make it impossible to judge an invariant.
+// Blind reports whether unreadable events make it impossible to judge an invariant.
 func (s *Suite) Blind(i *Invariant) bool {
-	return i.Across && len(s.aside.executions) > 0 || slices.ContainsFunc(s.aside.kinds, func(k history.Kind) bool {
+	return i.Across && len(s.excluded.executions) > 0 || slices.ContainsFunc(s.excluded.kinds, func(k history.Kind) bool {
 		return slices.Contains(i.Needs, k) || slices.Contains(i.Whole, k)
 	})
 }
 
-// unjudged says that findings about an execution don't count. id is 0 for a finding about none in
-// particular.
-func (s *Suite) unjudged(i *Invariant, id execution.ID) bool {
-	if s.aside.executions == nil {
+// isExcluded reports whether findings about an execution don't count. id is 0 for a finding about no
+// particular execution.
+func (s *Suite) isExcluded(i *Invariant, id execution.ID) bool {
+	if s.excluded.executions == nil {
 		return false
 	}
 	l := s.lives.Get(id)
-	return s.Blind(i) || s.aside.executions[id] || l != nil && s.aside.executions[l.chain]
+	return s.Blind(i) || s.excluded.executions[id] || l != nil && s.excluded.executions[l.chain]
 }

@@ -12,9 +12,9 @@ import (
 type Bounds struct {
 	// Slack covers the statements and messages of one pass.
 	Slack time.Duration
-	// Recovery is how long processes, links and servers may be busy with the consequences of a
-	// fault after its end: a call under way ends, the process notices the dead connection and opens
-	// another, and the failed pass is repeated after the reconcile interval.
+	// Recovery is how long processes, links and servers may be busy with the consequences of a fault after
+	// its end: a call under way ends, the process detects the dead connection and opens another, and the
+	// failed pass is repeated after the reconcile interval.
 	Recovery time.Duration
 	// Claim: claimed for scheduling by an executor that died.
 	Claim time.Duration
@@ -22,16 +22,16 @@ type Bounds struct {
 	Publish time.Duration
 	// Unclaimed: scheduled, but not claimed by its worker.
 	Unclaimed time.Duration
-	// DeadLetter: scheduled, counted from the death of its message in a worker's queue. An attempt
-	// that is under way when the database comes back ends with its timeout, and a pause follows.
+	// DeadLetter: scheduled, counted from the death of its message in a worker's queue. An attempt that is
+	// under way when the database returns ends with its timeout, and a pause follows.
 	DeadLetter time.Duration
 	// OwnerGone: scheduled to an incarnation that is gone, counted from the incarnation's end.
 	OwnerGone time.Duration
 	// WorkerDead: running on a worker that does not renew its lease, counted from the last renewal.
 	WorkerDead time.Duration
-	// Hold: the extra time for WorkerDead while the brake holds, counted from the moment at which
-	// most workers' leases were over. Trickle: the further time for each of these workers, because
-	// the brake then lets only one at a time through.
+	// Hold: the extra time for WorkerDead while the brake holds, counted from the moment at which most leases
+	// were over. Trickle: the further time for each of these workers, because the brake then lets only one at
+	// a time through.
 	Hold    time.Duration
 	Trickle time.Duration
 	// Warmup: how long the monitors wait after an executor's start and after an outage of the
@@ -57,14 +57,13 @@ type Bounds struct {
 
 // BoundsOf computes the bounds.
 //
-// A worker counts as dead when its lease is over by the database's clock and a monitor has seen no
-// new beat for a full lease. The monitor looks every reconcile interval, so it sees the last beat
-// up to one interval late and notices the end of the lease up to one interval late. It takes the
-// worker's executions back once the lease has been over for the grace, again with up to one
-// interval of delay.
+// A worker counts as dead when its lease is over by the database's clock and a monitor has seen no new
+// heartbeat for a full lease. The monitor looks every reconcile interval, so it detects the last heartbeat,
+// and the end of the lease, each up to one interval late. It reclaims the worker's executions once the lease
+// has been over for the grace, with another delay of up to one interval.
 //
-// If most leases are over at once, the brake holds for two leases from the moment at which a
-// monitor notices, and then lets one worker per second through, each with a look at the database.
+// If most leases are over at once, the brake holds for two leases from when a monitor detects that. Then it
+// lets one worker per second through, each with a look at the database.
 func BoundsOf(c config.Config) Bounds { return boundsOf(c, 2*c.Executor.StatementTimeout+time.Second) }
 
 // boundsOf computes the bounds. slack is the time for all statements and messages of one pass.
@@ -101,16 +100,15 @@ const probeTimeout = 2 * time.Second
 // settleTrickle is the number of workers, lost at once, for which Settle allows time.
 const settleTrickle = 40
 
-// Settle bounds the time from the last fault and the last submission to the end of the last
-// execution and the last message. longest bounds the run time of an action, retries the number of
-// its retries. It assumes the slowest way for each attempt of each retry, and adds the time in
-// which the queues run dry.
+// Settle bounds the time from the last fault and the last submission to the end of the last execution and the
+// last message. longest bounds the run time of an action, retries the number of its retries. It assumes the
+// slowest path for each attempt of each retry, and adds the time in which the queues drain.
 func Settle(c config.Config, longest time.Duration, retries int) time.Duration {
 	b, e := BoundsOf(c), c.Executor
 	backoff := oracle.NewBackoffs(&c.Retry).After(max(retries, e.MaxDispatches)).Most
 	dispatch := b.Unclaimed + backoff + 2*e.ReconcileInterval
-	// A few dispatches beyond the counted ones can be lost with their worker or executor.
-	// What is dispatched has had a worker, so only one wait for a worker lasts as long as it may.
+	// A few dispatches beyond the counted ones can be lost with their worker or executor. A dispatched
+	// execution has had a worker, so only one wait for a worker reaches the full grace.
 	attempt := e.UnschedulableGrace + time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun+b.Warmup, b.WorkerDead+b.Hold+settleTrickle*b.Trickle) + b.Terminal + backoff
 	drain := oracle.QueueTTL(&c.MessageQueue.RabbitMQ) + b.DeadLetter
 	return time.Duration(retries+1)*attempt + drain

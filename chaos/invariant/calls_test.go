@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Each story is lawful up to its last call, which breaks the named rule.
-func TestCallsOfAWorkerAreJudged(t *testing.T) {
+// Each story is lawful up to its last call, which breaks the given invariant.
+func TestUnlawfulWorkerCallBreaksInvariant(t *testing.T) {
 	key := execution.Key{ID: 7, Epoch: 1}
 	c := config.Default(config.Hardened)
 	lease := oracle.Lease(&c.Worker)
@@ -32,7 +32,7 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 			k.Renewed(6*time.Second, 5*time.Second)
 			k.Fences(key, fence+5*time.Second)
 		}, func(k *Calls) { k.Fences(key, fence) }},
-		{"a claim in a drain", 10, func(k *Calls) {
+		{"a claim during a drain", 10, func(k *Calls) {
 			k.s.now.At = time.Second
 			claimed(k)
 			k.Drains()
@@ -57,9 +57,9 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 		}},
 		{"a result that waits behind the fence", 13, func(k *Calls) {
 			claimed(k)
-			k.Exited(k.fence()-oracle.ResultWindow/2, key, execution.Completed, execution.NoReason)
+			k.Exited(k.fenceTime()-oracle.ResultWindow/2, key, execution.Completed, execution.NoReason)
 		}, func(k *Calls) {
-			k.Finishes(k.fence()+oracle.ResultWindow/2, End{key, execution.Completed, execution.NoReason}, "")
+			k.Finishes(k.fenceTime()+oracle.ResultWindow/2, End{key, execution.Completed, execution.NoReason}, "")
 		}},
 		{"a run that took longer", 15, func(k *Calls) {
 			k.Reports(time.Second, RunFigures{})
@@ -69,20 +69,20 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 			k.Finished(4*time.Second, End{key, execution.Completed, execution.NoReason}, applied)
 			k.Reports(5*time.Second, RunFigures{Total: 1, Average: 3 * time.Second})
 		}, func(k *Calls) { k.Reports(6*time.Second, RunFigures{Total: 1, Average: 4 * time.Second}) }},
-		{"a look too soon", 18, func(k *Calls) {
+		{"a query too soon", 18, func(k *Calls) {
 			k.LooksBehind(time.Second)
 			k.LookedBehind(time.Second)
 			k.LooksBehind(2 * time.Second)
 			k.LookedBehind(2 * time.Second)
 		}, func(k *Calls) { k.LooksBehind(2500 * time.Millisecond) }},
-		{"a look too late", 18, func(k *Calls) {
-			k.s.roads.of("shell-1").up = true
+		{"a query too late", 18, func(k *Calls) {
+			k.s.roads.roadOf("shell-1").up = true
 			for range fruitless {
 				k.Wastes(time.Second)
 			}
-			k.look(time.Second + callsTime)
-		}, func(k *Calls) { k.look(time.Second + 2*callsTime) }},
-		{"the same again at once", 23, func(k *Calls) {
+			k.judgeNextQuestion(time.Second + callsTime)
+		}, func(k *Calls) { k.judgeNextQuestion(time.Second + 2*callsTime) }},
+		{"the same call repeated at once", 23, func(k *Calls) {
 			k.Claims(time.Second, key)
 			k.Claimed(time.Second, key, Answer{Failed: true, Unknown: true}, time.Minute)
 			k.Claims(1050*time.Millisecond, key)
@@ -94,7 +94,7 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 		k.Registered(0)
 		story.lawful(k)
 		if f := s.Findings(); len(f) > 0 {
-			t.Errorf("%s: it is lawful up to there, and there is %v", story.name, f[0].Message)
+			t.Errorf("%s: the lawful part of the story has the finding %v", story.name, f[0].Message)
 			continue
 		}
 		story.breaks(k)

@@ -12,68 +12,66 @@ import (
 // never is later than any moment of a run.
 const never = time.Duration(1<<63 - 1)
 
-// candidate is one incarnation, seen as a possible target of dispatches, according to the history.
+// candidate is the state of one incarnation as a possible target of dispatches, according to the history.
 type candidate struct {
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
 	runtimes    []string
 	capacity    int
 	state       execution.Lifecycle
-	// left says that it has drained or stopped, or was lost or superseded. These states are
-	// permanent.
+	// left reports whether it has drained or stopped, or was lost or superseded. These states are permanent.
 	left      bool
 	leaseEnds time.Duration
-	// leaseOver is when the lease ends by a clock that is never set.
+	// leaseOver is when the lease ends by a clock that never jumps.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy says that an executor may consider it unhealthy, surelyUnhealthy that every
-	// executor must.
+	// unhealthy reports whether an executor may consider it unhealthy, surelyUnhealthy whether every executor
+	// must.
 	unhealthy, surelyUnhealthy bool
 	load                       int
-	// claims is the number of runs that it has begun.
+	// claims is the number of runs that it has claimed.
 	claims int
 	// waiting is the number of dispatches that it has not claimed.
 	waiting int
 
-	// failures are the ends of runs for reasons that blame the worker, the latest last: the true
-	// figures, to compare its reports with.
+	// failures are the ends of runs for reasons that blame the worker, the latest last. They are the true
+	// figures, with which its reports are compared.
 	failures []ownFailure
-	// snapshots is the evidence for its health over time, the oldest first.
+	// snapshots are the evidence for its health over time, the oldest first.
 	snapshots []snapshot
 
-	// Each is the time since which a condition holds without a break, never if it does not hold
-	// now. fitSince: it could be given work. goodSince: it could be given work and was not
-	// unhealthy. wellSince: it could be given work and was not surely unhealthy. idleSince: it
-	// holds nothing.
+	// Each is the time since which a condition has held without a break, never if it does not hold now.
+	// fitSince: it could be given work. goodSince: it could be given work and was not unhealthy. wellSince:
+	// it could be given work and was not surely unhealthy. idleSince: it holds nothing.
 	fitSince, goodSince, wellSince, idleSince time.Duration
-	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
-	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of
-	// shorter periods.
+	// fitUntil is the end of the last period, longer than brief, in which it could be given work. Executors
+	// look at waiting executions twice, brief apart, so they can't know of shorter periods.
 	fitUntil, brief time.Duration
 	// wellUntil is the end of the last period in which it could be given work and was not surely
 	// unhealthy.
 	wellUntil time.Duration
 	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration
-	// busySince is the time since which it has held something; never while it holds nothing.
+	// busySince is the time since which it has held an execution; never while it holds none.
 	busySince time.Duration
-	// freed is when executions were last taken from it, the latest last, no more than its capacity.
+	// freed holds the times at which executions were last taken from it, the latest last, at most as many as
+	// its capacity.
 	freed []time.Duration
 }
 
 // ownFailure is the end of a run for a reason that blames the worker.
 type ownFailure struct {
 	key execution.Key
-	// process wrote the end.
+	// process is the process that wrote the end.
 	process string
-	// at is when the database last answered it. A run counts for its worker from the answer on, and
-	// a worker that gets none writes the end again.
+	// at is when the database last answered the write. A run counts for its worker from the answer on, and a
+	// worker that gets no answer repeats the write.
 	at time.Duration
 }
 
-// answered notes that the database refused a write of an end that it has already. The answers
-// before may have been lost, so the worker may learn of the end only now.
-func (c *candidate) answered(e *history.Event) {
+// noteRefusedEnd notes that the database refused to write an end that it had already stored. Earlier answers
+// may have been lost, so the worker may learn of the end only now.
+func (c *candidate) noteRefusedEnd(e *history.Event) {
 	for n, f := range c.failures {
 		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
 			f.at = e.At
@@ -83,44 +81,44 @@ func (c *candidate) answered(e *history.Event) {
 	}
 }
 
-// snapshot is the evidence for a worker's health, valid from a moment on.
+// snapshot is the evidence for a worker's health from a moment on.
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
-	// lastFailure is by the database's clock.
+	// lastFailure is when the last failure ended, by the database's clock.
 	lastFailure time.Duration
-	// expired are the ends of dispatches that it left unclaimed while it stayed active, by the
-	// database's clock, which counts their age.
+	// expired holds when each dispatch that it left unclaimed while active ended, by the database's clock,
+	// which also measures their age.
 	expired []time.Duration
 }
 
-// known is the latest snapshot.
-func (c *candidate) known() snapshot {
+// latestSnapshot is the latest snapshot, the zero value if there is none.
+func (c *candidate) latestSnapshot() snapshot {
 	if n := len(c.snapshots); n > 0 {
 		return c.snapshots[n-1]
 	}
 	return snapshot{}
 }
 
-func (c *candidate) lifecycle(e *history.Event, cordoned bool) {
+func (c *candidate) applyLifecycle(e *history.Event, cordoned bool) {
 	c.state = e.Lifecycle
 	c.left = c.left || e.Lifecycle >= execution.Draining
 	if e.Lifecycle == execution.Active && !c.left {
-		c.begin(e.At, cordoned)
+		c.markActive(e.At, cordoned)
 		return
 	}
-	c.unfit(e.At)
+	c.endFitPeriod(e.At)
 	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
-// unfit notes that the worker could be given work until at.
-func (c *candidate) unfit(at time.Duration) {
+// endFitPeriod ends at at the period in which the worker could be given work.
+func (c *candidate) endFitPeriod(at time.Duration) {
 	c.fitUntil = c.lastFit(at)
-	c.bad(at)
+	c.endWellPeriod(at)
 }
 
-// bad notes that the worker was not surely unhealthy until at.
-func (c *candidate) bad(at time.Duration) {
+// endWellPeriod ends at at the period in which the worker was not surely unhealthy.
+func (c *candidate) endWellPeriod(at time.Duration) {
 	if c.wellSince != never {
 		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))
 	}
@@ -135,38 +133,38 @@ func (c *candidate) lastFit(now time.Duration) time.Duration {
 	return c.fitUntil
 }
 
-// beat renews the lease. now is the database's clock, by which leases end.
-func (c *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
+// renewLease renews the lease. now is the database's clock, by which leases end.
+func (c *candidate) renewLease(e *history.Event, now time.Duration, cordoned bool) {
 	if now > c.leaseEnds {
-		// The lease was over, so the periods begin anew.
-		c.unfit(e.At)
+		// The lease was over, so the periods start afresh.
+		c.endFitPeriod(e.At)
 		c.fitSince, c.goodSince, c.wellSince = never, never, never
 	}
 	c.leaseEnds, c.leaseOver, c.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
-	c.settle(e.At, cordoned)
+	c.updatePeriods(e.At, cordoned)
 }
 
-func (c *candidate) begin(at time.Duration, cordoned bool) {
+func (c *candidate) markActive(at time.Duration, cordoned bool) {
 	c.idleSince, c.roomSince, c.busySince = at, at, never
-	c.settle(at, cordoned)
+	c.updatePeriods(at, cordoned)
 }
 
-// settle updates the times after a change.
-func (c *candidate) settle(at time.Duration, cordoned bool) {
+// updatePeriods updates the starts and ends of periods after a change.
+func (c *candidate) updatePeriods(at time.Duration, cordoned bool) {
 	fit := c.state == execution.Active && !c.left && c.consuming && !cordoned
 	switch {
 	case !fit:
-		c.unfit(at)
+		c.endFitPeriod(at)
 	case c.surelyUnhealthy:
-		c.bad(at)
+		c.endWellPeriod(at)
 	}
-	c.fitSince = since(c.fitSince, at, fit)
-	c.goodSince = since(c.goodSince, at, fit && !c.unhealthy)
-	c.wellSince = since(c.wellSince, at, fit && !c.surelyUnhealthy)
+	c.fitSince = conditionSince(c.fitSince, at, fit)
+	c.goodSince = conditionSince(c.goodSince, at, fit && !c.unhealthy)
+	c.wellSince = conditionSince(c.wellSince, at, fit && !c.surelyUnhealthy)
 }
 
-// since returns before, or at if the condition has just begun to hold; never if it does not hold.
-func since(before, at time.Duration, holds bool) time.Duration {
+// conditionSince returns before, or at if the condition has just begun to hold; never if it does not hold.
+func conditionSince(before, at time.Duration, holds bool) time.Duration {
 	switch {
 	case !holds:
 		return never
@@ -176,14 +174,14 @@ func since(before, at time.Duration, holds bool) time.Duration {
 	return before
 }
 
-// offers says that the worker could be given an execution of a runtime, apart from its health. now
-// is the database's clock.
-func (c *candidate) offers(runtime string, now time.Duration) bool {
+// acceptsRuntime reports whether the worker could be given an execution of a runtime, apart from its health.
+// now is the database's clock.
+func (c *candidate) acceptsRuntime(runtime string, now time.Duration) bool {
 	return c.fitSince != never && now <= c.leaseEnds && slices.Contains(c.runtimes, runtime)
 }
 
-// given counts a dispatch to the worker.
-func (c *candidate) given(at time.Duration) {
+// countDispatch adds a dispatch to the worker's load.
+func (c *candidate) countDispatch(at time.Duration) {
 	if c.load++; c.load == 1 {
 		c.busySince = at
 	}
@@ -194,8 +192,8 @@ func (c *candidate) given(at time.Duration) {
 	}
 }
 
-// released counts an execution that a transition takes from the worker.
-func (c *candidate) released(e *history.Event) {
+// countRelease removes from the load an execution that a transition takes from the worker.
+func (c *candidate) countRelease(e *history.Event) {
 	if e.From == execution.Scheduled && c.waiting > 0 {
 		c.waiting--
 	}
@@ -213,9 +211,9 @@ func (c *candidate) released(e *history.Event) {
 	}
 }
 
-// seemedFull says that an executor that looked at the workers at that moment or later may take it
-// for full. What was taken from the worker since then still counts for the executor, beside what it
-// has given the worker in the same pass.
+// seemedFull reports whether an executor that looked at the workers at or after look may consider the worker
+// full. The executor still counts executions that were taken from the worker since then, in addition to those
+// that it dispatched in the same pass.
 func (c *candidate) seemedFull(look time.Duration) bool {
 	load := c.load
 	for _, at := range c.freed {

@@ -17,8 +17,7 @@ import (
 type cause uint32
 
 const (
-	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not come
-	// back yet.
+	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not restarted yet.
 	standsStill cause = 1 << iota
 	// itsClock: the clock of its machine was moved.
 	itsClock
@@ -33,28 +32,26 @@ const (
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
-	// losesQueue: its queue was deleted, unbound or hangs, or its consumers were cancelled or
-	// blocked.
+	// losesQueue: its queue was deleted or unbound or hangs, or its consumers were cancelled or blocked.
 	losesQueue
 
 	brokerFails
 	databaseFails
-	// renewalFails: the database fails, or a stranger has locked a table that a heartbeat needs.
+	// renewalFails: the database fails, or a foreign session has locked a table that a heartbeat needs.
 	renewalFails
 	databaseClock
 	// dispatchesFail: messages with dispatches were lost, late, unreadable or out of order.
 	dispatchesFail
 	// executorFails: an executor stopped or was paused, its clock was moved, or its links failed.
 	executorFails
-	// makesNoQueue: the broker creates no queue, because a message with a hostile header has died
-	// in one.
+	// makesNoQueue: the broker creates no queue, because a message with a hostile header has died in a queue.
 	makesNoQueue
 
 	causes = 17
 )
 
-// servers are the causes that strike every worker.
-const servers = brokerFails | databaseFails | renewalFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
+// serverCauses are the causes that strike every worker.
+const serverCauses = brokerFails | databaseFails | renewalFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
 
 // causeNames describes each cause; %s stands for the worker.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
@@ -63,8 +60,8 @@ var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"the broker", "the database", "the tables that leases need", "the database's clock", "lost or late dispatches", "an executor or its links", "a broker that makes no queue",
 }
 
-// describe lists the causes of a set in words.
-func (c cause) describe(worker string) string {
+// describeFor lists the causes of a set in words.
+func (c cause) describeFor(worker string) string {
 	var words []string
 	for i, name := range causeNames {
 		if c&(1<<i) != 0 {
@@ -77,8 +74,8 @@ func (c cause) describe(worker string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// trouble records whether a cause is present now, and when it last was. That is enough to tell
-// whether it was present at any time since a given moment, and it takes constant space.
+// trouble records whether a cause is present now, and when it last was. That suffices to decide whether it
+// was present at any time since a given moment, in constant space.
 type trouble struct {
 	lasting int16
 	seen    bool
@@ -88,28 +85,30 @@ type trouble struct {
 func (t *trouble) begin(at time.Duration) { t.lasting, t.seen, t.last = t.lasting+1, true, at }
 func (t *trouble) end(at time.Duration)   { t.lasting, t.last = max(0, t.lasting-1), at }
 
-// strike notes a momentary cause, such as a clock step.
-func (t *trouble) strike(at time.Duration) { t.seen, t.last = true, at }
+// recordMoment records a momentary cause, such as a clock step.
+func (t *trouble) recordMoment(at time.Duration) { t.seen, t.last = true, at }
 
-// since says whether the cause was present at from or later.
-func (t *trouble) since(from time.Duration) bool { return t.lasting > 0 || t.seen && t.last >= from }
+// presentSince reports whether the cause was present at or after from.
+func (t *trouble) presentSince(from time.Duration) bool {
+	return t.lasting > 0 || t.seen && t.last >= from
+}
 
-// afflicted is a process with the causes that have struck it.
-type afflicted struct {
+// processCauses records the causes that have struck one process.
+type processCauses struct {
 	name string
 	// worker is the last worker as which the process registered, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
-	// held is the trouble of being paused or frozen. A restarted process is no longer held.
+	// held records when the process was paused or frozen. A restarted process is no longer held.
 	held trouble
-	// silent is the trouble of connections to the database that went silent. A process notices that
-	// within the time of a statement, so it is no cause by itself.
+	// silent records when connections to the database went silent. A process detects that within the time of
+	// a statement, so it is no cause by itself.
 	silent trouble
 }
 
-// had says whether a cause was present at any time since a moment.
-func (a *afflicted) had(c cause, from time.Duration) bool {
-	return a.of[c.at()].since(from) || c == standsStill && a.held.since(from)
+// hadCause reports whether a cause was present at or after a moment.
+func (a *processCauses) hadCause(c cause, from time.Duration) bool {
+	return a.of[c.bitIndex()].presentSince(from) || c == standsStill && a.held.presentSince(from)
 }
 
 // ledger records which causes struck which process. It prefers observed events to announced faults:
@@ -117,64 +116,64 @@ func (a *afflicted) had(c cause, from time.Duration) bool {
 // sick workers leave no events of their own; for these the ledger relies on the announcement of the
 // fault.
 type ledger struct {
-	processes []*afflicted
-	byName    map[string]*afflicted
+	processes []*processCauses
+	byName    map[string]*processCauses
 	// common holds the causes that strike every worker.
 	common [causes]trouble
 	// noQueueFrom is the time since which the broker has created no queue.
 	noQueueFrom time.Duration
-	// cordoned holds the cordons of each worker.
+	// cordoned records when each worker was cordoned.
 	cordoned map[execution.WorkerID]*trouble
 }
 
 func newLedger() *ledger {
-	return &ledger{byName: make(map[string]*afflicted), cordoned: make(map[execution.WorkerID]*trouble)}
+	return &ledger{byName: make(map[string]*processCauses), cordoned: make(map[execution.WorkerID]*trouble)}
 }
 
-func (l *ledger) process(name string) *afflicted {
+func (l *ledger) entryOf(name string) *processCauses {
 	p := l.byName[name]
 	if p == nil {
-		p = &afflicted{name: name}
+		p = &processCauses{name: name}
 		l.byName[name] = p
 		l.processes = append(l.processes, p)
 	}
 	return p
 }
 
-// at is the index of a single cause in the arrays.
-func (c cause) at() int { return bits.TrailingZeros32(uint32(c)) }
+// bitIndex is the index of a single cause in the arrays.
+func (c cause) bitIndex() int { return bits.TrailingZeros32(uint32(c)) }
 
-// hear observes an event, except the frequent kinds that hold no information about causes.
-func (l *ledger) hear(e *history.Event) {
+// observeRelevant observes an event, except the frequent kinds that hold no information about causes.
+func (l *ledger) observeRelevant(e *history.Event) {
 	switch e.Kind {
 	case history.Transition, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.HeartbeatRenewed,
 		history.ActionStarted, history.ActionEnded, history.PublishedMarked, history.Orchestrated:
 	default:
-		l.observe(e)
+		l.observeEvent(e)
 	}
 }
 
-// observe learns from events of processes, servers and clocks, and from announced faults.
-func (l *ledger) observe(e *history.Event) {
+// observeEvent applies events of processes, servers and clocks, and announced faults.
+func (l *ledger) observeEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
 		p, known := l.byName[e.Process]
 		if !known {
-			// Its first start ends no cause.
-			l.process(e.Process)
+			// A process's first start ends no cause.
+			l.entryOf(e.Process)
 			return
 		}
-		// The process was away until now.
-		p.of[standsStill.at()], p.held.lasting = trouble{seen: true, last: e.At}, 0
+		// The process was down until now.
+		p.of[standsStill.bitIndex()], p.held.lasting = trouble{seen: true, last: e.At}, 0
 	case history.ProcessCrashed, history.ProcessStopped, history.ProcessStopping:
-		// The process is away until it starts again.
-		l.process(e.Process).of[standsStill.at()] = trouble{lasting: 1, seen: true, last: e.At}
+		// The process is down until it restarts.
+		l.entryOf(e.Process).of[standsStill.bitIndex()] = trouble{lasting: 1, seen: true, last: e.At}
 	case history.ProcessPaused, history.ProcessFrozen:
-		l.process(e.Process).held.begin(e.At)
+		l.entryOf(e.Process).held.begin(e.At)
 	case history.ProcessResumed, history.ProcessThawed:
-		l.process(e.Process).held.end(e.At)
+		l.entryOf(e.Process).held.end(e.At)
 	case history.WorkerRegistered:
-		l.process(e.Process).worker = e.Worker
+		l.entryOf(e.Process).worker = e.Worker
 	case history.WorkerCordoned:
 		t := l.cordoned[e.Worker]
 		if t == nil {
@@ -183,36 +182,36 @@ func (l *ledger) observe(e *history.Event) {
 		}
 		*t = trouble{lasting: int16(min(e.Count, 1)), seen: true, last: e.At}
 	case history.DatabaseDown:
-		l.common[databaseFails.at()].begin(e.At)
-		l.common[renewalFails.at()].begin(e.At)
+		l.common[databaseFails.bitIndex()].begin(e.At)
+		l.common[renewalFails.bitIndex()].begin(e.At)
 	case history.DatabaseUp:
-		l.common[databaseFails.at()].end(e.At)
-		l.common[renewalFails.at()].end(e.At)
+		l.common[databaseFails.bitIndex()].end(e.At)
+		l.common[renewalFails.bitIndex()].end(e.At)
 	case history.BrokerDown:
-		l.common[brokerFails.at()].begin(e.At)
+		l.common[brokerFails.bitIndex()].begin(e.At)
 	case history.BrokerUp:
-		l.common[brokerFails.at()].end(e.At)
-		if t := &l.common[makesNoQueue.at()]; t.lasting > 0 && e.Count == 0 {
+		l.common[brokerFails.bitIndex()].end(e.At)
+		if t := &l.common[makesNoQueue.bitIndex()]; t.lasting > 0 && e.Count == 0 {
 			t.end(e.At)
 		}
 	case history.Expired, history.Rejected, history.ReturnedTooOften:
-		if t := &l.common[makesNoQueue.at()]; t.lasting == 0 && e.Count > 0 {
+		if t := &l.common[makesNoQueue.bitIndex()]; t.lasting == 0 && e.Count > 0 {
 			l.noQueueFrom = e.At
 			t.begin(e.At)
 		}
 	case history.ConsumerTimedOut:
-		// The worker is without a consumer until it has connected or subscribed again.
+		// The worker is without a consumer until it has reconnected or resubscribed.
 		c := toBroker
 		if e.Count > 0 {
 			c = losesQueue
 		}
-		l.process(e.Process).of[c.at()].strike(e.At)
+		l.entryOf(e.Process).of[c.bitIndex()].recordMoment(e.At)
 	case history.ClockStepped:
-		l.common[databaseClock.at()].strike(e.At)
+		l.common[databaseClock.bitIndex()].recordMoment(e.At)
 	case history.FaultBegan:
-		l.announced(e, (*trouble).begin)
+		l.noteAnnouncedFault(e, (*trouble).begin)
 	case history.FaultEnded:
-		l.announced(e, (*trouble).end)
+		l.noteAnnouncedFault(e, (*trouble).end)
 	default:
 	}
 }
@@ -223,23 +222,23 @@ var dispatchType = broker.ExecutionScheduled.String() //detlint:ok a constant, n
 // tablesOfLeases are the tables that a heartbeat needs.
 var tablesOfLeases = []string{"worker", "worker_incarnation", "execution_work"} //detlint:ok a constant table, never written
 
-// announced notes the beginning or end of a fault that leaves no events of its own: the causes that
+// noteAnnouncedFault notes the beginning or end of a fault that leaves no events of its own: the causes that
 // its kind can excuse, for the targets that it strikes.
-func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration)) {
+func (l *ledger) noteAnnouncedFault(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	if kind == nil {
 		return
 	}
-	common := func(c cause) { note(&l.common[c.at()], e.At) }
+	common := func(c cause) { note(&l.common[c.bitIndex()], e.At) }
 	each := func(c cause) {
 		for name := range strings.SplitSeq(e.Process, ",") {
-			note(&l.process(name).of[c.at()], e.At)
+			note(&l.entryOf(name).of[c.bitIndex()], e.At)
 		}
 	}
 	ends := func(server string) bool { return slices.Contains(strings.Split(e.Queue, ","), server) }
 	if kind.Name == "silent_connections" && ends(fault.Database) {
 		for name := range strings.SplitSeq(e.Process, ",") {
-			note(&l.process(name).silent, e.At)
+			note(&l.entryOf(name).silent, e.At)
 		}
 	}
 	for _, c := range kind.Excuses {
@@ -287,34 +286,34 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 	}
 }
 
-// lasts says that a cause has struck a process and has not ended. It is a cause of processes.
-func (l *ledger) lasts(c cause, process string) bool {
+// causeLasts reports whether a cause of a single process has struck the process and has not ended.
+func (l *ledger) causeLasts(c cause, process string) bool {
 	p := l.byName[process]
-	return p != nil && p.of[c.at()].lasting > 0
+	return p != nil && p.of[c.bitIndex()].lasting > 0
 }
 
-// struck says whether one of the causes was present since a moment, for a worker or for the process
-// that runs its incarnation. worker is 0 if the caller knows only the process.
-func (l *ledger) struck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
+// hasStruck reports whether one of the causes was present at or after a moment, for a worker or for the
+// process that runs its incarnation. worker is 0 if the caller knows only the process.
+func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i
 		switch {
 		case of&c == 0:
 		case c == executorFails:
-			if l.executors(from) {
+			if l.anyExecutorTroubled(from) {
 				return true
 			}
-		case c&servers != 0:
-			if l.common[i].since(from) {
+		case c&serverCauses != 0:
+			if l.common[i].presentSince(from) {
 				return true
 			}
 		default:
-			if p := l.byName[process]; p != nil && p.had(c, from) {
+			if p := l.byName[process]; p != nil && p.hadCause(c, from) {
 				return true
 			}
 		}
 	}
-	if t := l.cordoned[worker]; of&isWithdrawn != 0 && t != nil && t.since(from) {
+	if t := l.cordoned[worker]; of&isWithdrawn != 0 && t != nil && t.presentSince(from) {
 		return true
 	}
 	if of&hasTwin == 0 {
@@ -325,14 +324,14 @@ func (l *ledger) struck(of cause, process string, worker execution.WorkerID, fro
 	if p := l.byName[process]; worker == 0 && p != nil {
 		worker = p.worker
 	}
-	return worker != 0 && slices.ContainsFunc(l.processes, func(p *afflicted) bool {
-		return p.worker == worker && p.of[hasTwin.at()].since(from)
+	return worker != 0 && slices.ContainsFunc(l.processes, func(p *processCauses) bool {
+		return p.worker == worker && p.of[hasTwin.bitIndex()].presentSince(from)
 	})
 }
 
-// last is when one of the causes was last present for a process, 0 if it never was, and whether one
+// lastPresence returns when one of the causes was last present for a process, 0 for never, and whether one
 // still is.
-func (l *ledger) last(of cause, process string) (at time.Duration, lasts bool) {
+func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts bool) {
 	note := func(t *trouble) {
 		if t.seen {
 			at, lasts = max(at, t.last), lasts || t.lasting > 0
@@ -342,7 +341,7 @@ func (l *ledger) last(of cause, process string) (at time.Duration, lasts bool) {
 	for i := range causes {
 		switch c := cause(1) << i; {
 		case of&c == 0:
-		case c&servers != 0:
+		case c&serverCauses != 0:
 			note(&l.common[i])
 		case p != nil:
 			note(&p.of[i])
@@ -354,12 +353,12 @@ func (l *ledger) last(of cause, process string) (at time.Duration, lasts bool) {
 	return at, lasts
 }
 
-// executors says whether an executor or its links had trouble since a moment.
-func (l *ledger) executors(from time.Duration) bool {
-	return slices.ContainsFunc(l.processes, func(p *afflicted) bool {
+// anyExecutorTroubled reports whether an executor or its links had trouble since a moment.
+func (l *ledger) anyExecutorTroubled(from time.Duration) bool {
+	return slices.ContainsFunc(l.processes, func(p *processCauses) bool {
 		if p.worker != 0 {
 			return false
 		}
-		return p.had(standsStill, from) || p.had(itsClock, from) || p.had(toDatabase, from) || p.had(toBroker, from)
+		return p.hadCause(standsStill, from) || p.hadCause(itsClock, from) || p.hadCause(toDatabase, from) || p.hadCause(toBroker, from)
 	})
 }

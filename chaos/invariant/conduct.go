@@ -6,15 +6,15 @@ import (
 	"handoff/core/broker"
 )
 
-// Conduct receives a world's reports about the parts of the core that are not in the history:
-// failed calls of a part, its log lines, its waits, what it holds and what it sends. Invariants 18,
-// 26, 29 and 30 judge them. Only the simulated world has them, because real daemons don't show
-// their tasks. Report each thing as it happens; the order among parts doesn't matter.
+// Conduct receives a world's reports about what the parts of the core do and the history does not record:
+// failed calls, log lines, waits, contexts and sessions held, and hints sent. Invariants 18, 26, 29 and 30
+// judge them. Only the simulated world has them, because real daemons don't show their tasks. Report each
+// thing as it happens; the order among parts doesn't matter.
 type Conduct struct {
-	told  *toldChecker
-	held  *heldChecker
-	work  *workChecker
-	hints *hintChecker
+	failures *failureChecker
+	held     *heldChecker
+	work     *workChecker
+	hints    *hintChecker
 }
 
 // Conduct returns the receiver of a world's reports; nil if nothing judges them.
@@ -22,8 +22,8 @@ func (s *Suite) Conduct() *Conduct {
 	var c Conduct
 	for _, one := range s.checkers {
 		switch one := one.(type) {
-		case *toldChecker:
-			c.told = one
+		case *failureChecker:
+			c.failures = one
 		case *heldChecker:
 			c.held = one
 		case *wakeChecker:
@@ -32,113 +32,112 @@ func (s *Suite) Conduct() *Conduct {
 			c.work = one
 		}
 	}
-	if c.told == nil && c.held == nil && c.work == nil && c.hints == nil {
+	if c.failures == nil && c.held == nil && c.work == nil && c.hints == nil {
 		return nil
 	}
 	return &c
 }
 
-// CallFailed reports that a call was answered with an error. again says that the same call may
-// succeed if it is repeated. A call may have several answers; under identifies the call.
+// CallFailed reports that a call was answered with an error. again is whether the same call may succeed if it
+// is repeated. A call may have several answers; under identifies the call.
 func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
-	if c.told != nil {
-		c.told.callFailed(p, under, call, text, again)
+	if c.failures != nil {
+		c.failures.noteFailedCall(p, under, call, text, again)
 	}
 }
 
-// NamesNothing reports a call for a list of things in which the list is empty: it has no effect,
-// but costs as much as any call.
+// NamesNothing reports a call with an empty list: it has no effect, but costs as much as any call.
 func (c *Conduct) NamesNothing(p Part, call string) {
 	if c.work != nil {
-		c.work.s.judged(c.work.i)
-		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with an empty list", p.Process, p.Name, call)
+		c.work.s.countOccasion(c.work.i)
+		c.work.s.recordViolation(c.work.i, 0, "%s: %s made the call %s with an empty list", p.Process, p.Name, call)
 	}
 }
 
-// Failing says whether the part has unresolved failed calls since its last wait. Only then does
+// Failing reports whether the part has unresolved failed calls since its last wait. Only then does
 // CallAnswered matter.
 func (c *Conduct) Failing(task uint64) bool {
-	return c.told != nil && len(c.told.parts) > 0 && c.told.parts[task] != nil
+	return c.failures != nil && len(c.failures.parts) > 0 && c.failures.parts[task] != nil
 }
 
-// AnyFailing says whether Failing holds for any part.
-func (c *Conduct) AnyFailing() bool { return c.told != nil && len(c.told.parts) > 0 }
+// AnyFailing reports whether Failing holds for any part.
+func (c *Conduct) AnyFailing() bool { return c.failures != nil && len(c.failures.parts) > 0 }
 
 // CallAnswered reports a call that was answered without an error.
 func (c *Conduct) CallAnswered(p Part, under any, call string) {
-	if c.told == nil {
+	if c.failures == nil {
 		return
 	}
-	if of := c.told.parts[p.Task]; of != nil {
-		of.answered(call)
-		of.makes(call, under)
+	if of := c.failures.parts[p.Task]; of != nil {
+		of.forgetCall(call)
+		of.noteRepeat(call, under)
 	}
 }
 
 // Logged reports a log line of a part that has an error, should have one, or is about a worker.
 func (c *Conduct) Logged(p Part, l Line) {
-	if c.told != nil {
-		c.told.line(p, l)
+	if c.failures != nil {
+		c.failures.judgeLine(p, l)
 	}
 }
 
 // Says reports a log line about an execution.
 func (c *Conduct) Says(p Part, l Line) {
-	if c.told != nil {
-		c.told.says(p, l)
+	if c.failures != nil {
+		c.failures.judgeDeedLine(p, l)
 	}
 }
 
-// Probed reports the result of probing a health endpoint. by identifies the prober's process; a
-// later process of the same name has another identity.
+// Probed reports the result of probing a health endpoint. by identifies the prober's process; a later process
+// with the same name has a different identity.
 func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
-	if c.told != nil {
-		c.told.changes.probed(by, process, url, now, failed)
+	if c.failures != nil {
+		c.failures.changes.judgeProbe(by, process, url, now, failed)
 	}
 }
 
 // Suppressed reports a log line that was counted but not written.
 func (c *Conduct) Suppressed(p Part) {
-	if c.told != nil {
-		c.told.suppressed(p)
+	if c.failures != nil {
+		c.failures.noteSuppressed(p)
 	}
 }
 
 // Counted reports that a part has counted a pass of its loop.
 func (c *Conduct) Counted(p Part, loop string, failed bool) {
-	if c.told != nil {
-		c.told.counted(p, loop, failed)
+	if c.failures != nil {
+		c.failures.judgePass(p, loop, failed)
 	}
 }
 
-// Waits reports that a part begins to wait for something that it or another part triggers.
-// deadlines is the number of contexts with a deadline that it has made and not ended, except those
-// under which it waits; plain is the number of those without a deadline.
+// Waits reports that a part begins to wait for something that it or another part triggers. deadlines is the
+// number of contexts with a deadline that it has made and not ended, except those under which it waits; plain
+// is the number without a deadline.
 func (c *Conduct) Waits(p Part, deadlines, plain int) {
-	if c.told != nil {
-		c.told.waits(p)
+	if c.failures != nil {
+		c.failures.judgeWait(p)
 	}
 	if c.held != nil {
-		c.held.waits(p, deadlines, plain)
+		c.held.judgeWaiting(p, deadlines, plain)
 	}
 }
 
 // Ends reports that a part has ended by itself. contexts is the number of contexts that it has made
 // and not ended.
 func (c *Conduct) Ends(p Part, contexts int) {
-	if c.told != nil {
-		delete(c.told.parts, p.Task)
+	if c.failures != nil {
+		delete(c.failures.parts, p.Task)
 	}
 	if c.held != nil {
-		c.held.ends(p, contexts)
+		c.held.judgeEnded(p, contexts)
 	}
 }
 
-// CalledTooLate reports a call under a context with a deadline that the part itself had made and
-// had already ended. ended is when it did.
+// CalledTooLate reports a call under a context with a deadline that the part had made itself and had already
+// ended, at ended.
 func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	if c.held != nil {
-		c.held.cancelled(p, call, ended)
+		c.held.judgeLateCall(p, call, ended)
 	}
 }
 
@@ -146,29 +145,28 @@ func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 // included.
 func (c *Conduct) Starts(p Part, worker bool, concurrency, tasks int) {
 	if c.held != nil {
-		c.held.tasks(p, worker, concurrency, tasks)
+		c.held.judgeTasks(p, worker, concurrency, tasks)
 	}
 }
 
 // Sessions reports the number of broker sessions that a process holds after opening one.
 func (c *Conduct) Sessions(process string, open int) {
 	if c.held != nil {
-		c.held.sessions(process, open)
+		c.held.judgeSessions(process, open)
 	}
 }
 
-// Consumers reports how often a process consumes a queue over one session, after it began once
-// more.
+// Consumers reports how many consumers of a queue a process has on one session, after it started another.
 func (c *Conduct) Consumers(process, queue string, open int) {
 	if c.held != nil {
-		c.held.consumers(process, queue, open)
+		c.held.judgeConsumers(process, queue, open)
 	}
 }
 
 // Publishing reports that a process is about to send a message with hints.
 func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration) {
 	if c.hints != nil {
-		c.hints.publishing(process, m, at)
+		c.hints.judgePublishing(process, m, at)
 	}
 }
 
@@ -176,23 +174,22 @@ func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration
 // session.
 func (c *Conduct) Published(process string, over Open, m *broker.Message, o broker.Outcome, at time.Duration) {
 	if c.hints != nil {
-		c.hints.outcome(process, over, m, o, at)
+		c.hints.noteOutcome(process, over, m, o, at)
 	}
 }
 
-// GoesOn reports that a part waits or calls under a context although it has seen that this context
-// is done.
+// GoesOn reports that a part waits or calls under a context although it has observed that the context is
+// done.
 func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
-	if c.told != nil {
-		c.told.goesOn(p, what, since)
+	if c.failures != nil {
+		c.failures.judgeDoneContext(p, what, since)
 	}
 }
 
-// Undeclared reports that a process is about to consume a queue over a session without having
-// declared it there since the session was opened. If taken, it counts from the moment at which the
-// broker cancelled one of the session's consumers.
+// Undeclared reports that a process is about to consume a queue that it has not declared on this session
+// since the session was opened. If taken, since the broker cancelled one of the session's consumers.
 func (c *Conduct) Undeclared(process, queue string, taken bool) {
-	if c.told != nil {
-		c.told.undeclared(process, queue, taken)
+	if c.failures != nil {
+		c.failures.judgeUndeclared(process, queue, taken)
 	}
 }

@@ -10,45 +10,45 @@ import (
 	"handoff/core/testenv"
 )
 
-// The time to judge a history grows with its length, not with its square: a production history may have any number of
+// The time to judge a history is linear in its length: a production history may have any number of
 // registrations.
-func TestJudgingCostsInProportion(t *testing.T) {
+func TestJudgingTimeGrowsLinearly(t *testing.T) {
 	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){
-		"a worker whose process starts again and again": func(n int, tell func(history.Event)) {
+		"a worker whose process restarts repeatedly": func(n int, tell func(history.Event)) {
 			for i := range n {
 				at := time.Duration(i) * time.Minute
 				tell(history.Event{At: at, Kind: history.ProcessStarted, Process: "w"})
-				tell(again(at, i))
-				tell(lives(at+time.Second, i, execution.Active))
+				tell(reregistered(at, i))
+				tell(lifecycleEvent(at+time.Second, i, execution.Active))
 				tell(history.Event{At: at + 30*time.Second, Kind: history.ProcessCrashed, Process: "w"})
 			}
 		},
-		"a process that registers again and again": func(n int, tell func(history.Event)) {
+		"a process that registers repeatedly": func(n int, tell func(history.Event)) {
 			tell(history.Event{Kind: history.ProcessStarted, Process: "w"})
 			for i := range n {
 				at := time.Duration(i) * time.Minute
-				tell(again(at, i))
-				tell(lives(at+time.Second, i, execution.Active))
+				tell(reregistered(at, i))
+				tell(lifecycleEvent(at+time.Second, i, execution.Active))
 			}
 		},
 		"executions that complete one after the other": func(n int, tell func(history.Event)) {
 			for i := range n {
-				completes(time.Duration(i)*10*time.Millisecond, int64(i+1), tell)
+				completeExecution(time.Duration(i)*10*time.Millisecond, int64(i+1), tell)
 			}
 		},
 		"executions that are all open before the first one ends": func(n int, tell func(history.Event)) {
 			for i := range n {
-				of(int64(i+1), tell)(created(0))
+				asExecution(int64(i+1), tell)(created(0))
 			}
 			for i := range n {
-				runs(time.Duration(i)*10*time.Millisecond, int64(i+1), tell)
+				runExecution(time.Duration(i)*10*time.Millisecond, int64(i+1), tell)
 			}
 		},
 	} {
 		took := [2]time.Duration{time.Hour, time.Hour}
-		tooMuch := func() bool { return took[1] > 8*took[0] }            // twice what is right, half of what a square takes
-		for round := 0; round == 0 || tooMuch() && round < 10; round++ { // the best, in turn: the machine does other things too
+		tooMuch := func() bool { return took[1] > 8*took[0] }            // twice the linear time, half of the quadratic time
+		for round := 0; round == 0 || tooMuch() && round < 10; round++ { // take the best of each, because the machine has other load
 			for i, n := range []int{5_000, 20_000} {
 				s := New(config.Default(config.Hardened), nil)
 				begin := time.Now()
@@ -63,21 +63,21 @@ func TestJudgingCostsInProportion(t *testing.T) {
 	}
 }
 
-// of tells events of execution 1 as those of another one.
-func of(id int64, tell func(history.Event)) func(history.Event) {
+// asExecution passes events of execution 1 on as those of another execution.
+func asExecution(id int64, tell func(history.Event)) func(history.Event) {
 	return func(e history.Event) {
 		e.Execution, e.Chain = execution.ID(id), execution.ID(id)
 		tell(e)
 	}
 }
 
-func completes(at time.Duration, id int64, tell func(history.Event)) {
-	of(id, tell)(created(at))
-	runs(at, id, tell)
+func completeExecution(at time.Duration, id int64, tell func(history.Event)) {
+	asExecution(id, tell)(created(at))
+	runExecution(at, id, tell)
 }
 
-func runs(at time.Duration, id int64, tell func(history.Event)) {
-	tell = of(id, tell)
+func runExecution(at time.Duration, id int64, tell func(history.Event)) {
+	tell = asExecution(id, tell)
 	tell(move(at+1, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 1))
 	tell(move(at+2, execution.Scheduling, execution.Scheduled, execution.Scheduler, 1, 2))
 	tell(move(at+3, execution.Scheduled, execution.Running, execution.Worker, 2, 3))
@@ -85,12 +85,12 @@ func runs(at time.Duration, id int64, tell func(history.Event)) {
 	tell(history.Event{At: at + 5, Kind: history.Orchestrated, From: execution.Completed, Process: "executor-1"})
 }
 
-func again(at time.Duration, i int) history.Event {
+func reregistered(at time.Duration, i int) history.Event {
 	e := registered(1, 4, "shell")
 	e.At, e.Process, e.Incarnation, e.Due = at, "w", execution.Incarnation(i+1), at+time.Minute
 	return e
 }
 
-func lives(at time.Duration, i int, to execution.Lifecycle) history.Event {
+func lifecycleEvent(at time.Duration, i int, to execution.Lifecycle) history.Event {
 	return history.Event{At: at, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: execution.Incarnation(i + 1), Lifecycle: to, Process: "w"}
 }

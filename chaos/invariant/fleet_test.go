@@ -11,21 +11,21 @@ import (
 	"handoff/core/execution"
 )
 
-// Looks at the fleet are a second apart whatever events come in between, so their result must not
-// depend on these.
-func TestLooksAtTheFleetAreASecondApart(t *testing.T) {
+// Examinations of the fleet are a second apart whatever events come in between, so that the events don't
+// affect their results.
+func TestFleetExaminationsAreOneSecondApart(t *testing.T) {
 	f := newFleet(config.Default(config.Hardened))
 	for _, now := range []time.Duration{0, 1900 * time.Millisecond, 2300 * time.Millisecond, 5 * second} {
-		f.pass(now)
-		if f.next <= now || f.next > now+look || f.next%look != 0 {
+		f.examineUntil(now)
+		if f.next <= now || f.next > now+examineInterval || f.next%examineInterval != 0 {
 			t.Errorf("after %v the next look is at %v", now, f.next)
 		}
 	}
 }
 
-// An executor that was started after workers were lost has never seen them alive, so they do not
-// make its brake hold.
-func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
+// An executor that was started after workers were lost has never seen them alive, so they don't engage its
+// brake.
+func TestRestartedExecutorCountsOnlySeenWorkers(t *testing.T) {
 	for _, c := range []struct {
 		started time.Duration
 		by      string
@@ -74,8 +74,8 @@ func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
 	}
 }
 
-// An outage of the database releases the brake, and it forgets the workers that were lost before.
-func TestTheBrakeForgetsWorkersLostBeforeAnOutageOfTheDatabase(t *testing.T) {
+// An outage of the database releases the brake, which then forgets the workers that were lost before.
+func TestBrakeForgetsWorkersLostBeforeDatabaseOutage(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		down   time.Duration
@@ -84,7 +84,7 @@ func TestTheBrakeForgetsWorkersLostBeforeAnOutageOfTheDatabase(t *testing.T) {
 	}{
 		{"no outage", 0, 158 * second, true},
 		{"an outage before", 123500 * time.Millisecond, 158 * second, false},
-		{"a lease is not over since they were lost", 123500 * time.Millisecond, 151 * second, true},
+		{"a lease has not passed since they were lost", 123500 * time.Millisecond, 151 * second, true},
 		{"an outage before the first of them", 110 * second, 158 * second, true},
 	} {
 		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-1"}, {Kind: history.ProcessStarted, Process: "executor-2"}}

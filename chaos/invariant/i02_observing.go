@@ -10,18 +10,18 @@ import (
 	"handoff/core/execution"
 )
 
-// Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They
-// record what they would have done, and the rules for acting apply to these records. Invariant 12
-// judges that such a part records in time what only it can detect.
+// Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They record
+// what they would have done, and the rules for acting apply to these records. Invariant 12 requires that such
+// a part records in time what only it can detect.
 
-// monitorObserves says that the timeout monitor must not change a status.
+// monitorObserves reports whether the timeout monitor must not change a status.
 func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
 
-// observes judges a recorded observation.
-func (o *ownershipChecker) observes(e *history.Event, l *life) {
-	o.s.judged(o.i)
+// judgeObservation judges a recorded observation.
+func (o *ownershipChecker) judgeObservation(e *history.Event, l *life) {
+	o.s.countOccasion(o.i)
 	if e.By != execution.TimeoutMonitor {
-		o.outage(e)
+		o.judgeOutage(e)
 		return
 	}
 	why := ""
@@ -30,7 +30,7 @@ func (o *ownershipChecker) observes(e *history.Event, l *life) {
 		why = "it is to act, not to observe"
 	case l == nil || l.epoch != e.Epoch:
 		why = "the execution has gone on since"
-	case l.observed && !o.forgotten(l, e):
+	case l.observed && !o.mayBeForgotten(l, e):
 		why = "that was recorded before"
 	default:
 		would.Kind, would.From, would.OldEpoch = history.Transition, l.status, e.Epoch
@@ -38,31 +38,31 @@ func (o *ownershipChecker) observes(e *history.Event, l *life) {
 		case !o.s.transitions.May(e.By, l.status, e.To):
 			why = fmt.Sprintf("it may never change %v to %v", l.status, e.To)
 		case l.status == execution.Scheduled:
-			why = o.unclaimed(&would, l)
+			why = o.scheduledReclaimObjection(&would, l)
 		default:
-			why = o.claimed(&would, l)
+			why = o.claimedReclaimObjection(&would, l)
 		}
 	}
 	if why != "" {
-		o.s.violate(o.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
+		o.s.recordViolation(o.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
 			e.By, e.Process, e.Execution, e.Epoch, e.To, why)
 	}
 }
 
-// forgotten says that the last observation may have been deleted, because it is as old as dead
-// letters may become. A lasting observation is then recorded again.
-func (o *ownershipChecker) forgotten(l *life, e *history.Event) bool {
-	return o.s.purged(l.observedAt, e.At)
+// mayBeForgotten reports whether the last observation may have been deleted, because it is as old as dead
+// letters may become. An observation that still holds is then recorded anew.
+func (o *ownershipChecker) mayBeForgotten(l *life, e *history.Event) bool {
+	return o.s.mayBePurged(l.observedAt, e.At)
 }
 
-// purged says that an old observation may have been deleted by now. Observations are deleted
-// at the age at which dead letters are, even if the outage lasts.
-func (s *Suite) purged(at, now time.Duration) bool {
-	return s.database(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
+// mayBePurged reports whether an observation made at at may have been deleted by now. Observations are kept
+// as long as dead letters, even if the outage lasts.
+func (s *Suite) mayBePurged(at, now time.Duration) bool {
+	return s.databaseTime(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }
 
-// outage judges a record of the beginning or end of an outage by the prober.
-func (o *ownershipChecker) outage(e *history.Event) {
+// judgeOutage judges a record of the beginning or end of an outage by the prober.
+func (o *ownershipChecker) judgeOutage(e *history.Event) {
 	t := o.s.workers.Get(e.Incarnation)
 	why := ""
 	switch {
@@ -70,12 +70,12 @@ func (o *ownershipChecker) outage(e *history.Event) {
 		why = "it is not to observe"
 	case t == nil || t.worker != e.Worker:
 		why = "that worker never registered"
-	case (e.Count > 0) == t.outage && !o.s.purged(t.outageAt, e.At):
+	case (e.Count > 0) == t.outage && !o.s.mayBePurged(t.outageAt, e.At):
 		why = "that was recorded before"
 	case e.Count > 0 && (t.superseded || t.lifecycle != execution.Active):
 		why = fmt.Sprintf("its worker is %v, and nobody would choose it", t.lifecycle)
 	}
 	if why != "" {
-		o.s.violate(o.i, 0, "the health prober (%s) recorded an outage of incarnation %d (begins: %v), without grounds: %s", e.Process, e.Incarnation, e.Count > 0, why)
+		o.s.recordViolation(o.i, 0, "the health prober (%s) recorded an outage of incarnation %d (begins: %v), without grounds: %s", e.Process, e.Incarnation, e.Count > 0, why)
 	}
 }

@@ -10,38 +10,38 @@ import (
 	"handoff/core/execution"
 )
 
-// reaping is the part of invariant 2 about the loss of workers, the only lifecycle that executors
-// write, and about the monitors' warm-up: a monitor that has watched for less than a lease can't
-// know which workers are dead (defects D35, D47, D58).
-type reaping struct {
+// reapingCheck is the part of invariant 2 about two rules. Executors mark a worker lost only with grounds;
+// that is the only lifecycle that they write. And a monitor that has watched for less than a lease can't know
+// which workers are dead (defects D35, D47, D58).
+type reapingCheck struct {
 	i *Invariant
 	s *Suite
-	// woke is when each process last resumed after a standstill.
+	// woke is when each process was last resumed or thawed.
 	woke map[string]time.Duration
-	// down is when the database went down. up is when it last came back from an outage so long that
-	// every executor must have noticed it. Negative for never.
+	// down is when the database went down. up is when it last returned from an outage so long that every
+	// executor must have detected it. Both are negative for never.
 	down, up time.Duration
-	// back is when it last came back from an outage of any length.
+	// back is when it last returned from an outage of any length.
 	back time.Duration
-	// step and batch count how many workers one process marked lost in one step.
+	// batch counts the workers that were marked lost in step.
 	step  uint64
 	batch int
 }
 
-func newReaping(i *Invariant, s *Suite) *reaping {
-	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
+func newReapingCheck(i *Invariant, s *Suite) *reapingCheck {
+	return &reapingCheck{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
-// driftTolerance bounds how far a process's clock may run fast: one part in so many of a lease.
+// driftTolerance is the reciprocal of the largest share by which a process's clock may run fast.
 const driftTolerance = 10
 
-func (r *reaping) observe(e *history.Event) {
+func (r *reapingCheck) observeEvent(e *history.Event) {
 	x := r.s.config.Executor
 	switch e.Kind {
 	case history.ProcessResumed, history.ProcessThawed:
 		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
-		// Faults may overlap; the first one to end brings the database back.
+		// Faults may overlap; the end of the first one restores the database.
 		if r.down < 0 {
 			r.down = e.At
 		}
@@ -54,17 +54,15 @@ func (r *reaping) observe(e *history.Event) {
 	}
 }
 
-// cold says why a process can't judge yet, because something happened too recently; empty if it
-// can.
-func (r *reaping) cold(e *history.Event) string {
+// warmupObjection returns why a process has not watched for long enough to judge; empty if it has.
+func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
 	if at, known := r.s.started[e.Process]; known && e.At-at < warm {
 		return fmt.Sprintf("%s was started %v ago and has not watched for the time of a lease yet", e.Process, e.At-at)
 	}
-	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {
-		// A call begun before the standstill, or a message that the network held back, may arrive
-		// now.
+	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.hindrances.lasting > 0 {
+		// A call begun before the standstill, or a message that the network delayed, may arrive now.
 		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {
@@ -73,55 +71,55 @@ func (r *reaping) cold(e *history.Event) string {
 	return ""
 }
 
-// unlawful says why an incarnation must not be marked lost now; empty if it may.
-func (r *reaping) unlawful(e *history.Event) string {
+// lossObjection returns why an incarnation must not be marked lost now; empty if it may.
+func (r *reapingCheck) lossObjection(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
 	// The database itself reports the incarnations that it has forgotten; no executor marked them.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
-	r.s.judged(r.i)
+	r.s.countOccasion(r.i)
 	if e.Step != r.step {
 		r.step, r.batch = e.Step, 0
 	}
 	r.batch++
-	if ends := r.s.fleet.ends(t); e.At < ends-r.s.tolerance {
+	if ends := r.s.fleet.leaseEnd(t); e.At < ends-r.s.tolerance {
 		return fmt.Sprintf("its lease ends only in %v", ends-e.At)
 	}
-	if why := r.cold(e); why != "" {
+	if why := r.warmupObjection(e); why != "" {
 		return why
 	}
-	return r.unbraked(e)
+	return r.brakeObjection(e)
 }
 
-// unbraked says why the brake must have held; empty if it need not. No worker may be marked for two
-// leases from the moment at which the brake had to engage. After that it lets through one a second,
-// so several in one step are too many.
-func (r *reaping) unbraked(e *history.Event) string {
+// brakeObjection returns why the brake must have held; empty if it need not. No worker may be marked lost for
+// two leases from the moment at which the brake had to engage. After that it passes one a second, so several
+// in one step are too many.
+func (r *reapingCheck) brakeObjection(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
 	margin := 2*x.StatementTimeout + time.Second
-	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process]), started: r.s.started[e.Process], back: r.back}
-	if r.s.calm.hindering > 0 {
+	as := reaper{process: e.Process, margin: margin, watching: max(r.s.hindrances.lastEnd, r.s.started[e.Process]), started: r.s.started[e.Process], back: r.back}
+	if r.s.hindrances.lasting > 0 {
 		as.watching = e.At
 	}
-	h := f.count(e.At, as)
+	h := f.headcountAt(e.At, as)
 	if r.batch > 1 {
 		// Workers marked earlier in this step are already among the lost.
-		if h.must(f.brakes, h.lost+1) {
+		if h.mustBrake(f.brakes, h.lost+1) {
 			return fmt.Sprintf("it was marked together with others: %d of %d workers were marked lost within the time of a lease, so the brake may let through only one a second", h.lost+1, h.alive)
 		}
 		return ""
 	}
-	// Count only leases that are over for the reaper, too: it saw the last heartbeat at most one pass
-	// late, a lease ago.
+	// Count only leases that are also over for the reaper, which saw the last heartbeat at most one pass
+	// late.
 	as.margin += 2 * x.ReconcileInterval
-	h = f.count(e.At, as)
+	h = f.headcountAt(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	// After an outage of the database all workers are watched anew, so for the time of a lease the
-	// reaper takes no lease for over.
+	// After an outage of the database the watch of every worker restarts, so for the time of a lease the
+	// reaper considers no lease over.
 	anew := r.back > f.episode
-	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-look {
+	if h.mustBrake(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-examineInterval {
 		return fmt.Sprintf("%d of %d workers had lost their leases, so the brake had to hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""

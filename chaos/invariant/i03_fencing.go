@@ -5,8 +5,8 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// fencing is invariant 3 (defect D3).
-func fencing() *Invariant {
+// epochFencing is invariant 3 (defect D3).
+func epochFencing() *Invariant {
 	i := &Invariant{
 		Number: 3, Name: "fencing", Unconfigured: true,
 		Statement: "A write that names an old epoch never takes effect. Every dispatch and every take-back raises the epoch by one.",
@@ -21,18 +21,18 @@ type fencingChecker struct {
 	s *Suite
 }
 
-// hears implements selective.
-func (f *fencingChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (f *fencingChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
-func (f *fencingChecker) observe(e *history.Event, _ *life) {
+func (f *fencingChecker) observeEvent(e *history.Event, _ *life) {
 	if e.Kind != history.Transition {
 		return
 	}
-	f.s.judged(f.i)
+	f.s.countOccasion(f.i)
 	if e.Named != e.OldEpoch {
-		f.s.violate(f.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
+		f.s.recordViolation(f.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
 			e.By, e.Process, e.To, e.Named, e.Execution, e.OldEpoch)
 		return
 	}
@@ -41,9 +41,9 @@ func (f *fencingChecker) observe(e *history.Event, _ *life) {
 		want++
 	}
 	if e.Epoch != want {
-		f.s.violate(f.i, e.Execution, "execution %d went from %v to %v at epoch %d, from epoch %d: it should be %d",
+		f.s.recordViolation(f.i, e.Execution, "execution %d went from %v to %v at epoch %d, from epoch %d: it should be %d",
 			e.Execution, e.From, e.To, e.Epoch, e.OldEpoch, want)
 	}
 }
 
-func (f *fencingChecker) end(bool) {}
+func (f *fencingChecker) endRun(bool) {}

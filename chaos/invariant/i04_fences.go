@@ -7,31 +7,31 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence
-// has to be exactly the latest deadline of the lease. A later fence lets an action outlive the
-// lease. An earlier one ends the action too soon if the next renewal is late.
+// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence must be
+// exactly the latest deadline of the lease. A later fence lets an action outlive the lease. An earlier one
+// ends the action too soon if the next renewal is late.
 
 // sameMoment is the greatest difference between two clock readings within one step of the core.
 const sameMoment = 10 * time.Millisecond
 
-// leaseOf is a worker process's knowledge of its lease.
-type leaseOf struct {
+// leaseKnowledge is a worker process's knowledge of its lease.
+type leaseKnowledge struct {
 	// renewed is when the last answered renewal was sent.
 	renewed time.Duration
-	// fenced says that an answer came after the end of the lease, so that the lease is void.
+	// fenced reports whether an answer came after the end of the lease, which voids the lease.
 	fenced bool
 }
 
-// fence is when the worker must fence itself.
-func (c *Calls) fence() time.Duration {
+// fenceTime is when the worker must fence itself, by its own clock.
+func (c *Calls) fenceTime() time.Duration {
 	w := &c.s.config.Worker
 	return c.lease.renewed + oracle.Lease(w) - w.FenceMargin
 }
 
 // Renewed notes an answered heartbeat. sent is when the worker sent it.
 func (c *Calls) Renewed(now, sent time.Duration) {
-	c.look(now)
-	if now >= c.fence() {
+	c.judgeNextQuestion(now)
+	if now >= c.fenceTime() {
 		c.lease.fenced = true
 	}
 	if !c.lease.fenced {
@@ -42,7 +42,7 @@ func (c *Calls) Renewed(now, sent time.Duration) {
 // Answered notes which heartbeat of which incarnation was answered.
 func (c *Calls) Answered(i execution.Incarnation, number uint64) {
 	for s := c.s.later; s != nil; s = s.later {
-		s.acknowledge(i, number)
+		s.noteAnsweredBeat(i, number)
 	}
 }
 
@@ -51,10 +51,10 @@ func (c *Calls) Fences(key execution.Key, given time.Duration) {
 	if c.single == nil || c.gone || c.lease.fenced {
 		return
 	}
-	c.s.judged(c.single.i)
-	want := c.fence() + c.s.config.Worker.KillGrace
+	c.s.countOccasion(c.single.i)
+	want := c.fenceTime() + c.s.config.Worker.KillGrace
 	if given < want-sameMoment || given > want+sameMoment {
-		c.s.violate(c.single.i, key.ID, "%s gave the action of execution %d (epoch %d) a fence that lies %v after the deadline of its lease: it is to be the latest one",
+		c.s.recordViolation(c.single.i, key.ID, "%s gave the action of execution %d (epoch %d) a fence that lies %v after the deadline of its lease: it is to be the latest one",
 			c.process, key.ID, key.Epoch, given-want)
 	}
 }

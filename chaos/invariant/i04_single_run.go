@@ -17,7 +17,7 @@ func singleRun() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
-		return &singleRunChecker{i: i, s: s, frozen: make(map[string]bool), told: make(map[execution.Incarnation]wordOf), succeeded: make(map[string]execution.WorkerID)}
+		return &singleRunChecker{i: i, s: s, frozen: make(map[string]bool), goneNotices: make(map[execution.Incarnation]goneNotice), supersededProcesses: make(map[string]execution.WorkerID)}
 	}
 	return i
 }
@@ -30,48 +30,49 @@ type liveAction struct {
 	machine   string
 	of        execution.Incarnation
 	since     time.Duration
-	// misjudged is when an executor that could not know of a step of the database's clock ended its
-	// execution, 0 if none did.
+	// misjudged is when an executor ended its execution without being able to know of a step of the
+	// database's clock; 0 if none did.
 	misjudged time.Duration
 }
 
 type singleRunChecker struct {
 	i *Invariant
 	s *Suite
-	// running holds the live actions by chain; spared holds empty lists to use again.
+	// running holds the live actions by chain; spared holds empty lists for reuse.
 	running dense.Table[execution.ID, []liveAction]
 	spared  [][]liveAction
-	// frozen machines are exempt: their clocks were stopped too, so their fences could not work.
+	// frozen holds the machines that were frozen. They are exempt: their clocks stood still, so their fences
+	// could not work.
 	frozen map[string]bool
-	// told holds, for live processes, the incarnations that they were told are over. succeeded
-	// holds the processes that were told of a successor, with the worker.
-	told      map[execution.Incarnation]wordOf
-	succeeded map[string]execution.WorkerID
+	// goneNotices holds the incarnations that are over by a reply that their live process got.
+	// supersededProcesses holds the processes that were notified of a successor, with their worker.
+	goneNotices         map[execution.Incarnation]goneNotice
+	supersededProcesses map[string]execution.WorkerID
 }
 
-// hears implements selective.
-func (src *singleRunChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (src *singleRunChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
 		history.ProcessFrozen, history.WorkerRegistered, history.Transition, history.ActionStarted, history.ActionEnded,
 	}
 }
 
-func (src *singleRunChecker) timed() {}
+func (src *singleRunChecker) isTimedChecker() {}
 
-func (src *singleRunChecker) observe(e *history.Event, l *life) {
-	src.hear(e)
+func (src *singleRunChecker) observeEvent(e *history.Event, l *life) {
+	src.observeNotice(e)
 	switch e.Kind {
 	case history.Transition:
 		if l != nil {
-			src.transition(e, l)
+			src.judgeTransition(e, l)
 		}
 	case history.ProcessFrozen:
 		src.frozen[e.Process] = true
 	case history.ActionStarted:
-		src.started(e, l)
+		src.observeStart(e, l)
 	case history.ActionEnded:
-		src.outlived(e)
+		src.judgeActionEnd(e)
 		chain := chainOf(e, l)
 		live := src.running.Get(chain)
 		for k := range live {
@@ -89,41 +90,41 @@ func (src *singleRunChecker) observe(e *history.Event, l *life) {
 			src.running.Set(chain, live)
 		}
 	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
-		// The hear method has handled it.
+		// observeNotice has handled it.
 	default:
 	}
 }
 
-// transition judges claims, and ends that the worker itself didn't write.
-func (src *singleRunChecker) transition(e *history.Event, l *life) {
+// judgeTransition judges claims, and ends that another part than the worker wrote.
+func (src *singleRunChecker) judgeTransition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !src.anyFrozen(l.chain) {
-		src.s.judged(src.i)
+		src.s.countOccasion(src.i)
 		switch {
 		case l.running <= 0:
-		case src.unaware(e, l):
-			src.misjudge(e, l)
+		case src.couldNotKnow(e, l):
+			src.markMisjudged(e, l)
 		default:
-			src.s.violate(src.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
+			src.s.recordViolation(src.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
 		}
 	}
 	if e.To == execution.Running {
-		src.s.judged(src.i)
+		src.s.countOccasion(src.i)
 		if l.claims > 0 {
-			src.s.violate(src.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
+			src.s.recordViolation(src.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
 		}
 	}
 }
 
-// unaware says that the timeout monitor could not know that only a step of the database's clock
-// made a deadline pass: its executor may have read that clock only after the step
-// (docs/ownership.md, "Two clocks").
-func (src *singleRunChecker) unaware(e *history.Event, l *life) bool {
+// couldNotKnow reports whether the timeout monitor could not know that only a step of the database's clock
+// made a deadline pass: its executor may have read that clock only after the step (docs/ownership.md, "Two
+// clocks").
+func (src *singleRunChecker) couldNotKnow(e *history.Event, l *life) bool {
 	return e.By == execution.TimeoutMonitor && src.s.missedStep(e.Process) > l.entered
 }
 
-// misjudge notes that the monitor ended an execution while its action still ran, and could not know
-// better.
-func (src *singleRunChecker) misjudge(e *history.Event, l *life) {
+// markMisjudged notes that the monitor ended an execution while its action still ran, for a reason that it
+// could not know to be false.
+func (src *singleRunChecker) markMisjudged(e *history.Event, l *life) {
 	live := src.running.Get(l.chain)
 	for k := range live {
 		if live[k].execution == e.Execution {
@@ -132,22 +133,22 @@ func (src *singleRunChecker) misjudge(e *history.Event, l *life) {
 	}
 }
 
-// excused says that an action may run beside the next one of its chain: its worker's clock was
-// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its
-// lease ends.
-func (src *singleRunChecker) excused(a *liveAction, now time.Duration) bool {
+// mayOverlap reports whether an action may run alongside the next one of its chain: its worker's clock was
+// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its lease
+// ends.
+func (src *singleRunChecker) mayOverlap(a *liveAction, now time.Duration) bool {
 	return src.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&src.s.config.Worker)+src.s.tolerance
 }
 
-// outlived judges, at the end of an action, whether it outlived its lease.
-func (src *singleRunChecker) outlived(e *history.Event) {
+// judgeActionEnd judges, at the end of an action, whether it outlived its lease.
+func (src *singleRunChecker) judgeActionEnd(e *history.Event) {
 	t := src.s.workers.Get(e.Incarnation)
 	if t == nil || src.frozen[e.Process] {
 		return
 	}
-	src.s.judged(src.i)
+	src.s.countOccasion(src.i)
 	if e.At > t.renewed+oracle.Lease(&src.s.config.Worker)+src.s.tolerance {
-		src.s.violate(src.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
+		src.s.recordViolation(src.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
 			e.Execution, e.Epoch, e.Process, e.At-t.renewed-oracle.Lease(&src.s.config.Worker), e.Incarnation)
 	}
 }
@@ -169,10 +170,10 @@ func chainOf(e *history.Event, l *life) execution.ID {
 	return l.chain
 }
 
-func (src *singleRunChecker) started(e *history.Event, l *life) {
+func (src *singleRunChecker) observeStart(e *history.Event, l *life) {
 	chain := chainOf(e, l)
 	if !src.frozen[e.Process] {
-		src.judge(e, l, chain)
+		src.judgeStart(e, l, chain)
 	}
 	live := src.running.Make(chain)
 	if n := len(src.spared); *live == nil && n > 0 {
@@ -181,24 +182,24 @@ func (src *singleRunChecker) started(e *history.Event, l *life) {
 	*live = append(*live, liveAction{execution: e.Execution, epoch: e.Epoch, machine: e.Process, of: e.Incarnation, since: e.At})
 }
 
-func (src *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
-	src.s.judged(src.i)
+func (src *singleRunChecker) judgeStart(e *history.Event, l *life, chain execution.ID) {
+	src.s.countOccasion(src.i)
 	live := src.running.Get(chain)
 	for k := range live {
-		if other := &live[k]; !src.excused(other, e.At) {
-			src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
+		if other := &live[k]; !src.mayOverlap(other, e.At) {
+			src.s.recordViolation(src.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
 				e.Process, e.Execution, e.Epoch, other.execution, other.epoch, other.machine)
 			return
 		}
 	}
 	switch {
 	case l == nil || l.claims == 0 && e.Epoch == l.epoch:
-		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which nobody has claimed", e.Process, e.Execution, e.Epoch)
+		src.s.recordViolation(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which nobody has claimed", e.Process, e.Execution, e.Epoch)
 	case e.Epoch == l.epoch && l.started > 0:
-		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d a second time", e.Process, e.Execution, e.Epoch)
+		src.s.recordViolation(src.i, e.Execution, "%s started the action of execution %d at epoch %d a second time", e.Process, e.Execution, e.Epoch)
 	case e.Epoch == l.epoch && e.Incarnation != l.incarnation:
-		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which incarnation %d has claimed", e.Process, e.Execution, e.Epoch, l.incarnation)
+		src.s.recordViolation(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which incarnation %d has claimed", e.Process, e.Execution, e.Epoch, l.incarnation)
 	}
 }
 
-func (src *singleRunChecker) end(bool) { src.heed(src.s.now.At) }
+func (src *singleRunChecker) endRun(bool) { src.judgeGoneIncarnations(src.s.now.At) }

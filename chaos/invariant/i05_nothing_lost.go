@@ -25,24 +25,24 @@ type lostChecker struct {
 	s *Suite
 }
 
-// hears implements selective.
-func (lc *lostChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (lc *lostChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
-// observe counts executions that have ended, as evidence that they were not lost. The others are
-// judged at the end.
-func (lc *lostChecker) observe(e *history.Event, l *life) {
+// observeEvent counts executions that have ended, as evidence that they were not lost. endRun judges the
+// others.
+func (lc *lostChecker) observeEvent(e *history.Event, l *life) {
 	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {
-		lc.s.judged(lc.i)
+		lc.s.countOccasion(lc.i)
 	}
 }
 
-func (lc *lostChecker) end(bool) {
+func (lc *lostChecker) endRun(bool) {
 	var stuck []execution.ID
 	for id, l := range lc.s.lives.All() {
-		if !oracle.Terminal(l.status) && !l.hidden && lc.s.stuck(max(l.entered, l.shown)) {
-			lc.s.judged(lc.i)
+		if !oracle.Terminal(l.status) && !l.hidden && lc.s.isStuck(max(l.entered, l.shown)) {
+			lc.s.countOccasion(lc.i)
 			stuck = append(stuck, id)
 		}
 	}
@@ -55,18 +55,18 @@ func (lc *lostChecker) end(bool) {
 	if n := len(stuck) - 1; n > 0 {
 		others = fmt.Sprintf(" (and %d more)", n)
 	}
-	lc.s.violate(lc.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, lc.owes(l))
+	lc.s.recordViolation(lc.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, lc.owedStep(l))
 	if lc.s.each == nil {
 		return
 	}
 	for _, id := range stuck[1:] {
 		l := lc.s.lives.Get(id)
-		lc.s.violate(lc.i, id, "execution %d is still %v, since %v; %s", id, l.status, l.entered, lc.owes(l))
+		lc.s.recordViolation(lc.i, id, "execution %d is still %v, since %v; %s", id, l.status, l.entered, lc.owedStep(l))
 	}
 }
 
-// owes names the part that must take the next step.
-func (lc *lostChecker) owes(l *life) string {
+// owedStep returns which part must take the next step.
+func (lc *lostChecker) owedStep(l *life) string {
 	switch {
 	case l.status == execution.Requested && l.parent != 0:
 		return fmt.Sprintf("the handling of the end of its parent, execution %d, owes the next step", l.parent)

@@ -10,9 +10,9 @@ import (
 	"handoff/core/config"
 )
 
-// A delivery may be settled late if its consumer, or its queue, was in trouble meanwhile. Who
-// rejects a message is not in the history, so the rule asks who got it.
-func TestADeliveryIsSettledInTimeUnlessItsConsumerWasInTrouble(t *testing.T) {
+// A delivery may be settled late if its consumer, or its queue, was in trouble meanwhile. The history doesn't
+// record which process rejects a message, so the rule uses the process that got it.
+func TestOnlyTroubledConsumerMaySettleLate(t *testing.T) {
 	const queue, delivered, settled = "worker.1.executions", 10 * time.Second, 10*time.Second + consumerTimeout
 	for _, x := range []struct {
 		name         string

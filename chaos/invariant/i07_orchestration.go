@@ -24,103 +24,103 @@ func orchestrationOnce() *Invariant {
 type orchestrationChecker struct {
 	i *Invariant
 	s *Suite
-	// retries is the highest retry count of each chain whose newest row has not ended.
+	// retries is the highest retry number of each chain whose end has not been handled.
 	retries map[execution.ID]int64
 }
 
-// hears implements selective.
-func (o *orchestrationChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (o *orchestrationChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Created, history.ChildStarted, history.Transition, history.Orchestrated}
 }
 
-func (o *orchestrationChecker) observe(e *history.Event, l *life) {
+func (o *orchestrationChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
-			o.s.judged(o.i)
+			o.s.countOccasion(o.i)
 			if o.retries[e.Chain] >= e.Count {
-				o.s.violate(o.i, e.Execution, "execution %d is a second retry number %d of execution %d", e.Execution, e.Count, e.Chain)
+				o.s.recordViolation(o.i, e.Execution, "execution %d is a second retry number %d of execution %d", e.Execution, e.Count, e.Chain)
 			}
 			o.retries[e.Chain] = max(o.retries[e.Chain], e.Count)
 		}
 	case history.ChildStarted:
-		o.s.judged(o.i)
+		o.s.countOccasion(o.i)
 		if l == nil || l.parent == 0 {
-			o.s.violate(o.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
+			o.s.recordViolation(o.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
 			return
 		}
-		o.settle(e.Execution, e.Related, true)
+		o.judgeChild(e.Execution, e.Related, true)
 	case history.Transition:
-		o.transition(e, l)
+		o.judgeTransition(e, l)
 	case history.Orchestrated:
-		o.handled(e, l)
+		o.judgeHandledEnd(e, l)
 	default:
 	}
 }
 
-func (o *orchestrationChecker) transition(e *history.Event, l *life) {
+func (o *orchestrationChecker) judgeTransition(e *history.Event, l *life) {
 	if l == nil || l.parent == 0 {
 		return
 	}
-	o.s.judged(o.i)
+	o.s.countOccasion(o.i)
 	switch {
 	case e.To == execution.Scheduling:
-		o.s.violate(o.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
+		o.s.recordViolation(o.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
 	case e.By == execution.ExecutionManager:
-		o.settle(e.Execution, l.parent, false)
+		o.judgeChild(e.Execution, l.parent, false)
 	}
 }
 
-// settle judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
-// judges that no child is left out, because that takes a time bound.
-func (o *orchestrationChecker) settle(child, parent execution.ID, started bool) {
-	o.s.judged(o.i)
-	switch ended := o.s.ended.of(parent); {
+// judgeChild judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
+// requires that no child is left out, because that needs a time bound.
+func (o *orchestrationChecker) judgeChild(child, parent execution.ID, started bool) {
+	o.s.countOccasion(o.i)
+	switch ended := o.s.ended.finalStatus(parent); {
 	case ended == execution.None:
-		o.s.violate(o.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
+		o.s.recordViolation(o.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
 	case started && ended != execution.Completed:
-		o.s.violate(o.i, child, "execution %d was started although its parent, execution %d, ended as %v", child, parent, ended)
+		o.s.recordViolation(o.i, child, "execution %d was started although its parent, execution %d, ended as %v", child, parent, ended)
 	case !started && ended == execution.Completed:
-		o.s.violate(o.i, child, "execution %d was skipped although its parent, execution %d, completed", child, parent)
+		o.s.recordViolation(o.i, child, "execution %d was skipped although its parent, execution %d, completed", child, parent)
 	}
 }
 
-func (o *orchestrationChecker) handled(e *history.Event, l *life) {
-	o.s.judged(o.i)
+func (o *orchestrationChecker) judgeHandledEnd(e *history.Event, l *life) {
+	o.s.countOccasion(o.i)
 	switch {
 	case l == nil || l.orchestrated:
-		o.s.violate(o.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
+		o.s.recordViolation(o.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
 	case !oracle.Terminal(l.status):
-		o.s.violate(o.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
+		o.s.recordViolation(o.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
 	case l.slot != 0:
-		o.s.violate(o.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, o.s.actions[l.action])
+		o.s.recordViolation(o.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, o.s.actions[l.action])
 	case e.Related == 0:
 		delete(o.retries, e.Chain)
 	}
 	if l != nil {
-		o.retried(e, l)
+		o.judgeMissingRetry(e, l)
 	}
 }
 
-// retried judges that every execution that may be retried is. So an end without a retry is the last
-// of its chain.
-func (o *orchestrationChecker) retried(e *history.Event, l *life) {
+// judgeMissingRetry requires that every execution that may be retried is retried. So an end without a retry
+// is the last of its chain.
+func (o *orchestrationChecker) judgeMissingRetry(e *history.Event, l *life) {
 	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || o.s.freeRetry(l)
 	if !o.s.config.Retry.Enabled || o.s.cancelled[l.chain] || !may {
 		return
 	}
-	o.s.judged(o.i)
+	o.s.countOccasion(o.i)
 	if e.Related == 0 {
-		o.s.violate(o.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was retry %d of %d",
+		o.s.recordViolation(o.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was retry %d of %d",
 			e.Execution, l.status, l.reason, e.Process, l.retry, l.maxRetries)
 	}
 }
 
-func (o *orchestrationChecker) end(bool) {
+func (o *orchestrationChecker) endRun(bool) {
 	var left []execution.ID
 	for id, l := range o.s.lives.All() {
-		if oracle.Terminal(l.status) && !l.orchestrated && o.s.stuck(l.entered) {
-			o.s.judged(o.i)
+		if oracle.Terminal(l.status) && !l.orchestrated && o.s.isStuck(l.entered) {
+			o.s.countOccasion(o.i)
 			left = append(left, id)
 		}
 	}
@@ -129,5 +129,5 @@ func (o *orchestrationChecker) end(bool) {
 	}
 	slices.Sort(left)
 	l := o.s.lives.Get(left[0])
-	o.s.violate(o.i, l.id, "execution %d ended as %v at %v and its end was never handled (%d executions in all)", l.id, l.status, l.entered, len(left))
+	o.s.recordViolation(o.i, l.id, "execution %d ended as %v at %v and its end was never handled (%d executions in all)", l.id, l.status, l.entered, len(left))
 }

@@ -22,71 +22,71 @@ func boundedRetries() *Invariant {
 type retryChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 
-// hears implements selective.
-func (r *retryChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (r *retryChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
 }
 
-func (r *retryChecker) observe(e *history.Event, l *life) {
+func (r *retryChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
 			r.created = *e
-			r.judge(e)
+			r.judgeRetry(e)
 		}
 	case history.Orchestrated:
 		if e.Related != 0 && e.Related == r.created.Execution && l != nil {
-			r.chained(e, l)
+			r.judgeChain(e, l)
 		}
 	case history.Transition:
 		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.due != 0 {
-			r.scheduled(e, l)
+			r.judgeDueTime(e, l)
 		}
-		if waits(e) {
-			r.takenBack(e, l)
+		if waitsForBackoff(e) {
+			r.judgeTakeBack(e, l)
 		}
 	default:
 	}
 }
 
-// scheduled judges that a delayed execution is not scheduled before it is due.
-func (r *retryChecker) scheduled(e *history.Event, l *life) {
-	r.s.judged(r.i)
-	if r.s.database(e.At) < l.due-r.s.tolerance {
-		r.s.violate(r.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, r.s.database(e.At), l.due)
+// judgeDueTime requires that a delayed execution is not scheduled before it is due.
+func (r *retryChecker) judgeDueTime(e *history.Event, l *life) {
+	r.s.countOccasion(r.i)
+	if r.s.databaseTime(e.At) < l.due-r.s.tolerance {
+		r.s.recordViolation(r.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, r.s.databaseTime(e.At), l.due)
 	}
 }
 
-func (r *retryChecker) judge(e *history.Event) {
-	r.s.judged(r.i)
+func (r *retryChecker) judgeRetry(e *history.Event) {
+	r.s.countOccasion(r.i)
 	window := r.s.backoffs.After(int(e.Count) - 1)
-	delay := e.Due - r.s.database(e.At)
+	delay := e.Due - r.s.databaseTime(e.At)
 	switch {
 	case r.s.cancelled[e.Chain]:
-		r.s.violate(r.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
 	case e.Count > e.Limit:
-		r.s.violate(r.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
 	case !oracle.Retriable(e.Reason):
-		r.s.violate(r.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
+		r.s.recordViolation(r.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
 	case !window.Holds(delay, r.s.tolerance):
-		r.s.violate(r.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), window.Least, window.Most)
+		r.s.recordViolation(r.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), window.Least, window.Most)
 	}
 }
 
-func (r *retryChecker) chained(e *history.Event, l *life) {
-	r.s.judged(r.i)
+func (r *retryChecker) judgeChain(e *history.Event, l *life) {
+	r.s.countOccasion(r.i)
 	switch n := &r.created; {
 	case n.Chain != l.chain:
-		r.s.violate(r.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)
+		r.s.recordViolation(r.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)
 	case n.Count != l.retry+1:
-		r.s.violate(r.i, n.Execution, "execution %d follows retry %d of execution %d as number %d", n.Execution, l.retry, l.chain, n.Count)
+		r.s.recordViolation(r.i, n.Execution, "execution %d follows retry %d of execution %d as number %d", n.Execution, l.retry, l.chain, n.Count)
 	case l.status == execution.Completed || l.status == execution.Cancelled:
-		r.s.violate(r.i, n.Execution, "execution %d retries execution %d, which ended as %v", n.Execution, e.Execution, l.status)
+		r.s.recordViolation(r.i, n.Execution, "execution %d retries execution %d, which ended as %v", n.Execution, e.Execution, l.status)
 	}
 }
 
-func (r *retryChecker) end(bool) {}
+func (r *retryChecker) endRun(bool) {}

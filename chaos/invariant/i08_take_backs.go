@@ -6,11 +6,12 @@ import (
 	"handoff/core/execution"
 )
 
-// takenBack judges the delay after a take-back: it grows with the number of earlier take-backs.
-func (r *retryChecker) takenBack(e *history.Event, l *life) {
+// judgeTakeBack judges the reason for a reclaim, and the delay after it, which grows with the number of
+// earlier reclaims.
+func (r *retryChecker) judgeTakeBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
-		r.s.judged(r.i)
-		r.s.violate(r.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
+		r.s.countOccasion(r.i)
+		r.s.recordViolation(r.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
 	}
 	n := 0
 	if l != nil {
@@ -20,20 +21,20 @@ func (r *retryChecker) takenBack(e *history.Event, l *life) {
 	if window.Most <= 0 {
 		return
 	}
-	r.s.judged(r.i)
-	if delay := e.Due - r.s.database(e.At); !window.Holds(delay, r.s.tolerance) {
-		r.s.violate(r.i, e.Execution, "execution %d was taken back and is due after %v; after %d take-backs before this one its backoff is %v to %v",
+	r.s.countOccasion(r.i)
+	if delay := e.Due - r.s.databaseTime(e.At); !window.Holds(delay, r.s.tolerance) {
+		r.s.recordViolation(r.i, e.Execution, "execution %d was taken back and is due after %v; after %d take-backs before this one its backoff is %v to %v",
 			e.Execution, max(0, delay), n, window.Least, window.Most)
 	}
 }
 
-// waits says whether an execution waits for its backoff after the transition. An execution that a
-// worker gives back is due at once.
-func waits(e *history.Event) bool {
+// waitsForBackoff reports whether an execution waits for its backoff after the transition. An execution that
+// a worker releases is due at once.
+func waitsForBackoff(e *history.Event) bool {
 	return e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker
 }
 
-// takesBackFor says whether a part may take back an unclaimed execution for a reason.
+// takesBackFor reports whether a part may reclaim an unclaimed execution for a reason.
 func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	switch by {
 	case execution.DeadLetterHandler:

@@ -10,39 +10,38 @@ import (
 	"handoff/core/execution"
 )
 
-// doubt is a dispatch to a worker although another worker seemed the better choice. It is judged
-// later, once time has moved on: events of the same pass may follow that gave work to the other
-// worker and made it a worse choice.
+// doubt is a dispatch to a worker although another worker seemed the better choice. It is judged once the
+// pass has ended: later events of the same pass may dispatch work to the other worker and make it a worse
+// choice.
 type doubt struct {
-	// old is the moment of the oldest news on which the dispatch may rest, at when it was made, and
-	// until when the pass has ended.
+	// old is the time of the oldest information on which the dispatch may rest, at the time of the dispatch,
+	// and until the end of its pass.
 	old, at, until time.Duration
-	// refusing is the executor if the database may have refused its other dispatches, else empty.
+	// refusing is the executor if the database may have refused its other dispatches, otherwise empty.
 	refusing  string
 	execution execution.ID
 	better    *candidate
-	// since returns the time since which the other worker has been better. why is the violation's
-	// text if it still is.
+	// since returns the time since which the other worker has been the better choice. why is the violation's
+	// text.
 	since func(*candidate) time.Duration
 	why   string
 }
 
-// settle judges the doubts about passes that have ended.
-func (p *placementChecker) settle(now time.Duration) {
+// judgeDoubts settles the doubts about passes that have ended.
+func (p *placementChecker) judgeDoubts(now time.Duration) {
 	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool {
 		if now <= d.until {
 			return false
 		}
 		if d.since(d.better) <= d.old && !p.leftClaimed(&d) {
-			p.s.violate(p.i, d.execution, "%s", d.why)
+			p.s.recordViolation(p.i, d.execution, "%s", d.why)
 		}
 		return true
 	})
 }
 
-// leftClaimed says that the pass of a dispatch has claimed other rows that the better worker could
-// run, and that the database has dispatched none of them since. The pass may have meant
-// them for that worker, and then the worker was full for it.
+// leftClaimed reports whether the pass of a dispatch holds claims on other rows that the better worker could
+// run. The pass may have meant them for that worker, and then considered it full.
 func (p *placementChecker) leftClaimed(d *doubt) bool {
 	if d.refusing == "" {
 		return false
@@ -56,29 +55,28 @@ func (p *placementChecker) leftClaimed(d *doubt) bool {
 	return false
 }
 
-// stood says that an executor was halted since it may have looked at the workers. When it goes on,
-// it decides by what it saw before.
-func (p *placementChecker) stood(e *history.Event) bool {
-	return p.s.ledger.process(e.Process).held.since(e.At - p.memory)
+// wasHalted reports whether an executor was halted since it may have looked at the workers. When it resumes,
+// it decides by its earlier reading.
+func (p *placementChecker) wasHalted(e *history.Event) bool {
+	return p.s.ledger.entryOf(e.Process).held.presentSince(e.At - p.memory)
 }
 
-// doubtful notes that a dispatch should have gone to another worker, if that worker is still better
-// once the pass has ended. A pass dispatches all its rows at one moment. But if the database refuses
-// that statement, the rows follow one by one, and those of the other worker may come last, or not at
-// all.
-func (p *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
-	if better != nil && !p.stood(e) {
+// addDoubt notes that a dispatch should have gone to another worker, if that worker is still better once the
+// pass has ended. A pass dispatches all its rows in one statement. If the database refuses it, the rows
+// follow one by one, and those for the other worker may come last or not at all.
+func (p *placementChecker) addDoubt(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
+	if better != nil && !p.wasHalted(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
 		d := doubt{old: e.At - p.memory, at: e.At, until: e.At, execution: e.Execution, better: better, since: since, why: why}
-		if p.s.ledger.struck(databaseFails, e.Process, 0, e.At) {
+		if p.s.ledger.hasStruck(databaseFails, e.Process, 0, e.At) {
 			d.refusing, d.until = e.Process, e.At+p.s.config.Executor.StatementTimeout
 		}
 		p.doubts = append(p.doubts, d)
 	}
 }
 
-// roomSince returns the time since which a worker has had room for an execution that was claimed
-// then; never if the executor that claimed it may take the worker for full.
+// roomSince returns a function for the time since which a worker has had room for an execution that was
+// claimed at claimed. It returns never if the executor that claimed it may consider the worker full.
 func (p *placementChecker) roomSince(claimed time.Duration) func(*candidate) time.Duration {
 	look := claimed - 2*p.s.config.Executor.StatementTimeout
 	return func(w *candidate) time.Duration {
@@ -91,58 +89,57 @@ func (p *placementChecker) roomSince(claimed time.Duration) func(*candidate) tim
 
 func idleSince(w *candidate) time.Duration { return w.idleSince }
 
-// avoided demands that an execution doesn't go to the worker that it should avoid, if another
-// worker has fitted, was well and had room for as long as the decision may be old.
-func (p *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
+// judgeAvoidance requires that an execution doesn't go to the worker that it should avoid. That holds if
+// another worker has been fit and well, with room, for the greatest possible age of the decision.
+func (p *placementChecker) judgeAvoidance(w *candidate, e *history.Event, l *life) {
 	if l.avoid != w.worker || l.pinned != 0 {
 		return
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	room := p.roomSince(l.entered)
-	if other := p.better(w, e.At, l, room); other != nil {
-		p.doubtful(e, other, room, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+	if other := p.betterWorker(w, e.At, l, room); other != nil {
+		p.addDoubt(e, other, room, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
 			other.worker, other.incarnation, other.roomSince)
 	}
 }
 
-// overlooked demands that an execution doesn't go to a worker that already had work when the
-// executor looked, while another worker has been idle for so long that every executor knows that it
-// is well. Executors also learn from probes which workers are well, so the rule applies only if
-// neither the executors nor the other worker were hindered for as long as probes take. Several
-// executors may look at the same moment and choose the same idle worker.
-func (p *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
-	if l.pinned != 0 || p.s.calm.hindering > 0 || e.At-p.s.calm.since < p.s.bounds.Probes || e.At < p.s.setBack+p.s.bounds.Probes ||
-		w.busySince == never || w.busySince > l.entered-p.s.prompt() {
+// judgeIdleWorker requires that an execution doesn't go to a busy worker while another one has been idle for
+// so long that every executor knows it to be well. The first worker must already have had work when the
+// executor looked, because several executors may choose the same idle worker at once. Executors also learn
+// from probes which workers are well, so the rule applies only if nothing hindered probes.
+func (p *placementChecker) judgeIdleWorker(w *candidate, e *history.Event, l *life) {
+	if l.pinned != 0 || p.s.hindrances.lasting > 0 || e.At-p.s.hindrances.lastEnd < p.s.bounds.Probes || e.At < p.s.setBack+p.s.bounds.Probes ||
+		w.busySince == never || w.busySince > l.entered-p.s.promptBound() {
 		return
 	}
-	p.s.judged(p.i)
-	other := p.better(w, e.At, l, func(other *candidate) time.Duration {
-		if !p.spotless(other, e.At) || !p.answers(other, e.At) {
+	p.s.countOccasion(p.i)
+	other := p.betterWorker(w, e.At, l, func(other *candidate) time.Duration {
+		if !p.isSpotless(other, e.At) || !p.answersProbes(other, e.At) {
 			return never
 		}
 		return other.idleSince
 	})
 	if other != nil {
-		p.doubtful(e, other, idleSince, "which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
+		p.addDoubt(e, other, idleSince, "which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
 	}
 }
 
-// answers says that nothing kept a worker from answering health probes for as long as executors
-// take to notice: neither its own trouble nor that of its links, including the links to executors.
-func (p *placementChecker) answers(w *candidate, now time.Duration) bool {
+// answersProbes reports whether nothing kept a worker from answering health probes for as long as executors
+// take to detect it: neither its own trouble nor that of its links, including the links to executors.
+func (p *placementChecker) answersProbes(w *candidate, now time.Duration) bool {
 	if !p.s.config.Health.Enabled || p.s.config.Executor.HealthProbes != config.Act {
 		return true
 	}
 	t := p.s.workers.Get(w.incarnation)
-	return t != nil && p.s.roads.of(t.process).clear(now-p.s.bounds.Probes)
+	return t != nil && p.s.roads.roadOf(t.process).isClear(now-p.s.bounds.Probes)
 }
 
-// better returns a worker that fits an execution at least as well as w, as far as an executor can
-// know, and for which the condition has held for long enough.
-func (p *placementChecker) better(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
+// betterWorker returns another worker that an executor must know to fit an execution, and for which the
+// condition of since has held for long enough; nil if there is none.
+func (p *placementChecker) betterWorker(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
 	old := now - p.memory
 	for _, other := range p.candidates {
-		if other.worker == w.worker || other.worker == l.avoid || !other.offers(l.runtime, p.s.shown(old, now)) || other.goodSince > old {
+		if other.worker == w.worker || other.worker == l.avoid || !other.acceptsRuntime(l.runtime, p.s.latestShownTime(old, now)) || other.goodSince > old {
 			continue
 		}
 		if from := since(other); from <= old && from != never {
@@ -152,43 +149,43 @@ func (p *placementChecker) better(w *candidate, now time.Duration, l *life, sinc
 	return nil
 }
 
-// spotless says that nothing makes a worker the last choice among the healthy ones: it has no
-// failure of its own within the window, and left no dispatch unclaimed.
-func (p *placementChecker) spotless(w *candidate, now time.Duration) bool {
+// isSpotless reports whether nothing makes a worker the last choice among the healthy ones: within the window
+// it has no failure of its own and left no dispatch unclaimed.
+func (p *placementChecker) isSpotless(w *candidate, now time.Duration) bool {
 	h := p.s.config.Health
-	s := w.known()
+	s := w.latestSnapshot()
 	if s.consecutive > 0 || s.failed > 0 {
 		return false
 	}
-	if n := len(s.expired); n > 0 && p.s.database(now)-s.expired[n-1] <= h.Window+h.Window/10 {
+	if n := len(s.expired); n > 0 && p.s.databaseTime(now)-s.expired[n-1] <= h.Window+h.Window/10 {
 		return false
 	}
 	n := len(w.failures)
 	return n == 0 || now-w.failures[n-1].at > h.Window+h.Window/10
 }
 
-// patient judges that an execution that fits no worker has waited for its grace: since it was due,
-// and since a worker last fitted it.
-func (p *placementChecker) patient(e *history.Event, l *life) {
+// judgeGrace requires that an execution that fits no worker has waited for its grace: since it was due, and
+// since a worker last fitted it.
+func (p *placementChecker) judgeGrace(e *history.Event, l *life) {
 	grace := p.s.config.Executor.UnschedulableGrace
 	if p.s.stepped > 0 && p.s.stepped >= e.At-grace || p.s.setBack > 0 && e.At < p.s.setBack+grace {
 		return
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	if x := p.s.config; p.brokerUp >= 0 && e.At-p.brokerUp < x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout {
-		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers %v after the broker came back at %v; the workers have %v to come back, too, before anybody may conclude that there are none",
+		p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers %v after the broker came back at %v; the workers have %v to come back, too, before anybody may conclude that there are none",
 			e.Execution, e.At-p.brokerUp, p.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
 	}
 	last := p.lastFit(l, e.At)
-	// The decision rests on a claim, and a look before that, which are both older than the failure.
+	// The decision rests on a claim and on an earlier look, which are both older than the failure.
 	if waited := e.At - max(l.waits, last); waited < grace-p.s.tolerance {
-		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
+		p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
 			e.Execution, waited, l.waits, last, grace)
 	}
 }
 
-// nobodyIsBetter says that every worker that has fitted a runtime since a moment was surely unhealthy
-// all the time. Unhealthy workers then get work like any other.
+// nobodyIsBetter reports whether every worker that has fitted a runtime since a moment was surely unhealthy
+// all the time. Unhealthy workers then get work like any others.
 func (p *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, runtime) {

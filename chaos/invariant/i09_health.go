@@ -8,31 +8,30 @@ import (
 	"handoff/core/execution"
 )
 
-// healthierFirst notes a dispatch to a degraded worker although a healthy worker fitted and had
-// room, as far as every executor must know. Executors also learn from probes which workers are
-// well, so the rule applies only if neither the executors nor the other worker were hindered for as
-// long as probes take.
+// healthierFirst doubts a dispatch to a degraded worker although a healthy worker fitted and had room, as
+// every executor must have known. Executors also learn from probes which workers are well, so the rule
+// applies only if nothing hindered probes.
 func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
-	calm := max(p.s.calm.since, p.s.setBack)
-	if w == nil || l.pinned != 0 || p.s.calm.hindering > 0 || e.At-calm < p.s.bounds.Probes || !p.always(w, e.At, execution.Degraded) {
+	calm := max(p.s.hindrances.lastEnd, p.s.setBack)
+	if w == nil || l.pinned != 0 || p.s.hindrances.lasting > 0 || e.At-calm < p.s.bounds.Probes || !p.alwaysHasHealth(w, e.At, execution.Degraded) {
 		return
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	old, room := e.At-p.memory, p.roomSince(l.entered)
 	for _, other := range p.candidates {
-		if other != w && other.worker != l.avoid && other.offers(l.runtime, p.s.shown(old, e.At)) && other.goodSince <= old && room(other) <= old &&
-			other.capacity < p.s.config.Health.QueueDepthDegraded && p.always(other, e.At, execution.Healthy) && p.answers(other, e.At) {
-			known := w.known()
-			p.doubtful(e, other, room, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
+		if other != w && other.worker != l.avoid && other.acceptsRuntime(l.runtime, p.s.latestShownTime(old, e.At)) && other.goodSince <= old && room(other) <= old &&
+			other.capacity < p.s.config.Health.QueueDepthDegraded && p.alwaysHasHealth(other, e.At, execution.Healthy) && p.answersProbes(other, e.At) {
+			known := w.latestSnapshot()
+			p.addDoubt(e, other, room, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
 				known.consecutive, known.failed, known.total, other.worker, other.roomSince)
 			return
 		}
 	}
 }
 
-// always says that a worker's failures give it this health, whatever part of them the executor knew
-// when it decided.
-func (p *placementChecker) always(w *candidate, now time.Duration, is execution.Health) bool {
+// alwaysHasHealth reports whether a worker's failures give it this health, whichever of them the executor
+// knew when it decided.
+func (p *placementChecker) alwaysHasHealth(w *candidate, now time.Duration, is execution.Health) bool {
 	old := now - p.memory
 	if len(w.snapshots) == 0 {
 		return is == execution.Healthy && w.fitSince <= old
@@ -49,16 +48,16 @@ func (p *placementChecker) always(w *candidate, now time.Duration, is execution.
 			continue
 		}
 		as := func(e oracle.Evidence) bool { return p.thresholds.Health(e) == is }
-		if !p.surely(w, s, max(s.from, old), as) || !p.surely(w, s, until, as) {
+		if !p.surelyHolds(w, s, max(s.from, old), as) || !p.surelyHolds(w, s, until, as) {
 			return false
 		}
 	}
 	return true
 }
 
-// surely says that the condition holds for every possible number of runs of the worker.
-func (p *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
-	for _, e := range p.evidence(w, s, at) {
+// surelyHolds reports whether the condition holds for all possible evidence about the worker.
+func (p *placementChecker) surelyHolds(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
+	for _, e := range p.possibleEvidence(w, s, at) {
 		if !holds(e) {
 			return false
 		}
@@ -66,15 +65,15 @@ func (p *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, h
 	return true
 }
 
-// evidence returns the possible evidence for a worker's health at a moment. A worker reports the
-// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and
-// its claims. With the unclaimed dispatches counted, the least and the greatest number give the
-// smallest shares, and the fewest runs with which shares count give the largest. The result is
-// valid until the next call.
-func (p *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
+// possibleEvidence returns the possible evidence for a worker's health at a moment. A worker reports the
+// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and its
+// claims. The least and the greatest possible number give the smallest shares of failures, unclaimed
+// dispatches included. The fewest runs with which shares count give the largest share. The result is valid
+// until the next call.
+func (p *placementChecker) possibleEvidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {
-		if p.s.database(at)-left <= p.s.config.Health.Window {
+		if p.s.databaseTime(at)-left <= p.s.config.Health.Window {
 			e.Unclaimed++
 		}
 	}

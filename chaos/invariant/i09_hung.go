@@ -9,20 +9,19 @@ import (
 	"handoff/chaos/history"
 )
 
-// hungQueues is what placement knows of queues that hang. An executor declares its queues whenever
-// it connects, and RabbitMQ does not answer for a classic queue that hangs. So an executor that loses
-// its session has none until the hang is over, and dispatches nothing (docs/queues.md). It is not
-// known when a session ends.
+// hungQueues records the queues that hang. An executor declares its queues whenever it connects, and RabbitMQ
+// does not answer for a classic queue that hangs. So an executor that loses its session gets no other until
+// the hang is over, and dispatches nothing (docs/queues.md). The history does not show when a session ends.
 type hungQueues struct {
-	// names are the classic queues of executors that hang.
+	// names are the hanging classic queues of executors.
 	names []string
-	// dispatched is when an executor last dispatched something, which takes a session.
+	// dispatched is when an executor last dispatched an execution, which takes a session.
 	dispatched time.Duration
 }
 
-// announced notes the beginning or end of a fault that makes a queue hang. A queue that is deleted,
-// and made anew, does not hang.
-func (h *hungQueues) announced(e *history.Event) {
+// noteFault notes the beginning or end of a fault that makes a queue hang. A queue that is deleted and
+// recreated does not hang.
+func (h *hungQueues) noteFault(e *history.Event) {
 	kind := fault.Find(e.Text)
 	if kind == nil {
 		return
@@ -41,8 +40,8 @@ func (h *hungQueues) announced(e *history.Event) {
 	}
 }
 
-// connected is until when an executor surely had a session.
-func (h *hungQueues) connected(now time.Duration) time.Duration {
+// connectedUntil is the latest time at which some executor surely had a session.
+func (h *hungQueues) connectedUntil(now time.Duration) time.Duration {
 	if len(h.names) > 0 {
 		return h.dispatched
 	}

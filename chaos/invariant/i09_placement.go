@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// placement is invariant 9 (defects D32, D33, D42 to D46).
-func placement() *Invariant {
+// workPlacement is invariant 9 (defects D32, D33, D42 to D46).
+func workPlacement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Across: true,
 		Statement: "Work goes only to a worker that the executor could know to be fit and to have room. A healthy worker goes before a degraded one. Work does not go back to the worker that it came from while another one has room. While a worker fits, work neither waits nor fails for want of workers. Work fails for want of workers only after its grace. The failure names stale heartbeats if they are its only cause.",
@@ -33,7 +33,7 @@ func placement() *Invariant {
 	return i
 }
 
-// textStale is the text of the contract for stale heartbeats.
+// textStale is the contract's text for stale heartbeats.
 const textStale = "No workers with fresh heartbeats available"
 
 type placementChecker struct {
@@ -42,24 +42,24 @@ type placementChecker struct {
 	memory   time.Duration
 	patience time.Duration
 	nextLook time.Duration
-	// thresholds make a worker degraded or unhealthy.
+	// thresholds are the limits beyond which a worker is degraded or unhealthy.
 	thresholds *oracle.Thresholds
-	// doubts are the dispatches of the present moment for which another worker seemed better.
+	// doubts are the recent dispatches for which another worker seemed the better choice.
 	doubts []doubt
 	// limited are the actions with a concurrency limit; their executions may wait for a slot.
 	limited map[string]bool
-	// brokerUp is when the broker last came back.
+	// brokerUp is when the broker last came up, negative for never.
 	brokerUp time.Duration
 	hung     hungQueues
-	// frozen is the time since which each machine has been frozen, slept how long it was frozen
-	// before. Its clocks stood still during that time.
+	// frozen is the time since which each machine has been frozen, slept how long it was frozen before that.
+	// A frozen machine's clocks stand still.
 	frozen, slept map[string]time.Duration
-	// shares is the buffer for the result of evidence.
+	// shares is the buffer for the result of possibleEvidence.
 	shares [3]oracle.Evidence
 }
 
-// hears implements selective.
-func (p *placementChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (p *placementChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
 		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
@@ -67,31 +67,31 @@ func (p *placementChecker) hears() []history.Kind {
 	}
 }
 
-func (p *placementChecker) timed() {}
+func (p *placementChecker) isTimedChecker() {}
 
-func (p *placementChecker) observe(e *history.Event, l *life) {
+func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	if e.At >= p.nextLook {
 		p.nextLook = e.At + p.s.config.Executor.ReconcileInterval
-		p.leftWaiting(e.At)
+		p.judgeWaiting(e.At)
 	}
-	p.s.wake(p.nextLook)
+	p.s.wakeAt(p.nextLook)
 	if len(p.doubts) > 0 {
-		p.settle(e.At)
+		p.judgeDoubts(e.At)
 	}
-	p.hear(e)
+	p.observeWorkers(e)
 	switch e.Kind {
 	case history.HealthReported:
 		if w := p.byIncarnation.Get(e.Incarnation); w != nil {
-			p.reported(w, e)
+			p.judgeReport(w, e)
 		}
 	case history.BrokerUp:
 		p.brokerUp = e.At
 	case history.BrokerDown:
-		// The processes of its queues start anew.
+		// The restart ends the hang of every queue.
 		p.hung.names = nil
 	case history.FaultBegan, history.FaultEnded:
 		if p.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
-			p.hung.announced(e)
+			p.hung.noteFault(e)
 		}
 	case history.ProcessFrozen:
 		if _, is := p.frozen[e.Process]; !is {
@@ -105,49 +105,49 @@ func (p *placementChecker) observe(e *history.Event, l *life) {
 	case history.ActionDefined:
 		p.limited[e.Action] = e.Count > 0
 	case history.Transition:
-		p.charges(e)
-		p.transition(e, l)
+		p.noteWorkerFailures(e)
+		p.judgeTransition(e, l)
 	case history.StaleWrite:
-		p.charges(e)
+		p.noteWorkerFailures(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
 		// The roster has handled it.
 	default:
 	}
 	if len(p.doubts) > 0 {
-		p.s.wake(e.At)
+		p.s.wakeAt(e.At)
 	}
 }
 
-// reported records what a worker reported about its runs and demands that it is true: a worker that
-// is blamed for failures of its actions loses work without reason (defect D44).
-func (p *placementChecker) reported(w *candidate, e *history.Event) {
+// judgeReport records a worker's report about its runs, and requires that it is true: a worker that is blamed
+// for failures of its actions loses work without reason (defect D44).
+func (p *placementChecker) judgeReport(w *candidate, e *history.Event) {
 	h := p.s.config.Health
 	since := e.At - h.Window - h.Window/10 - p.slept[e.Process]
-	// A report that a database or a link has held is stored long after the worker counted.
-	late := p.s.ledger.struck(databaseFails|toDatabase, e.Process, e.Worker, e.At-p.s.config.Worker.HeartbeatInterval)
+	// A report that the database or a link has delayed is stored long after the worker counted.
+	late := p.s.ledger.hasStruck(databaseFails|toDatabase, e.Process, e.Worker, e.At-p.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, f := range w.failures {
 		if f.at >= since || late {
 			had++
 		}
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	if int(e.Limit) > had || int(e.Count) > len(w.failures) {
-		p.s.violate(p.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
+		p.s.recordViolation(p.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
 			e.Worker, e.Incarnation, e.Limit, e.Count, len(w.failures), had)
 	}
-	s := w.known()
+	s := w.latestSnapshot()
 	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due
-	p.learn(w, s)
+	p.addSnapshot(w, s)
 }
 
-// charges notes the failures that workers count as their own.
-func (p *placementChecker) charges(e *history.Event) {
+// noteWorkerFailures notes the failures that workers count as their own.
+func (p *placementChecker) noteWorkerFailures(e *history.Event) {
 	switch {
 	case e.Kind == history.StaleWrite:
 		if e.To != execution.Running {
 			for _, w := range p.candidates {
-				w.answered(e)
+				w.noteRefusedEnd(e)
 			}
 		}
 	case oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason):
@@ -157,27 +157,27 @@ func (p *placementChecker) charges(e *history.Event) {
 	}
 }
 
-func (p *placementChecker) learn(w *candidate, s snapshot) {
+func (p *placementChecker) addSnapshot(w *candidate, s snapshot) {
 	for len(w.snapshots) > 1 && w.snapshots[1].from < s.from-p.memory {
 		w.snapshots = w.snapshots[1:]
 	}
 	w.snapshots = append(w.snapshots, s)
-	p.assess(w, s.from)
+	p.updateHealth(w, s.from)
 }
 
-// assess updates whether an executor may, or must, consider a worker unhealthy, because of its
+// updateHealth updates whether an executor may, or must, consider a worker unhealthy, because of its
 // failures or its unclaimed dispatches.
-func (p *placementChecker) assess(w *candidate, at time.Duration) {
-	s, h := w.known(), p.s.config.Health
+func (p *placementChecker) updateHealth(w *candidate, at time.Duration) {
+	s, h := w.latestSnapshot(), p.s.config.Health
 	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
-	w.unhealthy = deep || slices.ContainsFunc(p.evidence(w, &s, at), p.thresholds.Failing)
-	w.surelyUnhealthy = deep || p.surely(w, &s, at, p.thresholds.Failing)
-	w.settle(at, p.cordoned[w.worker])
+	w.unhealthy = deep || slices.ContainsFunc(p.possibleEvidence(w, &s, at), p.thresholds.Failing)
+	w.surelyUnhealthy = deep || p.surelyHolds(w, &s, at, p.thresholds.Failing)
+	w.updatePeriods(at, p.cordoned[w.worker])
 }
 
-func (p *placementChecker) transition(e *history.Event, l *life) {
+func (p *placementChecker) judgeTransition(e *history.Event, l *life) {
 	if w := p.byIncarnation.Get(e.Incarnation); w != nil {
-		p.outcome(w, e, l)
+		p.noteOutcome(w, e, l)
 	}
 	if l == nil {
 		return
@@ -186,50 +186,50 @@ func (p *placementChecker) transition(e *history.Event, l *life) {
 	case e.To == execution.Scheduled:
 		p.hung.dispatched = e.At
 		w := p.byIncarnation.Get(e.Incarnation)
-		p.s.judged(p.i)
-		if why := p.unfit(w, e, l); why != "" {
-			p.s.violate(p.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
+		p.s.countOccasion(p.i)
+		if why := p.unfitReason(w, e, l); why != "" {
+			p.s.recordViolation(p.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		} else {
-			p.avoided(w, e, l)
-			p.overlooked(w, e, l)
+			p.judgeAvoidance(w, e, l)
+			p.judgeIdleWorker(w, e, l)
 		}
 		p.healthierFirst(w, e, l)
 		if w != nil {
-			w.given(e.At)
-			p.assess(w, e.At)
+			w.countDispatch(e.At)
+			p.updateHealth(w, e.At)
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
-		p.refused(e, l)
+		p.judgeNoWorkers(e, l)
 	}
 }
 
-// outcome notes what a transition says about the worker that had the execution.
-func (p *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
-	w.released(e)
+// noteOutcome applies a transition to the worker that had the execution.
+func (p *placementChecker) noteOutcome(w *candidate, e *history.Event, l *life) {
+	w.countRelease(e)
 	if e.To == execution.Running {
 		w.claims++
 	}
 	if e.From == execution.Scheduled {
-		p.assess(w, e.At)
+		p.updateHealth(w, e.At)
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
-		s := w.known()
-		// Only the latest snapshot is appended to, so all of them share one list.
-		s.from, s.expired = e.At, append(s.expired, p.s.database(e.At))
-		p.learn(w, s)
+		s := w.latestSnapshot()
+		// Only the latest snapshot is appended to, so all snapshots share one list.
+		s.from, s.expired = e.At, append(s.expired, p.s.databaseTime(e.At))
+		p.addSnapshot(w, s)
 	}
 }
 
-// unfit says why a worker should not have got an execution; empty if it could.
-func (p *placementChecker) unfit(w *candidate, e *history.Event, l *life) string {
+// unfitReason returns why a worker should not have got an execution, empty if it could.
+func (p *placementChecker) unfitReason(w *candidate, e *history.Event, l *life) string {
 	most := p.s.config.Executor.DispatchAhead
 	switch {
 	case w == nil:
 		return "which never registered"
 	case w.left || w.state != execution.Active:
 		return fmt.Sprintf("which is %v", w.state)
-	case p.s.database(e.At) > w.leaseEnds+clockTolerance:
-		return fmt.Sprintf("whose lease ended %v ago", p.s.database(e.At)-w.leaseEnds)
+	case p.s.databaseTime(e.At) > w.leaseEnds+clockTolerance:
+		return fmt.Sprintf("whose lease ended %v ago", p.s.databaseTime(e.At)-w.leaseEnds)
 	case !w.consuming:
 		return "which has said that it does not consume"
 	case p.cordoned[w.worker]:
@@ -240,75 +240,73 @@ func (p *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("and it is pinned to worker %d", l.pinned)
 	case w.load >= w.capacity+most:
 		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
-	case l.pinned == 0 && p.quarantined(w, e.At, l) && !p.stood(e):
-		s := w.known()
+	case l.pinned == 0 && p.isQuarantined(w, e.At, l) && !p.wasHalted(e):
+		s := w.latestSnapshot()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
 	}
 	return ""
 }
 
-// quarantined says that a worker should have been left alone: the worker was unhealthy whatever the
-// executor knew at its decision, a better one fitted, and the execution was no half-open probe. What
-// the executor knew was counted by the database's clock as it was then, so nothing is certain right
-// after a step of it.
-func (p *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
+// isQuarantined reports whether a worker should have got no work: it was unhealthy whatever the executor
+// knew, a better worker fitted, and the execution was no half-open probe. The executor counted by the
+// database's clock, so nothing is certain right after a step of that clock.
+func (p *placementChecker) isQuarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
 		until := now
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-p.memory && (!p.surely(w, s, until, p.thresholds.Failing) || p.halfOpen(w, s, until)) {
+		if until >= now-p.memory && (!p.surelyHolds(w, s, until, p.thresholds.Failing) || p.halfOpen(w, s, until)) {
 			return false
 		}
 	}
 	if len(w.snapshots) == 0 || w.snapshots[0].from > now-p.memory || p.s.stepped > now-p.memory {
 		return false
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	return slices.ContainsFunc(p.candidates, func(other *candidate) bool {
-		return other != w && other.worker != l.avoid && other.offers(l.runtime, p.s.shown(now-p.memory, now)) && other.goodSince <= now-p.memory
+		return other != w && other.worker != l.avoid && other.acceptsRuntime(l.runtime, p.s.latestShownTime(now-p.memory, now)) && other.goodSince <= now-p.memory
 	})
 }
 
-// halfOpen says that one execution may test whether the worker is well again.
+// halfOpen reports whether one execution may test whether the worker has recovered.
 func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
 		last = max(last, s.expired[n-1])
 	}
-	return w.load == 0 && p.s.database(now)-last >= p.s.config.Executor.HealthCheckInterval-clockTolerance
+	return w.load == 0 && p.s.databaseTime(now)-last >= p.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
-// refused judges a failure for want of workers: the executor must have found no worker that fits.
-func (p *placementChecker) refused(e *history.Event, l *life) {
-	p.s.judged(p.i)
+// judgeNoWorkers judges a failure for want of workers: no fitting worker may have existed.
+func (p *placementChecker) judgeNoWorkers(e *history.Event, l *life) {
+	p.s.countOccasion(p.i)
 	look := l.entered - 2*p.s.config.Executor.StatementTimeout
 	for _, w := range p.candidates {
-		if w.fitSince <= look && w.offers(l.runtime, p.s.shown(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
-			p.s.violate(p.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
+		if w.fitSince <= look && w.acceptsRuntime(l.runtime, p.s.latestShownTime(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
+			p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
 			return
 		}
 	}
-	p.patient(e, l)
-	p.explained(e, l, look)
+	p.judgeGrace(e, l)
+	p.judgeStaleText(e, l, look)
 }
 
-// explained demands that a failure for want of workers names stale heartbeats if they are the only
-// possible cause: the executor saw an active worker whose lease was over, and none whose lease was
-// not.
-func (p *placementChecker) explained(e *history.Event, l *life, look time.Duration) {
+// judgeStaleText requires that a failure for want of workers names stale heartbeats if they are the only
+// possible cause: the executor saw an active worker whose lease was over, and none with a valid lease.
+func (p *placementChecker) judgeStaleText(e *history.Event, l *life, look time.Duration) {
 	if strings.Contains(e.Text, textStale) || p.s.setBack >= look {
 		return
 	}
-	p.s.judged(p.i)
+	p.s.countOccasion(p.i)
 	var stale *candidate
 	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, l.runtime) || l.pinned != 0 && l.pinned != w.worker {
 			continue
 		}
-		if w.leaseEnds+clockTolerance >= p.s.database(look) {
+		if w.leaseEnds+clockTolerance >= p.s.databaseTime(look) {
 			return
 		}
 		if !w.left && w.state == execution.Active {
@@ -316,52 +314,51 @@ func (p *placementChecker) explained(e *history.Event, l *life, look time.Durati
 		}
 	}
 	if stale != nil {
-		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers with %q, which does not say %q: the lease of worker %d (incarnation %d) ended %v ago, and nobody else was left",
-			e.Execution, e.Text, textStale, stale.worker, stale.incarnation, p.s.database(e.At)-stale.leaseEnds)
+		p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers with %q, which does not say %q: the lease of worker %d (incarnation %d) ended %v ago, and nobody else was left",
+			e.Execution, e.Text, textStale, stale.worker, stale.incarnation, p.s.databaseTime(e.At)-stale.leaseEnds)
 	}
 }
 
-// leftWaiting looks for executions that have been due for longer than placement may take while an
-// executor was connected. No fitting worker may have been idle all that time, or well with room.
-// Anything that may have hindered an executor postpones the judgement.
-func (p *placementChecker) leftWaiting(now time.Duration) {
-	since := p.hung.connected(now) - p.patience
-	if p.s.calm.hindering > 0 || p.s.calm.since > since || now < p.s.setBack+p.patience {
+// judgeWaiting looks for executions that have been due for longer than placement may take while an executor
+// was connected. No fitting worker may have been idle all that time, or well with room. Anything that may
+// have hindered an executor postpones the judgement.
+func (p *placementChecker) judgeWaiting(now time.Duration) {
+	since := p.hung.connectedUntil(now) - p.patience
+	if p.s.hindrances.lasting > 0 || p.s.hindrances.lastEnd > since || now < p.s.setBack+p.patience {
 		return
 	}
 	var first *life
 	for _, l := range p.s.lives.All() {
-		if l.status != execution.Requested || !p.free(l) || max(l.waits, l.shown, l.claimLost) > since {
+		if l.status != execution.Requested || !p.waitsOnlyForWorker(l) || max(l.waits, l.shown, l.claimLost) > since {
 			continue
 		}
-		p.s.judged(p.i)
-		if (first == nil || l.id < first.id) && p.available(l.runtime, since, now) != nil {
+		p.s.countOccasion(p.i)
+		if (first == nil || l.id < first.id) && p.availableWorker(l.runtime, since, now) != nil {
 			first = l
 		}
 	}
 	if first != nil {
-		w := p.available(first.runtime, since, now)
-		p.s.violate(p.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
+		w := p.availableWorker(first.runtime, since, now)
+		p.s.recordViolation(p.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
 			first.id, now-first.waits, w.worker, w.incarnation, w.roomSince, w.load, w.capacity)
 	}
 }
 
-// free says that an execution waits only for a worker: not for its parent, a particular worker, a
-// concurrency slot or a program that can read it.
-func (p *placementChecker) free(l *life) bool {
+// waitsOnlyForWorker reports whether an execution waits only for a worker: not for its parent, a particular
+// worker, a concurrency slot or a program that can read it.
+func (p *placementChecker) waitsOnlyForWorker(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !p.limited[p.s.actions[l.action]]
 }
 
-// available returns a worker that fits a runtime and has held nothing since a moment; or that was
-// well and had room since then. It has no failure of its own that is younger than the time after
-// which it may be tried again.
-func (p *placementChecker) available(runtime string, since, now time.Duration) *candidate {
+// availableWorker returns a worker that fits a runtime and, since a moment, has held nothing or was well and
+// had room. Its latest failure is older than the time after which an unhealthy worker is retried.
+func (p *placementChecker) availableWorker(runtime string, since, now time.Duration) *candidate {
 	recovery := p.s.config.Executor.HealthCheckInterval
 	for _, w := range p.candidates {
-		if !w.offers(runtime, p.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !p.nobodyIsBetter(runtime, since, now)) {
+		if !w.acceptsRuntime(runtime, p.s.databaseTime(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !p.nobodyIsBetter(runtime, since, now)) {
 			continue
 		}
-		last, known := -recovery, w.known()
+		last, known := -recovery, w.latestSnapshot()
 		if n := len(w.failures); n > 0 {
 			last = max(last, w.failures[n-1].at)
 		}
@@ -375,4 +372,4 @@ func (p *placementChecker) available(runtime string, since, now time.Duration) *
 	return nil
 }
 
-func (p *placementChecker) end(bool) { p.settle(never) }
+func (p *placementChecker) endRun(bool) { p.judgeDoubts(never) }

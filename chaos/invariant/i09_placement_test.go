@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// pair is two active, consuming workers of capacity 1, and execution 1, which is due at 1 s.
-func pair() []history.Event {
+// workerPair returns two active, consuming workers of capacity 1, and execution 1, which is due at 1 s.
+func workerPair() []history.Event {
 	second1 := worker(0, execution.Active)
 	second1.Worker, second1.Incarnation = 2, 2
 	return []history.Event{
@@ -19,23 +19,23 @@ func pair() []history.Event {
 	}
 }
 
-func dispatched(at time.Duration) []history.Event {
+func dispatchEvents(at time.Duration) []history.Event {
 	return []history.Event{
 		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
 		move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
 	}
 }
 
-// beats keep both workers alive until a moment.
-func beats(from, to time.Duration) (all []history.Event) {
+// heartbeats returns the heartbeats that keep both workers alive until to.
+func heartbeats(from, to time.Duration) (all []history.Event) {
 	for at := from; at <= to; at += 10 * second {
 		all = append(all, beat(at, 1), beat(at, 2))
 	}
 	return all
 }
 
-// bad is the report of a worker that has failed n times in a row, preceded by these runs.
-func bad(at time.Duration, n int) (all []history.Event) {
+// failureReport returns the report of a worker with n consecutive failures, preceded by these runs.
+func failureReport(at time.Duration, n int) (all []history.Event) {
 	for i := range n {
 		id := execution.ID(100 + i)
 		e := move(at, execution.Running, execution.Failed, execution.Worker, 1, 1)
@@ -54,9 +54,9 @@ func TestPlacement(t *testing.T) {
 	first := worker(second, execution.Draining)
 	deaf := beat(second, 1)
 	deaf.Limit = 0
-	elsewhere := pair()
+	elsewhere := workerPair()
 	elsewhere[0].Text = "python node"
-	pinned := pair()
+	pinned := workerPair()
 	pinned[6].Worker = 2
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	uncordon := history.Event{At: 2 * second, Kind: history.WorkerCordoned, Worker: 1}
@@ -70,7 +70,7 @@ func TestPlacement(t *testing.T) {
 	full := func(n int) (all []history.Event) {
 		for i := range n {
 			id := execution.ID(50 + i)
-			for _, e := range with(one(created(second)), dispatched(second)) {
+			for _, e := range with(one(created(second)), dispatchEvents(second)) {
 				e.Execution, e.Chain = id, id
 				all = append(all, e)
 			}
@@ -78,7 +78,7 @@ func TestPlacement(t *testing.T) {
 		return all
 	}
 	busy := func(at time.Duration) []history.Event {
-		story := append(one(created(at)), dispatched(at)...)
+		story := append(one(created(at)), dispatchEvents(at)...)
 		for i := range story {
 			story[i].Execution, story[i].Chain = 60, 60
 		}
@@ -86,20 +86,20 @@ func TestPlacement(t *testing.T) {
 	}
 	up := history.Event{Kind: history.ProcessStarted, Process: "w"}
 	unasked := history.Event{At: 100 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: "executors"}
-	last := append(one(created(300*second)), dispatched(300*second)...)
+	last := append(one(created(300*second)), dispatchEvents(300*second)...)
 	moved := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
-	// An execution is dispatched to a worker and taken back from it.
+	// from dispatches an execution to a worker and reclaims it.
 	from := func(w execution.WorkerID) []history.Event {
-		story := append(dispatched(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
+		story := append(dispatchEvents(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
 		for i := range story[1:] {
 			story[i+1].Worker, story[i+1].Incarnation = w, execution.Incarnation(w)
 		}
 		return story
 	}
-	// after is the failure once the grace of executions is over that had a worker until the leases
-	// ended.
+	// after is the failure at a time when the grace is over even for executions that had a worker until the
+	// leases ended.
 	after := func(e history.Event) history.Event {
 		e.At = 100 * second
 		return e
@@ -109,49 +109,48 @@ func TestPlacement(t *testing.T) {
 		move(60*second, execution.Requested, execution.Scheduling, execution.Scheduler, 2, 2),
 		move(60*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 2, 3),
 	}
-	charged := bad(20*second, 10)
+	charged := failureReport(20*second, 10)
 	charged[10].Limit = 11
-	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other
-	// events in between.
+	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other events in
+	// between.
 	late := func(between ...history.Event) []history.Event {
-		story := bad(20*second, 1)
+		story := failureReport(20*second, 1)
 		report := story[1]
 		report.At, report.Due, report.Process = 405*second, 400*second, "w"
-		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 370*second), between, one(report))
+		return with(workerPair()[:6], heartbeats(10*second, 20*second), story[:1], heartbeats(30*second, 370*second), between, one(report))
 	}
-	// writtenAgain is the refusal of a write of that end.
+	// writtenAgain is the refusal of a repeated write of that end.
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
 	}
-	// cut is a partition of that worker that ends at this moment.
+	// cut is a partition of that worker from end that lasts until until.
 	cut := func(end string, until time.Duration) []history.Event {
 		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
 		over := of
 		over.At, over.Kind = until, history.FaultEnded
 		return one(of, over)
 	}
-	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with other events in
-	// between.
+	// putBack is a claim at 15 s that the reconciler releases at 100 s, with other events in between.
 	putBack := func(until time.Duration, between ...history.Event) []history.Event {
 		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)
-		return with(pair(), beats(10*second, 10*second), one(taken), between, beats(20*second, 100*second), one(given), beats(110*second, until))
+		return with(workerPair(), heartbeats(10*second, 10*second), one(taken), between, heartbeats(20*second, 100*second), one(given), heartbeats(110*second, until))
 	}
 	errs := func(kind history.Kind, at time.Duration) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "errors", Text: "database_errors", Count: 1}
 	}
-	// filled gives the other worker what it has room for, in the statements that follow at once.
+	// filled dispatches to the other worker until it is full, in the statements that follow at once.
 	var filled []history.Event
 	for i := range 3 {
 		at := 60*second + time.Duration(i+1)*10*time.Millisecond
-		story := append(one(created(at)), dispatched(at)...)
+		story := append(one(created(at)), dispatchEvents(at)...)
 		for j := range story {
 			story[j].Execution, story[j].Chain = execution.ID(70+i), execution.ID(70+i)
 		}
 		story[2].Worker, story[2].Incarnation = 2, 2
 		filled = append(filled, story...)
 	}
-	filled = append(filled, beats(70*second, 80*second)...)
+	filled = append(filled, heartbeats(70*second, 80*second)...)
 	refusing := one(errs(history.FaultBegan, 59*second))
 	// keeping is the same dispatch by an executor that has claimed another row in the same pass.
 	other := append(one(created(59*second)), move(60*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0))
@@ -162,18 +161,18 @@ func TestPlacement(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
-	// freed is an execution that the other worker has until a moment, next to a place for another.
+	// freed is an execution that the other worker has until a moment; it has room for one more.
 	freed := func(until time.Duration) []history.Event {
-		story := with(one(created(20*second)), dispatched(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
+		story := with(one(created(20*second)), dispatchEvents(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
 		for i := range story {
 			story[i].Execution, story[i].Chain = 71, 71
 			if i > 1 {
 				story[i].Worker, story[i].Incarnation = 2, 2
 			}
 		}
-		return with(pair()[:1], one(registered(2, 2, "shell")), pair()[2:], beats(10*second, 20*second), story[:3], beats(30*second, 40*second), from(1), story[3:], beats(50*second, 50*second))
+		return with(workerPair()[:1], one(registered(2, 2, "shell")), workerPair()[2:], heartbeats(10*second, 20*second), story[:3], heartbeats(30*second, 40*second), from(1), story[3:], heartbeats(50*second, 50*second))
 	}
-	beside := append(one(created(60*second)), dispatched(60*second)...)
+	beside := append(one(created(60*second)), dispatchEvents(60*second)...)
 	for i := range beside {
 		beside[i].Execution, beside[i].Chain = 72, 72
 	}
@@ -183,64 +182,64 @@ func TestPlacement(t *testing.T) {
 		broken bool
 		story  []history.Event
 	}{
-		{"to a fit worker", false, with(pair(), dispatched(second))},
-		{"to a draining worker", true, with(pair(), one(first), dispatched(2*second))},
-		{"to a worker that became active again after draining", true, with(pair(), one(first, worker(second, execution.Active)), dispatched(2*second))},
-		{"at the end of the lease", false, with(pair(), dispatched(30*second))},
-		{"after the lease", true, with(pair(), dispatched(30*second+2*clockTolerance))},
-		{"to a deaf worker", true, with(pair(), one(deaf), dispatched(2*second))},
-		{"to a worker that hears again", false, with(pair(), one(deaf, beat(2*second, 1)), dispatched(2*second))},
-		{"to a cordoned worker", true, with(pair(), one(cordon), dispatched(2*second))},
-		{"to a worker whose cordon was lifted", false, with(pair(), one(cordon, uncordon), dispatched(2*second))},
-		{"to a worker without the runtime", true, with(elsewhere, dispatched(second))},
-		{"to another worker than the pinned one", true, with(pinned, dispatched(second))},
-		{"up to what may be dispatched ahead", false, with(pair(), full(2), dispatched(second))},
-		{"beyond what may be dispatched ahead", true, with(pair(), full(3), dispatched(second))},
-		{"to a busy worker beside an idle one", true, with(one(up), pair()[:6], beats(10*second, 290*second), busy(290*second), beats(300*second, 300*second), last)},
-		{"to a worker that became busy just now", false, with(one(up), pair()[:6], beats(10*second, 300*second), busy(300*second), last)},
-		{"to a busy worker beside an idle one whose health endpoint can't be asked", false, with(one(up), pair()[:6], beats(10*second, 90*second), one(unasked), beats(100*second, 290*second), busy(290*second), beats(300*second, 300*second), last)},
-		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
-		{"to an unhealthy worker, right after a step of the clock", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(moved(45*second, second)), beats(50*second, 50*second), beats(60*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
-		{"to an unhealthy worker, long after a step of the clock", true, with(pair()[:6], one(moved(2*second, second)), beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 50*second), beats(60*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
-		{"to an unhealthy worker, since it was taken back from the other one", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(2), beats(50*second, 60*second), bad(60*second, 10), again)},
-		{"to an unhealthy worker, since it was taken back from it", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(1), beats(50*second, 60*second), bad(60*second, 10), again)},
-		{"to an unhealthy worker, as a half-open probe", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
-		{"to a worker that became unhealthy just now", false, with(pair(), beats(10*second, 20*second), bad(20*second, 10), dispatched(21*second))},
-		{"to a degraded worker", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 9), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
-		{"charged with what it did not do", true, with(pair(), beats(10*second, 20*second), charged)},
+		{"to a fit worker", false, with(workerPair(), dispatchEvents(second))},
+		{"to a draining worker", true, with(workerPair(), one(first), dispatchEvents(2*second))},
+		{"to a worker that became active again after draining", true, with(workerPair(), one(first, worker(second, execution.Active)), dispatchEvents(2*second))},
+		{"at the end of the lease", false, with(workerPair(), dispatchEvents(30*second))},
+		{"after the lease", true, with(workerPair(), dispatchEvents(30*second+2*clockTolerance))},
+		{"to a deaf worker", true, with(workerPair(), one(deaf), dispatchEvents(2*second))},
+		{"to a worker that is no longer deaf", false, with(workerPair(), one(deaf, beat(2*second, 1)), dispatchEvents(2*second))},
+		{"to a cordoned worker", true, with(workerPair(), one(cordon), dispatchEvents(2*second))},
+		{"to a worker whose cordon was lifted", false, with(workerPair(), one(cordon, uncordon), dispatchEvents(2*second))},
+		{"to a worker without the runtime", true, with(elsewhere, dispatchEvents(second))},
+		{"to another worker than the pinned one", true, with(pinned, dispatchEvents(second))},
+		{"up to what may be dispatched ahead", false, with(workerPair(), full(2), dispatchEvents(second))},
+		{"beyond what may be dispatched ahead", true, with(workerPair(), full(3), dispatchEvents(second))},
+		{"to a busy worker while another is idle", true, with(one(up), workerPair()[:6], heartbeats(10*second, 290*second), busy(290*second), heartbeats(300*second, 300*second), last)},
+		{"to a worker that became busy just now", false, with(one(up), workerPair()[:6], heartbeats(10*second, 300*second), busy(300*second), last)},
+		{"to a busy worker while another is idle whose health endpoint is unreachable", false, with(one(up), workerPair()[:6], heartbeats(10*second, 90*second), one(unasked), heartbeats(100*second, 290*second), busy(290*second), heartbeats(300*second, 300*second), last)},
+		{"to an unhealthy worker", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
+		{"to an unhealthy worker, right after a step of the clock", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(moved(45*second, second)), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
+		{"to an unhealthy worker, long after a step of the clock", true, with(workerPair()[:6], one(moved(2*second, second)), heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
+		{"to an unhealthy worker, after a reclaim from the other one", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(2), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
+		{"to an unhealthy worker, after a reclaim from it", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(1), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
+		{"to an unhealthy worker, as a half-open probe", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 60*second), one(created(60*second)), dispatchEvents(60*second))},
+		{"to a worker that became unhealthy just now", false, with(workerPair(), heartbeats(10*second, 20*second), failureReport(20*second, 10), dispatchEvents(21*second))},
+		{"to a degraded worker", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 9), heartbeats(30*second, 60*second), one(created(60*second)), dispatchEvents(60*second))},
+		{"charged with more failures than it had", true, with(workerPair(), heartbeats(10*second, 20*second), charged)},
 		{"charged with a failure long after the window", true, late()},
-		{"charged with a failure long after the window, having heard of no answer until now", false, late(writtenAgain(execution.Failed, "w", 1))},
-		{"charged with a failure long after the window, having written the end of another epoch again", true, late(writtenAgain(execution.Failed, "w", 2))},
-		{"charged with a failure long after the window, which another process has written again", true, late(writtenAgain(execution.Failed, "v", 1))},
-		{"charged with a failure long after the window, having claimed it again", true, late(writtenAgain(execution.Running, "w", 1))},
-		{"charged with a failure long after the window, in a report that the network held", false, late(cut("database", 404*second)...)},
+		{"charged with a failure long after the window, without an answer until now", false, late(writtenAgain(execution.Failed, "w", 1))},
+		{"charged with a failure long after the window, having rewritten the end of another epoch", true, late(writtenAgain(execution.Failed, "w", 2))},
+		{"charged with a failure long after the window, which another process has rewritten", true, late(writtenAgain(execution.Failed, "v", 1))},
+		{"charged with a failure long after the window, having repeated its claim", true, late(writtenAgain(execution.Running, "w", 1))},
+		{"charged with a failure long after the window, in a report that the network delayed", false, late(cut("database", 404*second)...)},
 		{"charged with a failure long after the window, since its link to the broker was cut", true, late(cut("broker", 404*second)...)},
 		{"charged with a failure long after the window, and after its link to the database was cut", true, late(cut("database", 380*second)...)},
-		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
-		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
-		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
-		{"failed after the workers' leases, and says so", false, with(pair(), one(claimed, after(explained)))},
-		{"failed after the workers' leases, before its grace is over", true, with(pair(), one(claimed, explained))},
-		{"to the worker that it comes back from", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 60*second), again)},
-		{"to the worker that it comes back from, before the other one is filled", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), again, filled)},
-		{"to the worker that it comes back from, before a refused pass fills the other one", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, filled)},
-		{"to the worker that it comes back from, by a refused pass that leaves the other one idle", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, beats(70*second, 80*second))},
-		{"to the worker that it comes back from, by a refused pass that keeps a row", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, keeping, beats(70*second, 80*second))},
-		{"to the worker that it comes back from, by a pass that keeps a row", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), keeping, beats(70*second, 80*second))},
-		{"to the worker that it comes back from, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
-		{"to the worker that it comes back from, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
-		{"to the worker that it comes back from, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
-		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
-		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
-		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
-		{"failed after the lease of one worker, with the other one cordoned", false, with(pair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
-		{"failed after the leases of workers that have stopped", false, with(pair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
-		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
-		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
-		{"waiting since its claim was given back that nobody had lost", true, putBack(110 * second)},
-		{"waiting since its claim was given back that a fault had lost", false, putBack(110*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
-		{"waiting for long after its claim was given back that a fault had lost", true, putBack(200*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
-		{"waiting after an executor came back", false, with(pair(), beats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), beats(30*second, 60*second))},
+		{"failed for want of workers", true, with(workerPair(), heartbeats(10*second, 70*second), one(claimed, failed))},
+		{"failed for want of workers, read before a clock went back", false, with(workerPair()[:6], heartbeats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
+		{"failed for want of workers, long after a clock went back", true, with(workerPair()[:6], heartbeats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), heartbeats(30*second, 60*second), one(created(66*second), claimed, failed))},
+		{"failed after the workers' leases, naming stale heartbeats", false, with(workerPair(), one(claimed, after(explained)))},
+		{"failed after the workers' leases, before its grace is over", true, with(workerPair(), one(claimed, explained))},
+		{"to the worker from which it was reclaimed", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 60*second), again)},
+		{"to the worker from which it was reclaimed, before the other one is filled", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), again, filled)},
+		{"to the worker from which it was reclaimed, before a refused pass fills the other one", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, filled)},
+		{"to the worker from which it was reclaimed, by a refused pass that leaves the other one idle", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, heartbeats(70*second, 80*second))},
+		{"to the worker from which it was reclaimed, by a refused pass that keeps a row", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, keeping, heartbeats(70*second, 80*second))},
+		{"to the worker from which it was reclaimed, by a pass that keeps a row", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), keeping, heartbeats(70*second, 80*second))},
+		{"to the worker from which it was reclaimed, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
+		{"to another worker after a reclaim", false, with(workerPair(), heartbeats(10*second, 40*second), from(2), heartbeats(50*second, 60*second), again)},
+		{"to the worker from which it was reclaimed, the other one being cordoned", false, with(workerPair(), heartbeats(10*second, 40*second), one(cordonOther), from(1), heartbeats(50*second, 60*second), again)},
+		{"failed after the workers' leases, not naming stale heartbeats", true, with(workerPair(), one(claimed, failed))},
+		{"failed after the lease of one worker, with the other one cordoned", false, with(workerPair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
+		{"failed after the leases of workers that have stopped", false, with(workerPair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
+		{"waiting while workers are idle", true, with(workerPair(), heartbeats(10*second, 60*second))},
+		{"waiting while all workers are dead", false, with(workerPair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
+		{"waiting since a claim was released that no fault had lost", true, putBack(110 * second)},
+		{"waiting since a claim was released that a fault had lost", false, putBack(110*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
+		{"waiting long after a claim was released that a fault had lost", true, putBack(200*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
+		{"waiting after an executor restarted", false, with(workerPair(), heartbeats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), heartbeats(30*second, 60*second))},
 	} {
 		minute := config.Default(config.Hardened)
 		minute.Executor.UnschedulableGrace = time.Minute
@@ -250,9 +249,9 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// A classic queue of the executors that hangs keeps executors from connecting. It excuses only what
-// waits since the last sign that an executor is connected.
-func TestWaitingWhileAQueueHangs(t *testing.T) {
+// A hanging classic queue of the executors keeps executors from connecting. It excuses only executions that
+// have waited since the last sign that an executor is connected.
+func TestHangingQueueExcusesWaitingExecutions(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	hangs := func(queue string) []history.Event {
 		return []history.Event{{At: second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: queue}}
@@ -260,9 +259,9 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 	over := func(at time.Duration, kind history.Kind, text string) []history.Event {
 		return []history.Event{{At: at, Kind: kind, Fault: "hangs", Text: text, Process: "completed"}}
 	}
-	// busy is another execution, which is dispatched.
+	// busy is the dispatch of another execution.
 	busy := func(at time.Duration) []history.Event {
-		story := append([]history.Event{created(at)}, dispatched(at)...)
+		story := append([]history.Event{created(at)}, dispatchEvents(at)...)
 		for i := range story {
 			story[i].Execution, story[i].Chain = 60, 60
 		}
@@ -273,36 +272,36 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 		broken          bool
 		story           []history.Event
 	}{
-		{"while nothing hangs", "classic", true, beats(10*second, 90*second)},
-		{"while a queue of executors hangs", "classic", false, with(hangs("completed"), beats(10*second, 90*second))},
-		{"while a quorum queue hangs", "quorum", true, with(hangs("completed"), beats(10*second, 90*second))},
-		{"while the queue of a worker hangs", "classic", true, with(hangs("w"), beats(10*second, 90*second))},
-		{"while a queue hangs and another execution is dispatched late", "classic", true, with(hangs("completed"), beats(10*second, 40*second), busy(50*second), beats(50*second, 90*second))},
-		{"while a queue hangs and another execution is dispatched soon", "classic", false, with(hangs("completed"), beats(10*second, 30*second), busy(30*second), beats(40*second, 90*second))},
-		{"soon after the hang", "classic", false, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), beats(70*second, 90*second))},
-		{"long after the hang", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), beats(70*second, 130*second))},
-		{"long after the broker was started anew", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.BrokerDown, ""), over(60*second, history.BrokerUp, ""), beats(70*second, 130*second))},
-		{"long after the queue was deleted", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultBegan, "delete_queue"), over(60*second, history.FaultEnded, "delete_queue"), beats(70*second, 130*second))},
+		{"while nothing hangs", "classic", true, heartbeats(10*second, 90*second)},
+		{"while a queue of executors hangs", "classic", false, with(hangs("completed"), heartbeats(10*second, 90*second))},
+		{"while a quorum queue hangs", "quorum", true, with(hangs("completed"), heartbeats(10*second, 90*second))},
+		{"while the queue of a worker hangs", "classic", true, with(hangs("w"), heartbeats(10*second, 90*second))},
+		{"while a queue hangs and another execution is dispatched late", "classic", true, with(hangs("completed"), heartbeats(10*second, 40*second), busy(50*second), heartbeats(50*second, 90*second))},
+		{"while a queue hangs and another execution is dispatched soon", "classic", false, with(hangs("completed"), heartbeats(10*second, 30*second), busy(30*second), heartbeats(40*second, 90*second))},
+		{"soon after the hang", "classic", false, with(hangs("completed"), heartbeats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), heartbeats(70*second, 90*second))},
+		{"long after the hang", "classic", true, with(hangs("completed"), heartbeats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), heartbeats(70*second, 130*second))},
+		{"long after a restart of the broker", "classic", true, with(hangs("completed"), heartbeats(10*second, 60*second), over(60*second, history.BrokerDown, ""), over(60*second, history.BrokerUp, ""), heartbeats(70*second, 130*second))},
+		{"long after the queue was deleted", "classic", true, with(hangs("completed"), heartbeats(10*second, 60*second), over(60*second, history.FaultBegan, "delete_queue"), over(60*second, history.FaultEnded, "delete_queue"), heartbeats(70*second, 130*second))},
 	} {
 		x := config.Default(config.Hardened)
 		x.MessageQueue.RabbitMQ.QueueType = c.queueType
-		if got := slices.Contains(judgeUnder(x, with(pair(), c.story)), 9); got != c.broken {
+		if got := slices.Contains(judgeUnder(x, with(workerPair(), c.story)), 9); got != c.broken {
 			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
 		}
 	}
 }
 
-// Work may wait beside a worker with room that an executor may consider unhealthy while another one
-// is full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
-func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
-	story := pair()
+// Work may wait although a worker has room, if an executor may consider it unhealthy and the other worker is
+// full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
+func TestPossiblyUnhealthyWorkerExcusesWaiting(t *testing.T) {
+	story := workerPair()
 	story[0].Limit = 3
 	for n := range execution.WorkerID(2) {
 		left := move(2*second, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)
 		left.Count = 1
 		running := move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1)
 		for id, end := range []history.Event{left, running} {
-			of := append(append([]history.Event{created(second)}, dispatched(second)...), end)
+			of := append(append([]history.Event{created(second)}, dispatchEvents(second)...), end)
 			for i := range of {
 				of[i].Execution, of[i].Chain = execution.ID(50+10*int(n)+id), execution.ID(50+10*int(n)+id)
 				if i > 1 {
@@ -312,9 +311,9 @@ func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
 			story = append(story, of...)
 		}
 	}
-	story = append(story, beats(10*second, 90*second)...)
+	story = append(story, heartbeats(10*second, 90*second)...)
 	for _, c := range []struct {
-		// samples is how many runs it takes to judge a worker by its share of failures.
+		// samples is the least number of runs from which a share of failures counts.
 		samples int
 		broken  bool
 	}{{1, true}, {2, false}, {10, true}} {
@@ -326,8 +325,8 @@ func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
 	}
 }
 
-// The database counts how long ago a dispatch stayed unclaimed, on its own clock.
-func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
+// The age of an unclaimed dispatch is counted on the database's clock.
+func TestUnclaimedDispatchAgesByDatabaseClock(t *testing.T) {
 	const left = 70 * second
 	window := config.Default(config.Hardened).Health.Window
 	for _, x := range []struct {
@@ -343,7 +342,7 @@ func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
 		s := New(config.Default(config.Hardened), []int{9})
 		expired := move(left, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
 		expired.Count = 1
-		for _, e := range slices.Concat(pair()[:6], []history.Event{created(60 * second)}, dispatched(60*second), []history.Event{expired}) {
+		for _, e := range slices.Concat(workerPair()[:6], []history.Event{created(60 * second)}, dispatchEvents(60*second), []history.Event{expired}) {
 			s.Observe(&e)
 		}
 		if x.step != 0 {
@@ -351,8 +350,8 @@ func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
 		}
 		c := s.checkers[0].(*placementChecker)
 		w := c.byIncarnation.Get(1)
-		known := w.known()
-		if got := c.evidence(w, &known, x.at)[0].Unclaimed; got != x.counts {
+		known := w.latestSnapshot()
+		if got := c.possibleEvidence(w, &known, x.at)[0].Unclaimed; got != x.counts {
 			t.Errorf("%s: %d dispatches count as unclaimed, want %d", x.name, got, x.counts)
 		}
 	}

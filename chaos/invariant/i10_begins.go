@@ -6,25 +6,25 @@ import (
 	"handoff/core/execution"
 )
 
-// begins judges the first claim for an execution. A worker that has begun to tell the database that
-// it drains begins no claim; it gives back executions that wait for a slot. Claims that were on
-// their way at that very moment are lawful.
-func (c *Calls) begins(key execution.Key) {
+// judgeFirstClaim judges the first claim for an execution. A worker that has begun to report to the database
+// that it drains begins no claim; it releases executions that wait for a slot. Claims sent at that very
+// moment are lawful.
+func (c *Calls) judgeFirstClaim(key execution.Key) {
 	g := c.graceful
 	if g == nil || c.draining < 0 || c.gone {
 		return
 	}
-	at := c.s.present()
-	if at == c.draining || c.stood(c.draining) {
+	at := c.s.currentTime()
+	if at == c.draining || c.wasHaltedSince(c.draining) {
 		return
 	}
-	c.s.judged(g.i)
-	c.s.violate(g.i, key.ID, "%s sent its first claim of execution %d (epoch %d) %v after it had begun to tell the database that it drains",
+	c.s.countOccasion(g.i)
+	c.s.recordViolation(g.i, key.ID, "%s sent its first claim of execution %d (epoch %d) %v after it had begun to tell the database that it drains",
 		c.process, key.ID, key.Epoch, at-c.draining)
 }
 
-// stood says that the process was halted or resumed since a moment of the run.
-func (c *Calls) stood(since time.Duration) bool {
+// wasHaltedSince reports whether the process was halted or resumed since a moment of the run.
+func (c *Calls) wasHaltedSince(since time.Duration) bool {
 	if c.graceful == nil {
 		return false
 	}

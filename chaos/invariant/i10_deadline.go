@@ -9,91 +9,91 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions
-// have exactly the shutdown timeout to finish. Those that still run then are asked to end, whatever
-// else has ended meanwhile. Only the simulated world reports when an action is asked.
+// This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions have
+// exactly the shutdown timeout to finish. After that the worker asks the remaining ones to end. Only the
+// simulated world reports these requests.
 
-// stoppable is a running action that was not asked to end.
-type stoppable struct {
+// runningAction is an action that runs on a worker's machine.
+type runningAction struct {
 	id    execution.ID
 	epoch execution.Epoch
 }
 
-// stopDeadline is a process that was asked to stop, and the time by which all its actions must have
-// ended.
+// stopDeadline is the deadline of a process that was asked to stop at since: all its actions must have ended
+// by at.
 type stopDeadline struct {
 	process string
 	since   time.Duration
 	at      time.Duration
-	// told is when it could first learn that an operator drains it, 0 if none does.
-	told time.Duration
-	// patient says that the deadline was already extended once, because calls to servers may have
+	// drainLearned is when the process could first learn that an operator drains it, 0 if none does.
+	drainLearned time.Duration
+	// extended reports whether the deadline was already extended once, because calls to servers may have
 	// delayed the process.
-	patient bool
+	extended bool
 }
 
-// stops notes that a process begins to stop.
-func (g *gracefulChecker) stops(process string, at time.Duration) {
+// startDeadline begins the deadline of a process that begins to stop.
+func (g *gracefulChecker) startDeadline(process string, at time.Duration) {
 	// A halted process learns of the stop when it resumes.
 	if p := g.s.roads.byName[process]; p == nil || !p.worker || p.held > 0 {
 		return
 	}
 	if !slices.ContainsFunc(g.deadlines, func(d stopDeadline) bool { return d.process == process }) {
 		g.deadlines = append(g.deadlines, stopDeadline{
-			process: process, since: at, at: at + g.s.config.Worker.ShutdownTimeout + g.s.config.Worker.KillGrace + g.s.prompt(), told: g.told[process],
+			process: process, since: at, at: at + g.s.config.Worker.ShutdownTimeout + g.s.config.Worker.KillGrace + g.s.promptBound(), drainLearned: g.drainLearned[process],
 		})
 	}
 }
 
-// actions tracks the running actions of each process.
-func (g *gracefulChecker) actions(e *history.Event) {
+// trackActions tracks the running actions of each process.
+func (g *gracefulChecker) trackActions(e *history.Event) {
 	if len(g.deadlines) > 0 {
-		g.due(e.At)
+		g.judgeDeadlines(e.At)
 	}
 	switch e.Kind {
 	case history.ActionStarted:
-		g.running[e.Process] = append(g.running[e.Process], stoppable{e.Execution, e.Epoch})
+		g.running[e.Process] = append(g.running[e.Process], runningAction{e.Execution, e.Epoch})
 	case history.ActionEnded:
 		of := g.running[e.Process]
-		if i := slices.Index(of, stoppable{e.Execution, e.Epoch}); i >= 0 {
+		if i := slices.Index(of, runningAction{e.Execution, e.Epoch}); i >= 0 {
 			g.running[e.Process] = slices.Delete(of, i, i+1)
 		}
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
 		delete(g.running, e.Process)
-		g.stopsNoMore(e.Process)
+		g.dropDeadline(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// A halted process ends nothing; its machine ends the actions by the fence.
-		g.stopsNoMore(e.Process)
+		// A halted process can't end its actions; its machine ends them at the fence.
+		g.dropDeadline(e.Process)
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.Reason == execution.WorkerShutdown && e.By == execution.Worker {
-			g.endedForStop(e)
+			g.judgeEndForStop(e)
 		}
 	default:
 	}
 }
 
-func (g *gracefulChecker) stopsNoMore(process string) {
+func (g *gracefulChecker) dropDeadline(process string) {
 	g.deadlines = slices.DeleteFunc(g.deadlines, func(d stopDeadline) bool { return d.process == process })
 }
 
-// due judges the processes whose actions must have ended by now.
-func (g *gracefulChecker) due(now time.Duration) {
+// judgeDeadlines judges the processes whose deadline is over.
+func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 	const held = toDatabase | toBroker | brokerFails | databaseFails
 	for i := 0; i < len(g.deadlines); i++ {
 		d := &g.deadlines[i]
 		if now <= d.at {
 			continue
 		}
-		if !d.patient && g.s.ledger.struck(held, d.process, 0, g.s.recovered(d.since)) {
-			// Telling the database, ending the consumer and releasing executions may each take one
-			// call beyond the deadline.
-			d.patient, d.at = true, d.at+3*g.s.config.Worker.StatementTimeout
+		if !d.extended && g.s.ledger.hasStruck(held, d.process, 0, g.s.recoveryStart(d.since)) {
+			// Reporting to the database, ending the consumer and releasing executions may each take one call
+			// beyond the deadline.
+			d.extended, d.at = true, d.at+3*g.s.config.Worker.StatementTimeout
 			continue
 		}
-		if !g.s.ledger.struck(itsClock, d.process, 0, d.since) {
-			g.s.judged(g.i)
+		if !g.s.ledger.hasStruck(itsClock, d.process, 0, d.since) {
+			g.s.countOccasion(g.i)
 			if left := g.running[d.process]; len(left) > 0 {
-				g.s.violate(g.i, left[0].id, "%s was asked to stop at %v, and at %v its action of execution %d, epoch %d, still runs; its shutdown timeout is %v, its kill grace %v",
+				g.s.recordViolation(g.i, left[0].id, "%s was asked to stop at %v, and at %v its action of execution %d, epoch %d, still runs; its shutdown timeout is %v, its kill grace %v",
 					d.process, d.since, now, left[0].id, left[0].epoch, g.s.config.Worker.ShutdownTimeout, g.s.config.Worker.KillGrace)
 			}
 		}
@@ -102,25 +102,25 @@ func (g *gracefulChecker) due(now time.Duration) {
 	}
 }
 
-// endedForStop judges that a running action had the shutdown timeout to finish.
-func (g *gracefulChecker) endedForStop(e *history.Event) {
+// judgeEndForStop requires that a running action had the shutdown timeout to finish.
+func (g *gracefulChecker) judgeEndForStop(e *history.Event) {
 	i := slices.IndexFunc(g.deadlines, func(d stopDeadline) bool { return d.process == e.Process })
-	if i < 0 || g.s.ledger.struck(itsClock, e.Process, 0, g.deadlines[i].since) {
+	if i < 0 || g.s.ledger.hasStruck(itsClock, e.Process, 0, g.deadlines[i].since) {
 		return
 	}
-	g.s.judged(g.i)
-	d, early := g.deadlines[i], g.s.prompt()
-	if g.s.ledger.struck(toDatabase|databaseFails, e.Process, 0, g.s.recovered(d.since)) {
-		// A worker that an operator drains counts from when it learns of the drain, and shows its
-		// stop only after telling the database, which it tries again until it gets an answer.
-		if d.told > 0 {
-			early += d.since - d.told
+	g.s.countOccasion(g.i)
+	d, early := g.deadlines[i], g.s.promptBound()
+	if g.s.ledger.hasStruck(toDatabase|databaseFails, e.Process, 0, g.s.recoveryStart(d.since)) {
+		// A worker that an operator drains counts from when it learns of the drain. Its stop is recorded only
+		// after its report to the database, which it repeats until it gets an answer.
+		if d.drainLearned > 0 {
+			early += d.since - d.drainLearned
 		} else {
 			early += g.s.config.Worker.StatementTimeout
 		}
 	}
 	if e.At < d.since+g.s.config.Worker.ShutdownTimeout-early {
-		g.s.violate(g.i, e.Execution, "%s ended execution %d for its stop only %v after it was asked to stop; running actions have %v to finish",
+		g.s.recordViolation(g.i, e.Execution, "%s ended execution %d for its stop only %v after it was asked to stop; running actions have %v to finish",
 			e.Process, e.Execution, e.At-d.since, g.s.config.Worker.ShutdownTimeout)
 	}
 }

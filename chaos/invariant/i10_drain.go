@@ -10,25 +10,24 @@ import (
 	"handoff/core/execution"
 )
 
-// heardOf is the number of the renewal whose reply must have told the worker that an operator
-// drains it. The first renewal after the request may fail, and the second may already have been
-// under way.
-const heardOf = 3
+// lastDrainRenewal is the number of the renewal whose reply must have notified the worker that an operator
+// drains it. The first renewal after the request may fail, and the second may already have been under way.
+const lastDrainRenewal = 3
 
-// request is an operator's request to drain a process: when it was stored, and how often the
+// drainRequest is an operator's request to drain a process: when it was stored, and how often the
 // process has renewed its lease since.
-type request struct {
+type drainRequest struct {
 	at      time.Duration
 	renewed int
 }
 
-// loses forgets the requests that the database has lost, with everything stored after from.
-func (g *gracefulChecker) loses(from time.Duration) {
-	maps.DeleteFunc(g.asked, func(_ string, r request) bool { return r.at > from })
+// forgetLostRequests removes the requests stored after from, which the database has lost.
+func (g *gracefulChecker) forgetLostRequests(from time.Duration) {
+	maps.DeleteFunc(g.asked, func(_ string, r drainRequest) bool { return r.at > from })
 }
 
-// wishes notes that an operator begins to drain workers or stops trying.
-func (g *gracefulChecker) wishes(e *history.Event, begins bool) {
+// noteDrainAttempt notes that an operator begins or stops trying to drain workers.
+func (g *gracefulChecker) noteDrainAttempt(e *history.Event, begins bool) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		if delete(g.wished, name); begins {
 			g.wished[name] = true
@@ -36,11 +35,10 @@ func (g *gracefulChecker) wishes(e *history.Event, begins bool) {
 	}
 }
 
-// drained notes that the database has stored an operator's drain, which also cordons the worker. It
-// applies to the process that registered last, which may be another one of the same name; without
-// one it applies to none. A later cordon is no drain, and neither is one that a standby has again
-// when it takes over.
-func (g *gracefulChecker) drained(e *history.Event) {
+// noteDrainStored notes that the database has stored an operator's drain, which also cordons the worker. It
+// applies to the process that registered last, which may be another process of the same name; without one it
+// applies to none. A later cordon is no drain, nor is one that a standby restores when it takes over.
+func (g *gracefulChecker) noteDrainStored(e *history.Event) {
 	if e.Count != 1 || e.Process == fault.Database || len(g.wished) == 0 {
 		return
 	}
@@ -52,55 +50,55 @@ func (g *gracefulChecker) drained(e *history.Event) {
 		}
 	}
 	if wished && process != "" {
-		g.asked[process] = request{at: e.At}
-		delete(g.told, process)
+		g.asked[process] = drainRequest{at: e.At}
+		delete(g.drainLearned, process)
 	}
 }
 
-// tells notes that a process could learn that an operator drains it.
-func (g *gracefulChecker) tells(e *history.Event) {
-	if _, asked := g.asked[e.Process]; asked && g.told[e.Process] == 0 {
-		g.told[e.Process] = e.At
+// noteDrainLearned notes that a process could learn that an operator drains it.
+func (g *gracefulChecker) noteDrainLearned(e *history.Event) {
+	if _, asked := g.asked[e.Process]; asked && g.drainLearned[e.Process] == 0 {
+		g.drainLearned[e.Process] = e.At
 	}
 }
 
-// ended forgets a process that has ended; its supervisor starts another one of that name.
-func (g *gracefulChecker) ended(process string) {
+// forgetProcess removes a process that has ended; its supervisor starts another process of that name.
+func (g *gracefulChecker) forgetProcess(process string) {
 	delete(g.stopping, process)
 	delete(g.asked, process)
-	delete(g.told, process)
+	delete(g.drainLearned, process)
 	maps.DeleteFunc(g.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 
-// heard judges that a worker begins its drain when it learns of it.
-func (g *gracefulChecker) heard(e *history.Event) {
+// judgeDrainStart requires that a worker begins to drain when it learns of the request.
+func (g *gracefulChecker) judgeDrainStart(e *history.Event) {
 	r, asked := g.asked[e.Process]
 	t := g.s.workers.Get(e.Incarnation)
 	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || g.disturbing > 0 {
 		return
 	}
 	r.renewed++
-	if g.asked[e.Process] = r; r.renewed < heardOf {
+	if g.asked[e.Process] = r; r.renewed < lastDrainRenewal {
 		return
 	}
-	g.s.judged(g.i)
-	if r.renewed > heardOf {
-		g.s.violate(g.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
+	g.s.countOccasion(g.i)
+	if r.renewed > lastDrainRenewal {
+		g.s.recordViolation(g.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
 			e.Process, e.Incarnation, r.renewed, t.lifecycle, e.At)
 	}
 }
 
-// leaves notes that a worker begins to stop. From then on its process must end within the bound,
-// whoever asked for the stop.
-func (g *gracefulChecker) leaves(e *history.Event) {
+// noteDraining notes that a worker begins to stop. From then on its process must end within the bound,
+// whoever requested the stop.
+func (g *gracefulChecker) noteDraining(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < g.s.started[t.process] {
-		// Draining can also be a late write of an ended process that the network held back.
+		// The event may be a late write of an ended process that the network delayed.
 		return
 	}
 	delete(g.asked, t.process)
 	if _, known := g.stopping[t.process]; !known {
 		g.stopping[t.process] = e.At
-		g.stops(t.process, e.At)
+		g.startDeadline(t.process, e.At)
 	}
 }

@@ -21,9 +21,9 @@ func gracefulStop() *Invariant {
 	i.make = func(s *Suite) checker {
 		return &gracefulChecker{
 			stood: make(map[string]time.Duration),
-			i:     i, s: s, running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]request),
-			told:   make(map[string]time.Duration),
-			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
+			i:     i, s: s, running: make(map[string][]runningAction), stopping: make(map[string]time.Duration), asked: make(map[string]drainRequest),
+			drainLearned: make(map[string]time.Duration),
+			wished:       make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
 	}
 	return i
@@ -32,118 +32,118 @@ func gracefulStop() *Invariant {
 type gracefulChecker struct {
 	i *Invariant
 	s *Suite
-	// held counts the executions that each incarnation runs.
+	// held is the number of executions that each incarnation runs.
 	held dense.Table[execution.Incarnation, int]
-	// running holds the actions of each process. deadlines holds the stopping processes, with the
-	// time by which all their actions must have ended; see i10_deadline.go.
-	running   map[string][]stoppable
+	// running holds the running actions of each process, deadlines the deadlines of the stopping ones; see
+	// i10_deadline.go.
+	running   map[string][]runningAction
 	deadlines []stopDeadline
-	// disturbed is the last moment at which a fault other than a stop could excuse a worker.
-	// disturbing counts such faults that last.
+	// disturbed is the last moment at which a fault other than a stop could excuse a worker. disturbing is
+	// the number of such faults that last.
 	disturbed  time.Duration
 	disturbing int
-	// stopping is when each process was asked to stop, or began to stop because an operator asked
-	// for it.
+	// stopping is when each process was asked to stop, or began to stop because an operator drains it.
 	stopping map[string]time.Duration
-	// asked holds the processes that an operator drains.
-	asked map[string]request
-	// told is when each of these could first learn of the drain: with the answer to a renewal or to
-	// a registration.
-	told map[string]time.Duration
-	// wished holds the processes that an operator is about to drain. present is the live process
-	// that last registered each worker.
+	// asked holds the stored drain request of each process.
+	asked map[string]drainRequest
+	// drainLearned is when each of these processes could first learn of the drain: from the reply to a
+	// renewal or to a registration.
+	drainLearned map[string]time.Duration
+	// wished holds the processes that an operator is about to drain. present is the live process that last
+	// registered each worker.
 	wished  map[string]bool
 	present map[execution.WorkerID]string
-	// stood is when each process last halted or resumed.
+	// stood is when each process was last halted or resumed.
 	stood map[string]time.Duration
 }
 
-// excuses says whether a kind of fault can keep a worker from a graceful stop. Faults that
-// themselves ask for one excuse nothing.
-func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
+// preventsGracefulStop reports whether a kind of fault can keep a worker from a graceful stop. Faults that
+// request a graceful stop can't.
+func preventsGracefulStop(kind string) bool {
+	return kind != "stop" && kind != "drain" && kind != "cordon"
+}
 
-// hears implements selective.
-func (g *gracefulChecker) hears() []history.Kind { return besidesMessages() }
+// observedKinds implements selective.
+func (g *gracefulChecker) observedKinds() []history.Kind { return besidesMessages() }
 
-func (g *gracefulChecker) timed() {}
+func (g *gracefulChecker) isTimedChecker() {}
 
-func (g *gracefulChecker) observe(e *history.Event, l *life) {
-	g.actions(e)
+func (g *gracefulChecker) observeEvent(e *history.Event, l *life) {
+	g.trackActions(e)
 	switch e.Kind {
 	case history.FaultBegan:
 		if e.Text == "drain" {
-			g.wishes(e, true)
+			g.noteDrainAttempt(e, true)
 		}
-		if excuses(e.Text) {
+		if preventsGracefulStop(e.Text) {
 			g.disturbing++
 			g.disturbed = e.At
 		}
 	case history.FaultEnded:
 		if e.Text == "drain" {
-			g.wishes(e, false)
+			g.noteDrainAttempt(e, false)
 		}
-		if excuses(e.Text) {
+		if preventsGracefulStop(e.Text) {
 			g.disturbing--
 			g.disturbed = e.At
 		}
 	case history.ProcessStopping:
 		g.stopping[e.Process] = e.At
-		g.stops(e.Process, e.At)
+		g.startDeadline(e.Process, e.At)
 	case history.ProcessStarted:
 		// A request to stop or to drain that found the process already down doesn't count.
 		delete(g.stopping, e.Process)
 		delete(g.asked, e.Process)
-		delete(g.told, e.Process)
+		delete(g.drainLearned, e.Process)
 	case history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
 		g.stood[e.Process] = e.At
 	case history.ProcessCrashed:
-		g.ended(e.Process)
+		g.forgetProcess(e.Process)
 	case history.ProcessStopped:
-		g.stopped(e.Process, e.At)
-		g.ended(e.Process)
+		g.judgeStopTime(e.Process, e.At)
+		g.forgetProcess(e.Process)
 	case history.WorkerRegistered:
 		g.present[e.Worker] = e.Process
-		g.tells(e)
+		g.noteDrainLearned(e)
 	case history.WorkerCordoned:
-		g.drained(e)
+		g.noteDrainStored(e)
 	case history.HeartbeatRenewed:
 		if len(g.asked) > 0 {
-			g.tells(e)
-			g.heard(e)
+			g.noteDrainLearned(e)
+			g.judgeDrainStart(e)
 		}
 	case history.WorkerLifecycle:
-		g.leaves(e)
+		g.noteDraining(e)
 		if e.Lifecycle == execution.Stopped {
-			g.left(e)
+			g.judgeStopped(e)
 		}
 	case history.Transition:
-		g.transition(e, l)
+		g.judgeTransition(e, l)
 	default:
 	}
 	if len(g.deadlines) > 0 {
-		g.s.wake(e.At)
+		g.s.wakeAt(e.At)
 	}
 }
 
-// left judges that a stopped worker runs nothing.
-func (g *gracefulChecker) left(e *history.Event) {
+// judgeStopped requires that a stopped worker runs nothing.
+func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
-	if t == nil || !g.undisturbed(t) {
+	if t == nil || !g.isUndisturbed(t) {
 		return
 	}
-	g.s.judged(g.i)
+	g.s.countOccasion(g.i)
 	if held := g.held.Get(e.Incarnation); held > 0 {
-		g.s.violate(g.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, held)
+		g.s.recordViolation(g.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, held)
 	}
 }
 
-// undisturbed says that no other fault has struck since the worker began to drain, or shortly
-// before.
-func (g *gracefulChecker) undisturbed(t *session) bool {
+// isUndisturbed reports whether no other fault has struck since the worker began to drain, or shortly before.
+func (g *gracefulChecker) isUndisturbed(t *session) bool {
 	return g.disturbing == 0 && (g.disturbed == 0 || g.disturbed < t.since-oracle.Lease(&g.s.config.Worker))
 }
 
-func (g *gracefulChecker) transition(e *history.Event, l *life) {
+func (g *gracefulChecker) judgeTransition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && !oracle.Claimed(e.To) {
 		if held := g.held.At(e.Incarnation); held != nil {
 			if *held--; *held == 0 {
@@ -154,58 +154,58 @@ func (g *gracefulChecker) transition(e *history.Event, l *life) {
 	t := g.s.workers.Get(e.Incarnation)
 	if e.To == execution.Running {
 		*g.held.Make(e.Incarnation)++
-		g.claimed(e, t)
+		g.judgeClaim(e, t)
 		return
 	}
-	if t == nil || l == nil || !oracle.Claimed(e.From) || t.lifecycle != execution.Draining || !g.undisturbed(t) {
+	if t == nil || l == nil || !oracle.Claimed(e.From) || t.lifecycle != execution.Draining || !g.isUndisturbed(t) {
 		return
 	}
-	g.s.judged(g.i)
+	g.s.countOccasion(g.i)
 	if e.Reason == execution.HeartbeatStale || e.Reason == execution.WorkerLost {
-		g.s.violate(g.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
+		g.s.recordViolation(g.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
 			e.Execution, e.To, e.Reason, e.At-t.since)
 	}
 }
 
-// claimed judges a claim by a worker that is leaving or gone. A claim that was under way when the
+// judgeClaim judges a claim by a worker that is leaving or gone. A claim that was under way when the
 // worker began to drain is lawful.
-func (g *gracefulChecker) claimed(e *history.Event, t *session) {
+func (g *gracefulChecker) judgeClaim(e *history.Event, t *session) {
 	if t == nil {
 		return
 	}
 	underWay := 2 * g.s.config.Worker.StatementTimeout
 	switch {
 	case oracle.Gone(t.lifecycle):
-		g.s.judged(g.i)
-		g.s.violate(g.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
-	case t.lifecycle == execution.Draining && g.undisturbed(t):
-		g.s.judged(g.i)
+		g.s.countOccasion(g.i)
+		g.s.recordViolation(g.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
+	case t.lifecycle == execution.Draining && g.isUndisturbed(t):
+		g.s.countOccasion(g.i)
 		if e.At > t.since+underWay {
-			g.s.violate(g.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
+			g.s.recordViolation(g.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
 		}
 	}
 }
 
-// stopped judges how long a process took to stop.
-func (g *gracefulChecker) stopped(process string, at time.Duration) {
+// judgeStopTime judges how long a process took to stop.
+func (g *gracefulChecker) judgeStopTime(process string, at time.Duration) {
 	asked, graceful := g.stopping[process]
 	w := g.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, g.s.config.Executor.StatementTimeout)
 	if p := g.s.roads.byName[process]; p != nil && p.worker {
-		// docs/worker.md, "Stop"; plus the time of a call that should take none.
-		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + g.s.prompt()
+		// docs/worker.md, "Stop", plus the time of one reaction.
+		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + g.s.promptBound()
 	}
 	if !graceful || g.disturbing != 0 || g.disturbed != 0 && g.disturbed >= asked-oracle.Lease(&w) {
 		return
 	}
-	g.s.judged(g.i)
+	g.s.countOccasion(g.i)
 	if at-asked > bound {
-		g.s.violate(g.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
+		g.s.recordViolation(g.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
 	}
 }
 
-func (g *gracefulChecker) end(bool) {
+func (g *gracefulChecker) endRun(bool) {
 	for _, process := range slices.Sorted(maps.Keys(g.stopping)) {
-		g.stopped(process, g.s.now.At)
+		g.judgeStopTime(process, g.s.now.At)
 	}
 }

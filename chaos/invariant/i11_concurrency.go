@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// concurrency is invariant 11 (defect D24).
-func concurrency() *Invariant {
+// concurrencyLimits is invariant 11 (defect D24).
+func concurrencyLimits() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits", Unconfigured: true, Across: true,
 		Statement: "An action with a concurrency limit never has more executions than that between scheduling and end. Each of them has a slot of its own.",
@@ -23,20 +23,20 @@ type concurrencyChecker struct {
 	actions map[string]*actionUse
 }
 
-// actionUse counts what the executions of one limited action hold. Rows and slots are counted
-// separately, so an execution claimed without a slot counts too.
+// actionUse counts the executions and slots of one limited action. They are counted separately, so an
+// execution claimed without a slot counts too.
 type actionUse struct {
 	limit   int64
 	claimed int64
 	holders map[int64]execution.ID // by the number of the slot
 }
 
-// hears implements selective.
-func (c *concurrencyChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (c *concurrencyChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.ActionDefined, history.SlotTaken, history.SlotFreed, history.Transition}
 }
 
-func (c *concurrencyChecker) observe(e *history.Event, l *life) {
+func (c *concurrencyChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionDefined:
 		if a := c.actions[e.Action]; a != nil {
@@ -45,18 +45,18 @@ func (c *concurrencyChecker) observe(e *history.Event, l *life) {
 			c.actions[e.Action] = &actionUse{limit: e.Count, holders: make(map[int64]execution.ID)}
 		}
 	case history.SlotTaken:
-		c.taken(e)
+		c.judgeSlotTaken(e)
 	case history.SlotFreed:
-		c.freed(e)
+		c.judgeSlotFreed(e)
 	case history.Transition:
 		if l != nil {
-			c.transition(e, c.actions[c.s.actions[l.action]], l)
+			c.judgeTransition(e, c.actions[c.s.actions[l.action]], l)
 		}
 	default:
 	}
 }
 
-func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life) {
+func (c *concurrencyChecker) judgeTransition(e *history.Event, a *actionUse, l *life) {
 	if a == nil {
 		return
 	}
@@ -68,9 +68,9 @@ func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life)
 		if a.limit <= 0 {
 			break
 		}
-		c.s.judged(c.i)
+		c.s.countOccasion(c.i)
 		if a.claimed > a.limit {
-			c.s.violate(c.i, e.Execution, "execution %d was claimed for scheduling by %s as number %d of %s at a time, of which %d are allowed",
+			c.s.recordViolation(c.i, e.Execution, "execution %d was claimed for scheduling by %s as number %d of %s at a time, of which %d are allowed",
 				e.Execution, e.Process, a.claimed, c.s.actions[l.action], a.limit)
 		}
 	case was && !is:
@@ -78,27 +78,27 @@ func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life)
 	}
 }
 
-func (c *concurrencyChecker) taken(e *history.Event) {
-	c.s.judged(c.i)
+func (c *concurrencyChecker) judgeSlotTaken(e *history.Event) {
+	c.s.countOccasion(c.i)
 	a := c.actions[e.Action]
 	if a == nil || e.Count < 1 || e.Count > a.limit {
-		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which does not exist", e.Execution, e.Count, e.Action)
+		c.s.recordViolation(c.i, e.Execution, "execution %d has taken slot %d of %s, which does not exist", e.Execution, e.Count, e.Action)
 		return
 	}
 	if holder := a.holders[e.Count]; holder != 0 {
-		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which execution %d holds", e.Execution, e.Count, e.Action, holder)
+		c.s.recordViolation(c.i, e.Execution, "execution %d has taken slot %d of %s, which execution %d holds", e.Execution, e.Count, e.Action, holder)
 	}
 	a.holders[e.Count] = e.Execution
 }
 
-func (c *concurrencyChecker) freed(e *history.Event) {
-	c.s.judged(c.i)
+func (c *concurrencyChecker) judgeSlotFreed(e *history.Event) {
+	c.s.countOccasion(c.i)
 	a := c.actions[e.Action]
 	if a == nil || e.Execution == 0 || a.holders[e.Count] != e.Execution {
-		c.s.violate(c.i, e.Execution, "%s has freed slot %d of %s in the name of execution %d, which does not hold it", e.Process, e.Count, e.Action, e.Execution)
+		c.s.recordViolation(c.i, e.Execution, "%s has freed slot %d of %s in the name of execution %d, which does not hold it", e.Process, e.Count, e.Action, e.Execution)
 		return
 	}
 	delete(a.holders, e.Count)
 }
 
-func (c *concurrencyChecker) end(bool) {}
+func (c *concurrencyChecker) endRun(bool) {}

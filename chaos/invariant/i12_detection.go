@@ -11,32 +11,31 @@ import (
 	"handoff/core/execution"
 )
 
-// detection is invariant 12 (defects D7, D8, D13, D22, D58).
-func detection() *Invariant {
+// timelyDetection is invariant 12 (defects D7, D8, D13, D22, D58).
+func timelyDetection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
 		Statement: "Each kind of stuck execution is found within its own bound. A part that only observes records it within that bound. The bound counts from the last moment at which a fault could hinder an executor. An executor that nothing hinders finds it within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
-		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready), idle: idleQueues{i: i, s: s}, dead: broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)}
+		return &detectionChecker{i: i, s: s, unready: make(sinceByIncarnation), ready: make(sinceByIncarnation), idle: idleQueues{i: i, s: s}, dead: broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)}
 	}
 	return i
 }
 
-// detectionChecker keeps, for each live execution, the next time at which it may be overdue.
+// detectionChecker holds the next time at which each live execution may be overdue.
 type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
-	watch watch
+	watch watchQueue
 	seq   uint32
-	// canceling are the executions whose worker was asked to end them.
-	canceling []askedToEnd
-	unready   unready
-	// ready is the time since which each worker with a recorded outage has reported that it
-	// receives dispatches.
-	ready unready
-	// broken counts the lasting faults of links. While one lasts, the reply to a renewal that the
+	// canceling are the executions that their worker was asked to end.
+	canceling []pendingCancel
+	// unready is the time since which each worker has reported that it receives no dispatches. ready is the
+	// time since which each worker with a recorded outage has reported that it receives them.
+	unready, ready sinceByIncarnation
+	// broken is the number of lasting faults of links. While one lasts, the reply to a renewal that the
 	// database stored may be lost. mended is when the last one ended.
 	broken int
 	mended time.Duration
@@ -44,16 +43,14 @@ type detectionChecker struct {
 	// dead is the name of the dead letter queue, letters the number of its messages.
 	dead    string
 	letters int32
-	// unhandled is the number of ends that are not handled.
+	// unhandled is the number of ends that are not handled yet.
 	unhandled int32
 }
 
-// letterTime is how long an executor may take for each dead letter that precedes another one in the
-// queue.
+// letterTime is how long an executor may take for each dead letter ahead in the queue.
 const letterTime = 20 * time.Millisecond
 
-// ofLinks says that a kind of fault can keep a reply from a worker for longer than the worker
-// waits.
+// ofLinks reports whether a kind of fault can keep a reply from a worker for longer than the worker waits.
 func ofLinks(kind string) bool {
 	switch kind {
 	case "partition", "latency", "slow_link", "reset":
@@ -62,8 +59,8 @@ func ofLinks(kind string) bool {
 	return false
 }
 
-// askedToEnd counts the lease renewals since the worker was asked to end an execution.
-type askedToEnd struct {
+// pendingCancel is a request to end an execution, with the number of lease renewals since it.
+type pendingCancel struct {
 	id       execution.ID
 	epoch    execution.Epoch
 	owner    execution.Incarnation
@@ -71,8 +68,8 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
-// hears implements selective.
-func (dc *detectionChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (dc *detectionChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
 		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
@@ -80,12 +77,12 @@ func (dc *detectionChecker) hears() []history.Kind {
 	}
 }
 
-func (dc *detectionChecker) timed() {}
+func (dc *detectionChecker) isTimedChecker() {}
 
-func (dc *detectionChecker) observe(e *history.Event, l *life) {
-	dc.look(e.At)
-	dc.idle.observe(e)
-	dc.s.wake(min(dc.watch.at(), dc.idle.next))
+func (dc *detectionChecker) observeEvent(e *history.Event, l *life) {
+	dc.checkDue(e.At)
+	dc.idle.observeEvent(e)
+	dc.s.wakeAt(min(dc.watch.earliestTime(), dc.idle.next))
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {
@@ -97,27 +94,27 @@ func (dc *detectionChecker) observe(e *history.Event, l *life) {
 			dc.mended = e.At
 		}
 	case history.HeartbeatRenewed:
-		dc.renewed(e)
-		dc.unrecorded(e)
+		dc.noteRenewal(e)
+		dc.judgeUnrecordedOutage(e)
 	case history.Transition:
-		dc.canceling = slices.DeleteFunc(dc.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
+		dc.canceling = slices.DeleteFunc(dc.canceling, func(a pendingCancel) bool { return a.id == e.Execution })
 		if e.To == execution.Canceling {
-			dc.canceling = append(dc.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
+			dc.canceling = append(dc.canceling, pendingCancel{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
 		}
 		if oracle.Terminal(e.To) && !oracle.Terminal(e.From) && l != nil {
 			l.before = dc.unhandled
 			dc.unhandled++
 		}
-		dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
+		dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
 	case history.Created:
 		if e.Related != 0 {
-			dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
+			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
 		}
 	case history.Orchestrated:
 		dc.unhandled = max(0, dc.unhandled-1)
 		if e.Related == 0 {
 			for _, id := range dc.s.orphans.waiting[e.Chain] {
-				dc.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
+				dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
 			}
 		}
 	case history.Enqueued:
@@ -132,23 +129,22 @@ func (dc *detectionChecker) observe(e *history.Event, l *life) {
 		if l != nil && l.epoch == e.Epoch && l.died == 0 {
 			l.behind = dc.letters
 		}
-		dc.hasten(e)
+		dc.hastenChecks(e)
 	case history.RowUnreadable, history.RowLocked:
 		if e.Count == 0 && l != nil {
-			dc.push(watched{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
+			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
 		}
 	case history.PublishReturned, history.WorkerLifecycle:
-		// These events can only bring forward the deadline of a waiting execution.
-		dc.hasten(e)
+		// These events can only make the deadline of a waiting execution earlier.
+		dc.hastenChecks(e)
 	case history.WorkerRegistered, history.Delivered:
-		// The check of idle queues has handled it.
+		// idleQueues has handled it.
 	default:
 	}
 }
 
-// renewed notes that a worker must have learned of its cancellations, at the third renewal at the
-// latest.
-func (dc *detectionChecker) renewed(e *history.Event) {
+// noteRenewal counts a renewal: by the third one, a worker must have learned of a cancellation.
+func (dc *detectionChecker) noteRenewal(e *history.Event) {
 	for i := range dc.canceling {
 		a := &dc.canceling[i]
 		if a.owner != e.Incarnation || dc.broken > 0 {
@@ -158,15 +154,15 @@ func (dc *detectionChecker) renewed(e *history.Event) {
 			a.heard = e.At
 		}
 		if a.heard != 0 {
-			// A worker that was away owes it again.
-			dc.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
+			// A worker that was away owes the end from now on.
+			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
 }
 
-// heard is when the worker of a canceling execution must have learned of the cancellation; 0 if
+// cancellationLearned is when the worker of a canceling execution must have learned of the cancellation, 0 if
 // that isn't certain.
-func (dc *detectionChecker) heard(id execution.ID) time.Duration {
+func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	for i := range dc.canceling {
 		if dc.canceling[i].id == id {
 			return dc.canceling[i].heard
@@ -175,49 +171,49 @@ func (dc *detectionChecker) heard(id execution.ID) time.Duration {
 	return 0
 }
 
-// owed is since when a worker that must have learned of a cancellation could have ended it; 0 if it
-// need not end it.
+// owedSince is the time since which a worker could have ended an execution of whose cancellation it must have
+// learned; 0 if it need not end it.
 //
-// While its lease lasts, only the worker can end what it has claimed, so its own bound holds as long
-// as it is there. A worker that has stopped, was declared lost or has a successor ends nothing any
-// more. Nor does a process that has crashed or is held, and without the database none can write an
-// end. The executors take the execution back when the lease has been over for the grace, and not
-// before. That bound always applies. When the worker is well again, its own time starts again.
-func (dc *detectionChecker) owed(l *life) time.Duration {
-	heard, t := dc.heard(l.id), dc.s.workers.Get(l.incarnation)
+// While its lease lasts, only the worker can end what it has claimed, so its own bound applies while it is
+// up. A worker that has stopped, was declared lost or has a successor ends nothing more. Nor does a process
+// that has crashed or is halted, and without the database no worker can write an end. The executors reclaim
+// the execution only when the lease has been over for the grace, and that bound always applies. When the
+// worker recovers, its own time restarts.
+func (dc *detectionChecker) owedSince(l *life) time.Duration {
+	heard, t := dc.cancellationLearned(l.id), dc.s.workers.Get(l.incarnation)
 	if heard == 0 || t == nil {
 		return heard
 	}
-	if _, gone := t.gone(); gone || dc.s.roads.byName[t.process].away() || dc.s.ledger.lasts(toDatabase, t.process) {
+	if _, gone := t.goneSince(); gone || dc.s.roads.byName[t.process].isAway() || dc.s.ledger.causeLasts(toDatabase, t.process) {
 		return 0
 	}
-	return max(heard, dc.s.roads.byName[t.process].troubled())
+	return max(heard, dc.s.roads.byName[t.process].lastTrouble())
 }
 
-// look checks every execution that is due.
-func (dc *detectionChecker) look(now time.Duration) {
-	for w, due := dc.watch.next(now); due; w, due = dc.watch.next(now) {
-		dc.check(w, now)
+// checkDue checks every execution whose check is due.
+func (dc *detectionChecker) checkDue(now time.Duration) {
+	for w, due := dc.watch.popDue(now); due; w, due = dc.watch.popDue(now) {
+		dc.checkExecution(w, now)
 	}
 }
 
-// number numbers entries for the same execution and time, by age, to tell them apart.
-func (dc *detectionChecker) number(w watched) watched {
+// numberEntry numbers entries by age, to distinguish those for the same execution and time.
+func (dc *detectionChecker) numberEntry(w watchEntry) watchEntry {
 	dc.seq++
 	w.seq = dc.seq
 	return w
 }
 
-// push adds an execution to be checked as soon as time moves on.
-func (dc *detectionChecker) push(w watched) {
-	dc.watch.soon.push(dc.number(w))
-	dc.s.wake(w.at)
+// checkSoon schedules a check of an execution at the next later event.
+func (dc *detectionChecker) checkSoon(w watchEntry) {
+	dc.watch.soon.push(dc.numberEntry(w))
+	dc.s.wakeAt(w.at)
 }
 
-// hasten checks the executions that an event may have made overdue sooner.
-func (dc *detectionChecker) hasten(e *history.Event) {
+// hastenChecks schedules checks of the executions whose deadline an event may have made earlier.
+func (dc *detectionChecker) hastenChecks(e *history.Event) {
 	if e.Execution != 0 {
-		dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
+		dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
 	was, soon := dc.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
@@ -228,74 +224,73 @@ func (dc *detectionChecker) hasten(e *history.Event) {
 		}
 		for id, l := range dc.s.lives.All() {
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
-				dc.watch.soon.push(watched{at: soon, id: id, epoch: uint16(l.epoch), in: l.status})
-				dc.s.wake(soon)
+				dc.watch.soon.push(watchEntry{at: soon, id: id, epoch: uint16(l.epoch), in: l.status})
+				dc.s.wakeAt(soon)
 			}
 		}
 	}
 }
 
-// check examines one execution again: it is fine, overdue, or due for a later check.
-func (dc *detectionChecker) check(w watched, now time.Duration) {
-	if dc.stale(w) {
+// checkExecution examines an execution: it needs no check, is overdue, or gets a later check.
+func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
+	if dc.isStale(w) {
 		return
 	}
 	l := dc.s.lives.Get(w.id)
-	deadline, what := dc.deadline(l, &dc.s.bounds)
+	deadline, what := dc.earliestDeadline(l, &dc.s.bounds)
 	if what == "" {
 		return
 	}
-	// After a fault that may have hindered detection, the time starts again.
+	// After a fault that may have hindered detection, the time restarts.
 	bound := deadline.bound
-	overdue := max(deadline.since+bound, max(dc.s.calm.since, dc.s.setBack)+bound+deadline.warm)
-	if dc.s.calm.hindering > 0 {
+	overdue := max(deadline.since+bound, max(dc.s.hindrances.lastEnd, dc.s.setBack)+bound+deadline.warm)
+	if dc.s.hindrances.lasting > 0 {
 		overdue = max(overdue, now+time.Second)
 	} else {
-		dc.s.judged(dc.i)
+		dc.s.countOccasion(dc.i)
 	}
-	if calm, why := dc.deadline(l, &dc.s.calmBounds); calm.since+calm.bound < overdue && dc.unhindered(l, calm) {
-		dc.s.judged(dc.i)
+	if calm, why := dc.earliestDeadline(l, &dc.s.calmBounds); calm.since+calm.bound < overdue && dc.isUnhindered(l, calm) {
+		dc.s.countOccasion(dc.i)
 		deadline, bound, what, overdue = calm, calm.bound, why, calm.since+calm.bound
 	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond
-		dc.watch.later.prune(dc.stale)
-		dc.watch.later.push(dc.number(w))
+		dc.watch.later.pruneStale(dc.isStale)
+		dc.watch.later.push(dc.numberEntry(w))
 		return
 	}
-	dc.s.violate(dc.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
+	dc.s.recordViolation(dc.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
 }
 
-// unhindered says that the servers and at least one executor have been unhindered since before the
-// problem began. Any executor may hold a dead letter, so for dead letters all executors must have
-// been.
-func (dc *detectionChecker) unhindered(l *life, d deadline) bool {
-	from := dc.s.recovered(d.since) - d.warm
+// isUnhindered reports whether the servers and at least one executor have been unhindered since before the
+// problem began. Any executor may hold a dead letter, so for dead letters all executors must have been.
+func (dc *detectionChecker) isUnhindered(l *life, d deadline) bool {
+	from := dc.s.recoveryStart(d.since) - d.warm
 	switch {
 	case d.bound == unbounded || dc.s.setBack > from:
 		return false
 	case l.died != 0:
-		return dc.s.roads.hinted(from)
+		return dc.s.roads.hintsArrive(from)
 	}
-	return dc.s.roads.attended(from)
+	return dc.s.roads.hasClearExecutor(from)
 }
 
-// stale says that an execution has changed since it was watched.
-func (dc *detectionChecker) stale(w watched) bool {
+// isStale reports whether an execution has changed since it was watched.
+func (dc *detectionChecker) isStale(w watchEntry) bool {
 	l := dc.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
-// deadline is the time since which something is wrong, how long it may stay so, and how much longer
-// after a fault that hindered an executor.
+// deadline is the time since which a state is wrong, how long it may last, and how much longer after a fault
+// that hindered an executor.
 type deadline struct{ since, bound, warm time.Duration }
 
 // unbounded is longer than any run lasts.
 const unbounded = 1_000_000 * time.Hour
 
-// observing adapts a deadline that only the timeout monitor watches while the monitor only
-// observes: the observation must be recorded by then. After that no part has to end the execution.
-func (dc *detectionChecker) observing(l *life, d deadline, what string) (deadline, string) {
+// adaptToObserving adapts a deadline that only the timeout monitor watches, if the monitor only observes: it
+// must record its observation by then. After that no part must end the execution.
+func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (deadline, string) {
 	switch {
 	case !dc.s.monitorObserves():
 	case l.observed:
@@ -306,19 +301,19 @@ func (dc *detectionChecker) observing(l *life, d deadline, what string) (deadlin
 	return d, what
 }
 
-// deadline returns the earliest bound that applies to an execution in its present state. None
-// applies while nobody can read its row. Afterwards the time starts again.
-func (dc *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
+// earliestDeadline returns the earliest deadline that applies to an execution in its present state, and what
+// is wrong, empty if none applies. None applies while its row is unreadable. Afterwards the time restarts.
+func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, string) {
 	if l.hidden {
 		return deadline{}, ""
 	}
-	d, what := dc.readable(l, b)
+	d, what := dc.readableDeadline(l, b)
 	d.since = max(d.since, l.shown)
 	return d, what
 }
 
-// readable is deadline for an execution whose row can be read.
-func (dc *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
+// readableDeadline is earliestDeadline for an execution whose row can be read.
+func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
@@ -326,30 +321,30 @@ func (dc *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "it has been claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
-		return dc.scheduled(l, b)
+		return dc.scheduledDeadline(l, b)
 	case oracle.Claimed(l.status):
-		// Both the database's clock and a clock that was never set must have passed the deadline: a
-		// clock step alone ends no run. The second one is an executor's, which stands still while its
-		// machine is frozen.
-		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.stood(l.entered, dc.s.now.At))
-		best, what := dc.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
+		// Both the database's clock and a clock that never jumps must have passed the deadline: a clock step
+		// alone ends no run. The second clock is an executor's, which stands still while its machine is
+		// frozen.
+		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.leastClockStoppage(l.entered, dc.s.now.At))
+		best, what := dc.adaptToObserving(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := dc.s.workers.Get(l.incarnation); t != nil {
-			since, more := dc.s.fleet.held(t.renewed, b)
+			since, more := dc.s.fleet.brakeDelay(t.renewed, b)
 			if t.superseded {
-				// No monitor has watched its last beats. The watch begins when a monitor sees that
-				// it was superseded.
+				// No monitor has watched its last heartbeats. The watch begins when a monitor reads that it
+				// was superseded.
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
 				best, what = dead, "its worker has not renewed its lease"
 			}
 		}
-		if owed := dc.owed(l); owed != 0 && owed+b.Cancel < best.since+best.bound {
+		if owed := dc.owedSince(l); owed != 0 && owed+b.Cancel < best.since+best.bound {
 			best, what = deadline{owed, b.Cancel, 0}, "its worker has known of its cancellation and has not ended it"
 		}
 		return best, what
 	case oracle.Terminal(l.status):
-		// A pass handles the oldest ends first, and no more than so many batches.
+		// A pass handles the oldest ends first, and at most mostBatches batches.
 		x := dc.s.config.Executor
 		passes := time.Duration(int(l.before) / (mostBatches * max(1, x.BatchSize)))
 		return deadline{l.entered, b.Terminal + passes*x.ReconcileInterval, 0}, "it has been terminal and its end was not handled"
@@ -357,8 +352,8 @@ func (dc *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	return deadline{}, ""
 }
 
-func (dc *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what string) {
-	best, what = dc.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "it has been scheduled and no worker has claimed it")
+func (dc *detectionChecker) scheduledDeadline(l *life, b *Bounds) (best deadline, what string) {
+	best, what = dc.adaptToObserving(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "it has been scheduled and no worker has claimed it")
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {
 			best, what = d, why
@@ -375,14 +370,14 @@ func (dc *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what s
 		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "it has stayed scheduled although its message has died")
 	}
 	if t := dc.s.workers.Get(l.incarnation); t != nil {
-		if since, gone := t.gone(); gone {
+		if since, gone := t.goneSince(); gone {
 			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "it has stayed scheduled at a worker that is gone")
 		}
 	}
 	return best, what
 }
 
-// end checks every remaining execution once more.
-func (dc *detectionChecker) end(bool) {
-	dc.look(dc.s.now.At)
+// endRun checks every execution whose check is due at the end.
+func (dc *detectionChecker) endRun(bool) {
+	dc.checkDue(dc.s.now.At)
 }

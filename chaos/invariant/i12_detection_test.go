@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// A pass handles no more ends than it may take batches. The others wait for the next pass.
-func TestEndsBeyondAPassWaitForTheNext(t *testing.T) {
+// A pass handles a limited number of batches of ends. The other ends wait for the next pass.
+func TestEndsBeyondPassLimitWaitForNext(t *testing.T) {
 	const ended = 100 * second
 	for _, c := range []struct {
 		name    string
@@ -55,9 +55,9 @@ func TestEndsBeyondAPassWaitForTheNext(t *testing.T) {
 	}
 }
 
-// An executor counts a run on its own clock, too, which stands still while its machine is frozen.
-func TestAFrozenExecutorCountsARunForLonger(t *testing.T) {
-	// The claim of beginning is at 2 s, and the run may take 300 s.
+// An executor also counts a run on its own clock, which stands still while its machine is frozen.
+func TestFrozenExecutorExtendsRunDeadline(t *testing.T) {
+	// The claim in beginning is at 2 s, and the run may take 300 s.
 	const deadline, bound = 302 * second, 21 * second
 	halted := func(began, ended history.Kind, process string) []history.Event {
 		return []history.Event{{At: 100 * second, Kind: began, Process: process}, {At: 200 * second, Kind: ended, Process: process}}
@@ -90,9 +90,9 @@ func TestAFrozenExecutorCountsARunForLonger(t *testing.T) {
 	}
 }
 
-// A worker owes the end of a cancelled execution while it is there and can write it. Its executions
-// are otherwise found when its lease is over.
-func TestAWorkerOwesACancellationWhileItIsThere(t *testing.T) {
+// A worker must end a cancelled execution while it is up and can write the end. Otherwise executors detect
+// the execution when the worker's lease is over.
+func TestLiveWorkerMustEndCancelledExecution(t *testing.T) {
 	// The third renewal after the request is at 40 s. The kill grace, five statements and the calls
 	// of an undisturbed pass take 13 s.
 	const asked, heard, bound = 12 * second, 40 * second, 13 * second
@@ -121,7 +121,7 @@ func TestAWorkerOwesACancellationWhileItIsThere(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name string
-		// renews is until when the worker renews its lease.
+		// renews is when the worker last renews its lease.
 		renews, over time.Duration
 		broken       bool
 		happens      []happens
@@ -136,8 +136,8 @@ func TestAWorkerOwesACancellationWhileItIsThere(t *testing.T) {
 		{"the worker has a successor", 40 * second, heard + bound + second, false, []happens{{45 * second, succeeded}}},
 		{"its process has crashed", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessCrashed)}}},
 		{"its process is paused", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessPaused)}}},
-		{"its process goes on, and ends it in time", 100 * second, 50*second + bound, false, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
-		{"its process goes on, and does not end it", 100 * second, 51*second + bound, true, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its process resumes, and ends it in time", 100 * second, 50*second + bound, false, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its process resumes, and does not end it", 100 * second, 51*second + bound, true, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
 		{"its link to the database is slow", 100 * second, heard + bound + second, false, []happens{{45 * second, link(history.FaultBegan)}}},
 		{"its link was slow before", 100 * second, heard + bound + second, true, []happens{{13 * second, link(history.FaultBegan)}, {15 * second, link(history.FaultEnded)}}},
 		{"another process has crashed", 100 * second, heard + bound + second, true, []happens{{45 * second, func(at time.Duration) history.Event {

@@ -14,14 +14,13 @@ import (
 
 // Queues reports on the broker's queues. A [Work] may implement it; only the simulated world does.
 type Queues interface {
-	// Idle says that a queue exists, is empty and has no consumer.
+	// Idle reports whether a queue exists, is empty and has no consumer.
 	Idle(queue string) bool
 }
 
-// idleTick is the interval at which this check looks at the queues of departed workers, idleSweep
-// that of the executors. An executor deletes no queue until its own tests of the dead letter path
-// have succeeded for idlePatience, because a queue keeps dead messages that have no route
-// (docs/executor.md).
+// idleTick is the interval at which this check looks at the queues of departed workers, idleSweep the
+// interval at which executors do. An executor deletes no queue until its own tests of the dead letter path
+// have succeeded for idlePatience, because a queue keeps dead messages that have no route (docs/executor.md).
 const (
 	idleTick     = 15 * time.Second
 	idleSweep    = time.Minute
@@ -35,44 +34,44 @@ type idleQueues struct {
 	s    *Suite
 	next time.Duration
 	// owners are the workers that have registered, in order of their numbers.
-	owners []*owner
-	// tested is when a test of the dead letter path last reached an executor. A message that can't
-	// die may block such tests for as long as it exists, and then no executor deletes a queue.
+	owners []*queueOwner
+	// tested is when a test of the dead letter path last reached an executor. A message that can't be
+	// dead-lettered may block such tests while it exists, and then no executor deletes a queue.
 	tested time.Duration
-	// meddled is the trouble of the messages of these tests: where one is lost, late or garbled, the
-	// test fails, and the executor's patience begins anew.
+	// meddled records faults of the messages of these tests: if one is lost, late or garbled, the test fails,
+	// and the executor's patience restarts.
 	meddled trouble
 }
 
-// owner is a worker with its two queues.
-type owner struct {
+// queueOwner is a worker, the owner of two queues.
+type queueOwner struct {
 	worker execution.WorkerID
 	newest execution.Incarnation
 	gone   bool
 	beat   time.Duration
-	// idle is the time since which each queue is idle, 0 for a queue in use.
+	// idle is the time since which each queue has been idle, 0 for a queue in use.
 	idle [2]time.Duration
 }
 
-func (iq *idleQueues) of(worker execution.WorkerID) *owner {
-	at, known := slices.BinarySearchFunc(iq.owners, worker, func(o *owner, w execution.WorkerID) int { return cmp.Compare(o.worker, w) })
+func (iq *idleQueues) ownerOf(worker execution.WorkerID) *queueOwner {
+	at, known := slices.BinarySearchFunc(iq.owners, worker, func(o *queueOwner, w execution.WorkerID) int { return cmp.Compare(o.worker, w) })
 	if !known {
-		iq.owners = slices.Insert(iq.owners, at, &owner{worker: worker})
+		iq.owners = slices.Insert(iq.owners, at, &queueOwner{worker: worker})
 	}
 	return iq.owners[at]
 }
 
-func (iq *idleQueues) observe(e *history.Event) {
+func (iq *idleQueues) observeEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		o := iq.of(e.Worker)
-		*o = owner{worker: e.Worker, newest: e.Incarnation, beat: e.At}
+		o := iq.ownerOf(e.Worker)
+		*o = queueOwner{worker: e.Worker, newest: e.Incarnation, beat: e.At}
 	case history.HeartbeatRenewed:
-		if o := iq.of(e.Worker); o.newest == e.Incarnation {
+		if o := iq.ownerOf(e.Worker); o.newest == e.Incarnation {
 			o.beat = e.At
 		}
 	case history.WorkerLifecycle:
-		if o := iq.of(e.Worker); o.newest == e.Incarnation {
+		if o := iq.ownerOf(e.Worker); o.newest == e.Incarnation {
 			o.gone = oracle.Gone(e.Lifecycle)
 		}
 	case history.Delivered:
@@ -80,29 +79,29 @@ func (iq *idleQueues) observe(e *history.Event) {
 			iq.tested = e.At
 		}
 	case history.FaultBegan:
-		if meddles(e) {
+		if breaksCanaries(e) {
 			iq.meddled.begin(e.At)
 		}
 	case history.FaultEnded:
-		if meddles(e) {
+		if breaksCanaries(e) {
 			iq.meddled.end(e.At)
 		}
 	default:
 	}
 	if e.At >= iq.next {
 		iq.next = e.At + idleTick
-		iq.look(e.At)
+		iq.judgeQueues(e.At)
 	}
 }
 
-// meddles says that a fault makes tests of the dead letter path fail by what it does to their
-// messages. Only faults of every message strike these.
-func meddles(e *history.Event) bool {
+// breaksCanaries reports whether a fault makes tests of the dead letter path fail through their messages.
+// Only faults of every message do.
+func breaksCanaries(e *history.Event) bool {
 	kind := fault.Find(e.Text)
 	return kind != nil && kind.Under == "messages" && slices.Contains(kind.Excuses, fault.DispatchesFail) && e.Queue == fault.EveryMessage
 }
 
-func (iq *idleQueues) look(now time.Duration) {
+func (iq *idleQueues) judgeQueues(now time.Duration) {
 	queues, ok := iq.s.work.(Queues)
 	if !ok {
 		return
@@ -112,9 +111,9 @@ func (iq *idleQueues) look(now time.Duration) {
 	if iq.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		within += idlePatience
 	}
-	within += drift(within) + idleTick + 2*iq.s.prompt()
+	within += clockDrift(within) + idleTick + 2*iq.s.promptBound()
 	untested := iq.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled &&
-		(now-iq.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes || iq.meddled.since(now-canaryTakes))
+		(now-iq.tested > canaryPeriod+clockDrift(canaryPeriod)+canaryTakes || iq.meddled.presentSince(now-canaryTakes))
 	for _, o := range iq.owners {
 		due := o.beat + iq.s.config.Executor.QueueRetention
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
@@ -124,9 +123,9 @@ func (iq *idleQueues) look(now time.Duration) {
 			case o.idle[n] == 0:
 				o.idle[n] = now
 			// Executors judge the queue's age by the database's clock.
-			case now-o.idle[n] > within && iq.s.skew == 0 && iq.s.stepped == 0 && iq.s.roads.attended(iq.s.recovered(o.idle[n])):
-				iq.s.judged(iq.i)
-				iq.s.violate(iq.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",
+			case now-o.idle[n] > within && iq.s.skew == 0 && iq.s.stepped == 0 && iq.s.roads.hasClearExecutor(iq.s.recoveryStart(o.idle[n])):
+				iq.s.countOccasion(iq.i)
+				iq.s.recordViolation(iq.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",
 					queue, o.idle[n], now, o.beat, iq.s.config.Executor.QueueRetention)
 			}
 		}

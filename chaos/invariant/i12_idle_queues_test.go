@@ -11,14 +11,14 @@ import (
 	"handoff/core/execution"
 )
 
-// idle is a broker in which every queue is empty and unused.
-type idle struct{}
+// idleWorld is a world in which every queue is empty and unused.
+type idleWorld struct{}
 
-func (idle) Statements(func(string, bool, uint64)) {}
-func (idle) Idle(string) bool                      { return true }
+func (idleWorld) Statements(func(string, bool, uint64)) {}
+func (idleWorld) Idle(string) bool                      { return true }
 
-// The queues of a worker that has been gone for five minutes must be deleted, once the dead letter
-// path has worked for five minutes more.
+// The queues of a worker that has been gone for five minutes must be deleted once the dead letter path has
+// worked for another five minutes.
 func TestIdleQueuesAreDeleted(t *testing.T) {
 	spoiled := func(kind, messages string) []history.Event {
 		return []history.Event{
@@ -37,8 +37,8 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		{"soon after a fault has held messages of its tests", 13 * time.Minute, false, spoiled("reorder_messages", "*")},
 		{"soon after a fault has dropped messages of its tests", 13 * time.Minute, false, spoiled("drop_messages", "*")},
 		{"late after a fault has held messages of its tests", 16 * time.Minute, true, spoiled("reorder_messages", "*")},
-		{"late, beside a fault that has held dispatches", 13 * time.Minute, true, spoiled("reorder_messages", "execution.scheduled")},
-		{"late, beside a fault that has repeated messages of its tests", 13 * time.Minute, true, spoiled("duplicate_messages", "*")},
+		{"late, during a fault that has held dispatches", 13 * time.Minute, true, spoiled("reorder_messages", "execution.scheduled")},
+		{"late, during a fault that has repeated messages of its tests", 13 * time.Minute, true, spoiled("duplicate_messages", "*")},
 	} {
 		story := []history.Event{
 			{Kind: history.ProcessStarted, Process: "executor-1"},
@@ -57,7 +57,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		x := config.Default(config.Hardened)
 		x.Executor.QueueRetention = 5 * time.Minute
 		s := New(x, []int{12})
-		s.SetWork(idle{})
+		s.SetWork(idleWorld{})
 		for i := range story {
 			story[i].Step = uint64(i)
 			s.Observe(&story[i])

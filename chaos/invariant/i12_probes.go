@@ -8,49 +8,48 @@ import (
 	"handoff/core/execution"
 )
 
-// unready is the time since which a worker's heartbeats have said that it receives no dispatches.
-// Such a worker is up but not ready, and its health endpoint says so.
-type unready map[execution.Incarnation]time.Duration
+// sinceByIncarnation is the time since which each incarnation has been in some state.
+type sinceByIncarnation map[execution.Incarnation]time.Duration
 
-// unrecorded demands that a prober that only observes records its findings within its bound. A
-// prober that asks only whether the process is up finds nothing, and a prober that acts records
-// nothing.
-func (dc *detectionChecker) unrecorded(e *history.Event) {
+// judgeUnrecordedOutage requires that a prober that only observes records within its bound a worker whose
+// heartbeats report that it receives no dispatches: the worker's health endpoint is then not ready. A prober
+// that tests only whether the process is up finds nothing, and a prober that acts records nothing.
+func (dc *detectionChecker) judgeUnrecordedOutage(e *history.Event) {
 	t := dc.s.workers.Get(e.Incarnation)
 	if dc.s.config.Executor.HealthProbes != config.Observe || !dc.s.config.Health.Enabled || t == nil {
 		return
 	}
 	since, known := dc.unready[e.Incarnation]
-	dc.overRecorded(e, t)
+	dc.judgeUnrecordedRecovery(e, t)
 	switch {
 	case e.Limit > 0 || t.outage || t.lifecycle != execution.Active:
 		delete(dc.unready, e.Incarnation)
 	case !known:
 		dc.unready[e.Incarnation] = e.At
-	case dc.s.calm.hindering > 0:
+	case dc.s.hindrances.lasting > 0:
 	default:
-		dc.s.judged(dc.i)
-		if e.At > max(since, dc.s.calm.since)+dc.s.bounds.Probes {
-			dc.s.violate(dc.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is not ready: the worker has said since %v that it receives no dispatches; the bound for that is %v",
+		dc.s.countOccasion(dc.i)
+		if e.At > max(since, dc.s.hindrances.lastEnd)+dc.s.bounds.Probes {
+			dc.s.recordViolation(dc.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is not ready: the worker has said since %v that it receives no dispatches; the bound for that is %v",
 				e.Worker, e.Incarnation, since, dc.s.bounds.Probes)
 		}
 	}
 }
 
-// overRecorded demands that probers also record the end of an outage: a worker that answers again
-// is no longer the last choice. Anything that may hinder a probe postpones the judgement.
-func (dc *detectionChecker) overRecorded(e *history.Event, t *session) {
+// judgeUnrecordedRecovery requires that probers also record the end of an outage: a recovered worker is no
+// longer the last choice. Anything that may hinder a probe postpones the judgement.
+func (dc *detectionChecker) judgeUnrecordedRecovery(e *history.Event, t *session) {
 	since, known := dc.ready[e.Incarnation]
 	switch {
-	case e.Limit == 0 || !t.outage || t.lifecycle != execution.Active || dc.s.purged(t.outageAt, e.At):
+	case e.Limit == 0 || !t.outage || t.lifecycle != execution.Active || dc.s.mayBePurged(t.outageAt, e.At):
 		delete(dc.ready, e.Incarnation)
 	case !known:
 		dc.ready[e.Incarnation] = e.At
-	case dc.s.calm.hindering > 0 || dc.broken > 0:
+	case dc.s.hindrances.lasting > 0 || dc.broken > 0:
 	default:
-		dc.s.judged(dc.i)
-		if e.At > max(since, dc.s.calm.since, dc.mended)+dc.s.bounds.Probes {
-			dc.s.violate(dc.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is ready again: the worker has said since %v that it receives dispatches; the bound for that is %v",
+		dc.s.countOccasion(dc.i)
+		if e.At > max(since, dc.s.hindrances.lastEnd, dc.mended)+dc.s.bounds.Probes {
+			dc.s.recordViolation(dc.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is ready again: the worker has said since %v that it receives dispatches; the bound for that is %v",
 				e.Worker, e.Incarnation, since, dc.s.bounds.Probes)
 		}
 	}

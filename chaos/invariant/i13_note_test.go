@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The message of an action's own failure is judged by how the machine says that it failed.
-func TestWhatAFailureSaysAboutRetries(t *testing.T) {
+// The message of an action's own failure is judged by the machine's report of the failure.
+func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	const note = "\nNot retried, with 2 of 2 retries left, because exit code 7 is not retried, unless it is declared: retried_exit_codes: [7]"
 	failed := func(reason execution.Reason, code int64) history.Event {
 		e := action(3*second, history.ActionEnded, "w", 1)
@@ -35,11 +35,11 @@ func TestWhatAFailureSaysAboutRetries(t *testing.T) {
 		wrong bool
 		story []history.Event
 	}{
-		{"no retry follows and it says so", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops"+note)}},
-		{"no retry follows and it does not say so", true, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops")}},
+		{"no retry follows and the message says so", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops"+note)}},
+		{"no retry follows and the message omits that", true, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops")}},
 		{"it names another exit code", true, []history.Event{failed(execution.Unknown, 8), stored(execution.Unknown, "Action failed: exit status 8"+note)}},
 		{"a retry follows", false, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7")}},
-		{"a retry follows and it says none does", true, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7"+note)}},
+		{"a retry follows and the message denies it", true, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7"+note)}},
 		{"its reason is another one", true, []history.Event{failed(execution.Transient, 7), stored(execution.Unknown, "Action failed: exit status 7"+note)}},
 		{"the database has refused the message", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: the database refused the action's output: no")}},
 		{"its cancellation was requested", false, []history.Event{cancelling, failed(execution.Unknown, 7), fromCanceling}},

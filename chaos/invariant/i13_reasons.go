@@ -7,9 +7,9 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 13 about the reasons that a worker gives for the end of a run,
-// whether the end is stored or refused and kept. The worker must have had the reason that it gives.
-// For runs that ended by themselves, the machine's report counts.
+// This file is the part of invariant 13 about the reasons that a worker reports for the end of a run, whether
+// the end is stored or refused. The worker must have had the reason that it reports. For runs that ended by
+// themselves, the machine's report counts.
 
 // Starts notes that the machine is asked to start an action.
 func (c *Calls) Starts(key execution.Key) {
@@ -25,38 +25,37 @@ func (c *Calls) NotStarted(key execution.Key) {
 	}
 }
 
-// Killed notes that the worker has learned that an action ended because it was told to.
+// Killed notes that the worker has learned that an action ended on its request.
 func (c *Calls) Killed(now time.Duration, key execution.Key) {
 	if r := c.runs[key]; r != nil {
 		r.killed = now
 	}
 }
 
-// Exited notes that an action has ended by itself; its reason is its own.
+// Exited notes that an action has ended by itself, with its own reason.
 func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {
 		r.byItself, r.exited, r.to, r.reason = true, now, to, reason
 	}
 }
 
-// waited judges how long the end of a run that ended by itself waited for its first write: no
-// longer than the results written with it may wait, and not at all if the fence would come
-// meanwhile.
-func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
+// judgeResultWait judges how long the end of a run that ended by itself waited for its first write: at most
+// ResultWindow, and not at all if the fence would come meanwhile.
+func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOfRun) {
 	if c.result == nil || !r.byItself {
 		return
 	}
 	held := now - r.exited
-	if c.s.ledger.struck(standsStill|itsClock, c.process, 0, c.s.present()-held-sameMoment) {
+	if c.s.ledger.hasStruck(standsStill|itsClock, c.process, 0, c.s.currentTime()-held-sameMoment) {
 		return
 	}
-	c.s.judged(c.result.i)
+	c.s.countOccasion(c.result.i)
 	switch {
-	case held > 0 && !c.lease.fenced && r.exited < c.fence() && now > c.fence():
-		c.s.violate(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
-			c.process, key.ID, key.Epoch, c.fence()-r.exited)
+	case held > 0 && !c.lease.fenced && r.exited < c.fenceTime() && now > c.fenceTime():
+		c.s.recordViolation(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
+			c.process, key.ID, key.Epoch, c.fenceTime()-r.exited)
 	case held > oracle.ResultWindow+sameMoment:
-		c.s.violate(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
+		c.s.recordViolation(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
 			c.process, key.ID, key.Epoch, held, oracle.ResultWindow)
 	}
 }
@@ -65,20 +64,21 @@ func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
 // moment in the near future.
 const clocksOfRuns = time.Second
 
-// tells judges what a worker is about to report about the end of a run.
-func (c *Calls) tells(now time.Duration, e *End, r *callsOfRun) {
+// judgeReason judges a worker's report about the end of a run before it is sent.
+func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	if c.result == nil {
 		return
 	}
-	c.s.judged(c.result.i)
-	if !c.had(now, e, r) {
-		c.s.violate(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
+	c.s.countOccasion(c.result.i)
+	if !c.hadReason(now, e, r) {
+		c.s.recordViolation(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
 			c.process, e.Key.ID, e.Key.Epoch, e.To, e.Reason)
 	}
 }
 
-// had says that a worker had the reason to end a run, or that the run ended for it.
-func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
+// hadReason reports whether a worker had the reason of e to end a run, or the run ended by itself for that
+// reason.
+func (c *Calls) hadReason(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason
 	}
@@ -95,7 +95,7 @@ func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
 		return e.To == execution.Timeout && now >= r.limit-clocksOfRuns
 	case execution.HeartbeatStale:
 		// An action that was ended between its claim and its start has not run.
-		return !r.started || c.lease.fenced || now >= c.fence()-clocksOfRuns
+		return !r.started || c.lease.fenced || now >= c.fenceTime()-clocksOfRuns
 	default:
 		return false
 	}

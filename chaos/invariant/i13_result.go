@@ -17,13 +17,13 @@ func ownResult() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker {
-		return &resultChecker{i: i, s: s, asked: make(map[execution.ID]asking)}
+		return &resultChecker{i: i, s: s, asked: make(map[execution.ID]endRequest)}
 	}
 	return i
 }
 
-// exit is how the latest run of an unfinished execution ended.
-type exit struct {
+// runExit is how the latest run of an unfinished execution ended.
+type runExit struct {
 	epoch  execution.Epoch
 	to     execution.Status
 	reason execution.Reason
@@ -35,68 +35,68 @@ type exit struct {
 type resultChecker struct {
 	i *Invariant
 	s *Suite
-	// asked is the first request to end each run that is to end.
-	asked map[execution.ID]asking
+	// asked is the first request to end each run.
+	asked map[execution.ID]endRequest
 }
 
-// asking is a worker's request that an action end.
-type asking struct {
+// endRequest is a worker's request to end an action.
+type endRequest struct {
 	epoch execution.Epoch
 	grace time.Duration
 	at    time.Duration
 }
 
-// hears implements selective.
-func (r *resultChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (r *resultChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.ActionEnded, history.Transition, history.EndAsked, history.RefusedResult, history.WorkerRegistered}
 }
 
-func (r *resultChecker) observe(e *history.Event, l *life) {
+func (r *resultChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:
 		if l != nil && !oracle.Terminal(l.status) {
-			l.ran = exit{e.Epoch, e.To, e.Reason, uint8(e.Count), true} //nolint:gosec // exit codes end at 255
+			l.ran = runExit{e.Epoch, e.To, e.Reason, uint8(e.Count), true} //nolint:gosec // exit codes end at 255
 		}
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.Terminal(e.To) {
-			r.judge(e, l)
+			r.judgeResult(e, l)
 		}
 		if oracle.Terminal(e.To) {
 			delete(r.asked, e.Execution)
 			if l != nil {
-				l.ran = exit{}
+				l.ran = runExit{}
 			}
 		}
 	case history.EndAsked:
 		if old, known := r.asked[e.Execution]; l != nil && !oracle.Terminal(l.status) && (!known || old.epoch != e.Epoch) {
-			r.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
+			r.asked[e.Execution] = endRequest{e.Epoch, e.Due, e.At}
 		}
 	case history.RefusedResult:
 		if l != nil {
-			r.refused(e, l)
+			r.judgeRefusal(e, l)
 		}
 	case history.WorkerRegistered:
-		r.again(e)
+		r.judgeReregistration(e)
 	default:
 	}
 }
 
-// refused judges a result that was refused because the row no longer belonged to its run.
-func (r *resultChecker) refused(e *history.Event, l *life) {
-	r.s.judged(r.i)
+// judgeRefusal judges a result that was refused on the grounds that the row no longer belonged to its run.
+func (r *resultChecker) judgeRefusal(e *history.Event, l *life) {
+	r.s.countOccasion(r.i)
 	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
-		r.s.violate(r.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
+		r.s.recordViolation(r.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
 	}
 }
 
-// again judges a process that registers again since its start. Registering gives up everything that
-// the old incarnation holds, so the results of all its ended runs must be written before.
-func (r *resultChecker) again(e *history.Event) {
-	old := r.before(e)
+// judgeReregistration judges a process that registers repeatedly since its start. Registering releases
+// everything that the old incarnation holds, so the results of all its ended runs must be written before.
+func (r *resultChecker) judgeReregistration(e *history.Event) {
+	old := r.previousIncarnation(e)
 	if old == 0 {
 		return
 	}
-	r.s.judged(r.i)
+	r.s.countOccasion(r.i)
 	var given *life
 	for _, l := range r.s.lives.All() {
 		if l.incarnation == old && oracle.Claimed(l.status) && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
@@ -104,14 +104,14 @@ func (r *resultChecker) again(e *history.Event) {
 		}
 	}
 	if given != nil {
-		r.s.violate(r.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
+		r.s.recordViolation(r.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
 			e.Process, e.Incarnation, old, given.id, given.epoch)
 	}
 }
 
-// before is the last incarnation of the same worker that the same process has registered since its start,
-// or 0. It looks no further back than that start.
-func (r *resultChecker) before(e *history.Event) execution.Incarnation {
+// previousIncarnation is the last incarnation of the same worker that the same process has registered since
+// its start, 0 if there is none.
+func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnation {
 	for _, n := range slices.Backward(r.s.registered.Get(e.Worker)) {
 		t := r.s.workers.Get(n)
 		if t == nil || n >= e.Incarnation || t.worker != e.Worker {
@@ -127,24 +127,24 @@ func (r *resultChecker) before(e *history.Event) execution.Incarnation {
 	return 0
 }
 
-// grace judges that an action which timed out, was cancelled or was ended for a stop had its kill
+// judgeKillGrace requires that an action which timed out, was cancelled or was ended for a stop had its kill
 // grace. A lost action has none, and at the fence only the rest of the lease is left.
-func (r *resultChecker) grace(e *history.Event) {
+func (r *resultChecker) judgeKillGrace(e *history.Event) {
 	a, asked := r.asked[e.Execution]
 	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {
 		return
 	}
-	r.s.judged(r.i)
+	r.s.countOccasion(r.i)
 	if want := r.s.config.Worker.KillGrace; a.grace < want {
-		r.s.violate(r.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
+		r.s.recordViolation(r.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
 			e.Process, e.Execution, e.Reason, a.grace, a.at, want)
 	}
 }
 
-func (r *resultChecker) judge(e *history.Event, l *life) {
-	r.s.judged(r.i)
-	r.grace(e)
-	var x exit
+func (r *resultChecker) judgeResult(e *history.Event, l *life) {
+	r.s.countOccasion(r.i)
+	r.judgeKillGrace(e)
+	var x runExit
 	if l != nil {
 		x = l.ran
 	}
@@ -152,20 +152,20 @@ func (r *resultChecker) judge(e *history.Event, l *life) {
 	byItself := ended && x.to != execution.Cancelled
 	switch {
 	case e.Reason == execution.WorkerLost && l != nil && l.running > 0 && l.started > 0:
-		r.s.violate(r.i, e.Execution, "execution %d is stored as %v (%v) by %s, and its run at epoch %d goes on", e.Execution, e.To, e.Reason, e.Process, e.OldEpoch)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as %v (%v) by %s, and its run at epoch %d goes on", e.Execution, e.To, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Completed && (!byItself || x.to != execution.Completed):
-		r.s.violate(r.i, e.Execution, "execution %d is stored as completed by %s, and its run at epoch %d did not complete", e.Execution, e.Process, e.OldEpoch)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as completed by %s, and its run at epoch %d did not complete", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && x.to == execution.Completed:
-		r.s.violate(r.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && e.Reason != x.reason:
-		r.s.violate(r.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v%s", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason, x.by())
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v%s", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason, x.codePhrase())
 	case e.To == execution.Cancelled && byItself:
-		r.s.violate(r.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Timeout && byItself:
-		r.s.violate(r.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
+		r.s.recordViolation(r.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself:
-		r.note(e, l, x)
+		r.judgeMessage(e, l, x)
 	}
 }
 
-func (r *resultChecker) end(bool) {}
+func (r *resultChecker) endRun(bool) {}

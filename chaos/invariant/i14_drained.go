@@ -9,15 +9,15 @@ import (
 	"handoff/core/execution"
 )
 
-// drained is invariant 14 (defects D25, D28).
-func drained() *Invariant {
+// drainedQueues is invariant 14 (defects D25, D28).
+func drainedQueues() *Invariant {
 	i := &Invariant{
 		Number: 14, Name: "drained", Unconfigured: true, Across: true,
 		Statement: "At the end every queue is empty, no message is unacknowledged and no concurrency slot is held.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &drainedChecker{i: i, s: s, depth: make(map[string]*int), slots: make(map[slot]execution.ID)}
+		return &drainedChecker{i: i, s: s, depth: make(map[string]*int), slots: make(map[concurrencySlot]execution.ID)}
 	}
 	return i
 }
@@ -25,44 +25,44 @@ func drained() *Invariant {
 type drainedChecker struct {
 	i *Invariant
 	s *Suite
-	// depth is the number of messages in each queue. of is the place of queue, the one of the latest
-	// event: consecutive events are often about one queue.
+	// depth is the number of messages in each queue. of caches the entry of queue, which the latest event was
+	// about: consecutive events are often about one queue.
 	depth map[string]*int
 	queue string
 	of    *int
-	slots map[slot]execution.ID
-	// limited says that a slot was taken at some time.
+	slots map[concurrencySlot]execution.ID
+	// limited reports whether a slot was ever taken.
 	limited bool
 }
 
-// slot is a held concurrency slot.
-type slot struct {
+// concurrencySlot identifies a held concurrency slot.
+type concurrencySlot struct {
 	action string
 	number int64
 }
 
-// hears implements selective.
-func (d *drainedChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (d *drainedChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped, history.SlotTaken, history.SlotFreed}
 }
 
-func (d *drainedChecker) observe(e *history.Event, _ *life) {
+func (d *drainedChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Enqueued:
-		*d.in(e.Queue)++
+		*d.depthOf(e.Queue)++
 	case history.Acked, history.DeadLettered, history.Dropped:
-		*d.in(e.Queue)--
+		*d.depthOf(e.Queue)--
 	case history.SlotTaken:
-		d.slots[slot{e.Action, e.Count}] = e.Execution
+		d.slots[concurrencySlot{e.Action, e.Count}] = e.Execution
 		d.limited = true
 	case history.SlotFreed:
-		delete(d.slots, slot{e.Action, e.Count})
+		delete(d.slots, concurrencySlot{e.Action, e.Count})
 	default:
 	}
 }
 
-// in is where the messages of a queue are counted.
-func (d *drainedChecker) in(queue string) *int {
+// depthOf returns the counter of a queue's messages.
+func (d *drainedChecker) depthOf(queue string) *int {
 	if d.of != nil && d.queue == queue {
 		return d.of
 	}
@@ -78,17 +78,17 @@ func (d *drainedChecker) in(queue string) *int {
 // mostListed is the greatest number of queues that a violation names.
 const mostListed = 20
 
-func (d *drainedChecker) end(bool) {
+func (d *drainedChecker) endRun(bool) {
 	if d.limited {
-		d.s.judged(d.i)
+		d.s.countOccasion(d.i)
 	}
 	held := slices.Sorted(maps.Values(d.slots))
 	if len(held) > 0 {
-		d.s.violate(d.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
+		d.s.recordViolation(d.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
 	}
 	var left []string
 	for queue, n := range d.depth { //detlint:ok sorted below
-		d.s.judged(d.i)
+		d.s.countOccasion(d.i)
 		if *n > 0 {
 			left = append(left, queue)
 		}
@@ -101,5 +101,5 @@ func (d *drainedChecker) end(bool) {
 	if len(left) > mostListed {
 		more = fmt.Sprintf(" and %d more", len(left)-mostListed)
 	}
-	d.s.violate(d.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], *d.depth[left[0]], left[:min(len(left), mostListed)], more)
+	d.s.recordViolation(d.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], *d.depth[left[0]], left[:min(len(left), mostListed)], more)
 }

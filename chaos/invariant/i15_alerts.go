@@ -10,8 +10,8 @@ import (
 // AlertsNumber is the number of the invariant about alerts.
 const AlertsNumber = 15
 
-// alerting is invariant 15 (defects D26, D47, D59).
-func alerting() *Invariant {
+// expectedAlerts is invariant 15 (defects D26, D47, D59).
+func expectedAlerts() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
 		Statement: "Each alert that should fire does so and resolves. All others stay silent. The figures behind the alerts agree with the database, the broker and the history, and so do the figures of runs that workers send.",
@@ -23,17 +23,17 @@ func alerting() *Invariant {
 	return i
 }
 
-// Alerts is what a scenario expects of alerts, by name.
+// Alerts are the names of the alerts that must fire, must resolve and must never fire in a scenario.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any says whether anything is expected.
+// Any reports whether the scenario expects anything of alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
-// Reported adds the simulated world's findings about the figures that processes report: the first
-// wrong figure, empty for none, and the number of comparisons. Only that world knows the answers
-// that each process got.
+// Reported adds the simulated world's findings about the figures that processes export: the first wrong
+// figure, empty for none, and the number of comparisons. Only that world knows the answers that each process
+// got.
 func (s *Suite) Reported(wrong string, compared uint64) {
 	for _, c := range s.checkers {
 		if a, ok := c.(*alertChecker); ok {
@@ -43,31 +43,31 @@ func (s *Suite) Reported(wrong string, compared uint64) {
 	}
 }
 
-// ExpectAlerts says which alerts must fire and resolve in the run. Without it, or without any alert
-// event, nothing is judged.
+// ExpectAlerts sets which alerts must fire and resolve in the run. Without it, or without any alert event,
+// nothing is judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
 
 type alertChecker struct {
 	i *Invariant
 	s *Suite
-	// fired and firing hold the names of alerts.
+	// fired holds the alerts that have fired, firing those that have not resolved since.
 	fired, firing map[string]bool
 	// wrong is the first figure that was wrong.
 	wrong string
 }
 
-// hears implements selective.
-func (a *alertChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (a *alertChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.AlertFired, history.AlertResolved}
 }
 
-func (a *alertChecker) observe(e *history.Event, _ *life) {
+func (a *alertChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.AlertFired:
 		a.fired[e.Fault], a.firing[e.Fault] = true, true
 		if slices.Contains(a.s.alerts.Never, e.Fault) {
-			a.s.judged(a.i)
-			a.s.violate(a.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
+			a.s.countOccasion(a.i)
+			a.s.recordViolation(a.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbookHint(e.Fault))
 		}
 	case history.AlertResolved:
 		a.firing[e.Fault] = false
@@ -75,37 +75,37 @@ func (a *alertChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-func (a *alertChecker) end(bool) {
+func (a *alertChecker) endRun(bool) {
 	if a.wrong != "" {
-		defer a.s.violate(a.i, 0, "a figure is wrong: %s", a.wrong)
+		defer a.s.recordViolation(a.i, 0, "a figure is wrong: %s", a.wrong)
 	}
 	for _, name := range a.s.alerts.Never {
 		if !a.fired[name] {
-			a.s.judged(a.i)
+			a.s.countOccasion(a.i)
 		}
 	}
 	for _, name := range a.s.alerts.Fires {
-		a.s.judged(a.i)
+		a.s.countOccasion(a.i)
 		if !a.fired[name] {
-			a.s.violate(a.i, 0, "the alert %s never fired%s%s", name, a.others(), playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s never fired%s%s", name, a.firedAlerts(), playbookHint(name))
 		}
 	}
 	for _, name := range a.s.alerts.Resolves {
-		a.s.judged(a.i)
+		a.s.countOccasion(a.i)
 		switch {
 		case !a.fired[name]:
-			a.s.violate(a.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, a.others(), playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, a.firedAlerts(), playbookHint(name))
 		case a.firing[name]:
-			a.s.violate(a.i, 0, "the alert %s still fires at the end%s", name, playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s still fires at the end%s", name, playbookHint(name))
 		}
 	}
 }
 
-// playbook names the page about an alert: its meaning, and what to check.
-func playbook(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
+// playbookHint returns a reference to the page about an alert.
+func playbookHint(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
-// others says which alerts fired.
-func (a *alertChecker) others() string {
+// firedAlerts lists in words the alerts that fired.
+func (a *alertChecker) firedAlerts() string {
 	var names []string
 	for name := range a.fired { //detlint:ok sorted below
 		names = append(names, name)

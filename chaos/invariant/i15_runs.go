@@ -2,24 +2,24 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 15 about the figures of runs that a worker sends with its
-// heartbeats. Executors judge the worker's health by them, and people read them. They must match
-// the runs of its incarnation within the configured window.
+// This file is the part of invariant 15 about the figures of runs that a worker sends with its heartbeats.
+// Executors judge the worker's health by them, and operators read them. They must match the runs of its
+// incarnation within the configured window.
 
-// windowParts is the number of parts into which a worker divides the window; it forgets one part at
-// a time (docs/worker.md).
+// windowParts is the number of parts into which a worker divides the window. It drops one part at a time
+// (docs/worker.md).
 const windowParts = 60
 
-// endOf is the end of a run that counts, because the database has stored it.
-type endOf struct {
+// countedEnd is the end of a run that counts, because the database has stored it.
+type countedEnd struct {
 	at, took time.Duration
 	blamed   bool
 }
 
-// endsOf holds the ends of an incarnation's runs, the oldest first, without those older than the
+// countedEnds holds the ends of an incarnation's runs, the oldest first, without those older than the
 // window.
-type endsOf struct {
-	recent []endOf
+type countedEnds struct {
+	recent []countedEnd
 	// took and failed are sums over recent, because a busy worker has thousands of ends in a window
 	// and reports often.
 	took        time.Duration
@@ -28,8 +28,8 @@ type endsOf struct {
 	lastFailure time.Duration
 }
 
-func (e *endsOf) add(now, took time.Duration, blamed bool) {
-	e.recent = append(e.recent, endOf{now, took, blamed})
+func (e *countedEnds) addEnd(now, took time.Duration, blamed bool) {
+	e.recent = append(e.recent, countedEnd{now, took, blamed})
 	e.took += took
 	if !blamed {
 		e.consecutive = 0
@@ -40,8 +40,8 @@ func (e *endsOf) add(now, took time.Duration, blamed bool) {
 	e.lastFailure = now
 }
 
-// forget drops ends older than the window.
-func (e *endsOf) forget(now, window time.Duration) {
+// forgetOld removes the ends older than the window.
+func (e *countedEnds) forgetOld(now, window time.Duration) {
 	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
 		e.took -= e.recent[0].took
 		if e.recent[0].blamed {
@@ -63,9 +63,9 @@ func (c *Calls) Reports(now time.Duration, f RunFigures) {
 		return
 	}
 	i, window := c.alerts.i, c.s.config.Health.Window
-	c.s.judged(i)
+	c.s.countOccasion(i)
 	e := &c.ends
-	e.forget(now, window)
+	e.forgetOld(now, window)
 	most := RunFigures{Total: len(e.recent), Failed: e.failed}
 	least, took := most, e.took
 	// The worker may have forgotten its oldest part already.
@@ -80,16 +80,16 @@ func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	}
 	switch {
 	case f.Total < least.Total || f.Total > most.Total || f.Failed < least.Failed || f.Failed > most.Failed:
-		c.s.violate(i, 0, "%s reports %d runs, %d of them failed, within %v; there were %d, and %d failed", c.process, f.Total, f.Failed, window, most.Total, most.Failed)
+		c.s.recordViolation(i, 0, "%s reports %d runs, %d of them failed, within %v; there were %d, and %d failed", c.process, f.Total, f.Failed, window, most.Total, most.Failed)
 	case f.Consecutive != e.consecutive:
-		c.s.violate(i, 0, "%s reports %d failures since the last run that was none; there were %d", c.process, f.Consecutive, e.consecutive)
-	case f.Failed+f.Consecutive > 0 && distance(f.LastFailure, now-e.lastFailure) > sameMoment:
-		c.s.violate(i, 0, "%s reports that its last failure was %v ago; it was %v ago", c.process, f.LastFailure, now-e.lastFailure)
-	case most.Total > 0 && least.Total == most.Total && distance(f.Average, took/time.Duration(most.Total)) > sameMoment:
-		c.s.violate(i, 0, "%s reports that a run takes %v on average; it was %v", c.process, f.Average, took/time.Duration(most.Total))
+		c.s.recordViolation(i, 0, "%s reports %d failures since the last run that was none; there were %d", c.process, f.Consecutive, e.consecutive)
+	case f.Failed+f.Consecutive > 0 && absDifference(f.LastFailure, now-e.lastFailure) > sameMoment:
+		c.s.recordViolation(i, 0, "%s reports that its last failure was %v ago; it was %v ago", c.process, f.LastFailure, now-e.lastFailure)
+	case most.Total > 0 && least.Total == most.Total && absDifference(f.Average, took/time.Duration(most.Total)) > sameMoment:
+		c.s.recordViolation(i, 0, "%s reports that a run takes %v on average; it was %v", c.process, f.Average, took/time.Duration(most.Total))
 	case f.Total == 0 && f.Average != 0:
-		c.s.violate(i, 0, "%s reports that a run takes %v on average, and no run within %v", c.process, f.Average, window)
+		c.s.recordViolation(i, 0, "%s reports that a run takes %v on average, and no run within %v", c.process, f.Average, window)
 	}
 }
 
-func distance(a, b time.Duration) time.Duration { return max(a-b, b-a) }
+func absDifference(a, b time.Duration) time.Duration { return max(a-b, b-a) }

@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its
-// request. A key that is used again after 24 hours must create a new execution: if the client gets
-// the old one, nothing runs for it.
+// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its request. A
+// key that is reused after 24 hours must create a new execution: if the client gets the old one, nothing runs
+// for it.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
@@ -24,8 +24,8 @@ func acceptedOnce() *Invariant {
 	return i
 }
 
-// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation
-// and the previous one, so each for half a day at least and a day at most.
+// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation and the
+// previous one, so each key for half a day to a day.
 const keyGeneration = oracle.KeyLifetime / 2
 
 // keyHash replaces a key, which may be long, because there is one for every execution of the last
@@ -42,19 +42,19 @@ type keyChecker struct {
 	text []byte
 }
 
-// hears implements selective.
-func (k *keyChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (k *keyChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.KeyKnown, history.Created}
 }
 
-func (k *keyChecker) observe(e *history.Event, _ *life) {
+func (k *keyChecker) observeEvent(e *history.Event, _ *life) {
 	if e.Kind == history.KeyKnown {
-		k.known(e)
+		k.judgeKnownKey(e)
 	}
 	if e.Kind != history.Created || e.Key == "" {
 		return
 	}
-	if now := k.s.database(e.At) / keyGeneration; now > k.generation {
+	if now := k.s.databaseTime(e.At) / keyGeneration; now > k.generation {
 		k.before = nil
 		if now == k.generation+1 {
 			k.before = k.recent
@@ -65,23 +65,23 @@ func (k *keyChecker) observe(e *history.Event, _ *life) {
 	k.hash.Reset()
 	_, _ = k.hash.Write(k.text)
 	key := keyHash(k.hash.Sum(k.text[:0]))
-	k.s.judged(k.i)
+	k.s.countOccasion(k.i)
 	_, young := k.recent[key]
 	_, old := k.before[key]
 	if young || old {
-		k.s.violate(k.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
+		k.s.recordViolation(k.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
 	}
 	k.recent[key] = struct{}{}
 }
 
-// known judges an answer that names an existing execution. On arrival, the execution is a little
-// older than when the answer was given.
-func (k *keyChecker) known(e *history.Event) {
-	k.s.judged(k.i)
+// judgeKnownKey judges an answer that names an existing execution. When the answer arrives, the execution is
+// a little older than when it was given.
+func (k *keyChecker) judgeKnownKey(e *history.Event) {
+	k.s.countOccasion(k.i)
 	if e.Due >= oracle.KeyLifetime+k.s.bounds.Slack {
-		k.s.violate(k.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
+		k.s.recordViolation(k.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
 			e.Key, e.Execution, e.Due, oracle.KeyLifetime)
 	}
 }
 
-func (k *keyChecker) end(bool) {}
+func (k *keyChecker) endRun(bool) {}

@@ -12,9 +12,9 @@ import (
 	"handoff/core/execution"
 )
 
-// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or
-// long runs are no cause, because overload is not failure.
-func earned() *Invariant {
+// explainedEnds is invariant 17: every bad end has a cause in the run. A long queue, many executions or long
+// runs are no cause, because overload is not failure.
+func explainedEnds() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
 		Statement: "Every bad end has a cause in the run: each failure, abandonment, timeout, cancellation, lost worker and counted dispatch follows from a fault, an action or a request. Waiting behind other work is no cause.",
@@ -24,7 +24,7 @@ func earned() *Invariant {
 			"that was full the whole time; an audit does not record the faults and actions that explain other bad ends",
 	}
 	i.make = func(s *Suite) checker {
-		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings()}
+		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: causeTable()}
 	}
 	return i
 }
@@ -33,12 +33,11 @@ type earnedChecker struct {
 	i      *Invariant
 	s      *Suite
 	ledger *ledger
-	table  []earning
+	table  []causeRow
 	slots  dense.Table[execution.Incarnation, *slots]
-	// loss is the loss of a worker, if the last event was one; otherwise its Kind is NoKind.
+	// loss is the last event if that was the loss of a worker; otherwise its Kind is NoKind.
 	loss history.Event
-	// skipped holds the children that were skipped before the handling of their parent's end was
-	// recorded.
+	// skipped holds the children that were skipped before the handling of their parent's end was recorded.
 	skipped []skippedChild
 }
 
@@ -48,64 +47,64 @@ type skippedChild struct {
 	at         time.Duration
 }
 
-// ending is one bad end with all that the checker knows about it.
-type ending struct {
+// badEnd is a bad end of an execution, with the evidence about it.
+type badEnd struct {
 	*earnedChecker
-	row *earning
+	row *causeRow
 	e   *history.Event
 	l   *life
 	t   *session
 	at  *slots // nil where t is
 }
 
-// whole says that the history records faults, runs and heartbeats. Otherwise only part of the rule
-// is judged.
-func (ec *earnedChecker) whole() bool { return !ec.i.InPart(ec.s.holds) }
+// hasWholeEvidence reports whether the history records faults, runs and heartbeats. Otherwise only part of
+// the rule is judged.
+func (ec *earnedChecker) hasWholeEvidence() bool { return !ec.i.InPart(ec.s.holds) }
 
-// hears implements selective.
-func (ec *earnedChecker) hears() []history.Kind { return besidesRuns() }
+// observedKinds implements selective.
+func (ec *earnedChecker) observedKinds() []history.Kind { return besidesRuns() }
 
-func (ec *earnedChecker) timed() {}
+func (ec *earnedChecker) isTimedChecker() {}
 
-func (ec *earnedChecker) observe(e *history.Event, l *life) {
+func (ec *earnedChecker) observeEvent(e *history.Event, l *life) {
 	ec.judgeLoss(e)
 	switch e.Kind {
 	case history.WorkerLifecycle:
-		if e.Lifecycle == execution.Lost && ec.whole() {
+		if e.Lifecycle == execution.Lost && ec.hasWholeEvidence() {
 			ec.loss = *e
-			ec.s.wake(e.At) // judged at the next event of any kind
+			ec.s.wakeAt(e.At) // judged at the next event of any kind
 		}
 	case history.Transition:
 		if l != nil && !oracle.Terminal(e.From) {
-			ec.transition(e, l)
+			ec.judgeTransition(e, l)
 		}
 		if at := ec.slots.Get(e.Incarnation); at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
-			at.run(e)
+			at.countRun(e)
 		}
 	case history.Orchestrated:
 		if len(ec.skipped) > 0 {
-			ec.handled(e)
+			ec.judgeSkippedChildren(e)
 		}
 	case history.WorkerRegistered:
-		ec.ledger.observe(e)
+		ec.ledger.observeEvent(e)
 		ec.slots.Set(e.Incarnation, &slots{runtimes: e.Text, capacity: e.Limit})
 	case history.HeartbeatRenewed:
 		if at := ec.slots.Get(e.Incarnation); at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
 	default:
-		ec.ledger.observe(e)
+		ec.ledger.observeEvent(e)
 	}
 }
 
-func (ec *earnedChecker) transition(e *history.Event, l *life) {
+func (ec *earnedChecker) judgeTransition(e *history.Event, l *life) {
 	counted := e.From == execution.Scheduled && e.Count > l.dispatches
 	if e.To != execution.Failed && e.To != execution.Timeout && e.To != execution.Abandoned && e.To != execution.Cancelled && !counted {
 		return
 	}
-	end := ending{earnedChecker: ec, e: e, l: l, t: ec.s.workers.Get(l.incarnation), at: ec.slots.Get(l.incarnation)}
-	if why := end.crowded(counted); why != "" {
-		ec.s.violate(ec.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
+	end := badEnd{earnedChecker: ec, e: e, l: l, t: ec.s.workers.Get(l.incarnation), at: ec.slots.Get(l.incarnation)}
+	if why := end.overloadReason(counted); why != "" {
+		ec.s.recordViolation(ec.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describeEnd(counted), why)
 		return
 	}
 	for n := range ec.table {
@@ -116,22 +115,22 @@ func (ec *earnedChecker) transition(e *history.Event, l *life) {
 		}
 	}
 	if end.row == nil {
-		ec.s.judged(ec.i)
-		ec.s.violate(ec.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
+		ec.s.countOccasion(ec.i)
+		ec.s.recordViolation(ec.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describeEnd(counted))
 		return
 	}
-	if why := end.unearned(); why != "" {
-		ec.s.violate(ec.i, e.Execution, "%s although nothing in this run explains it: %s", end.describe(counted), why)
+	if why := end.missingCause(); why != "" {
+		ec.s.recordViolation(ec.i, e.Execution, "%s although nothing in this run explains it: %s", end.describeEnd(counted), why)
 	}
 }
 
-// describe says how the execution ended, when, and by which part.
-func (en *ending) describe(counted bool) string {
+// describeEnd returns in words how the execution ended, when, and by which part.
+func (en *badEnd) describeEnd(counted bool) string {
 	e := en.e
 	what := "failed"
 	switch {
 	case counted && e.To == execution.Requested:
-		what = "had a dispatch counted against " + en.worker()
+		what = "had a dispatch counted against " + en.workerName()
 	case e.To == execution.Abandoned:
 		what = "was abandoned"
 	case e.To == execution.Timeout:
@@ -149,21 +148,21 @@ func reasonName(r execution.Reason) string {
 	return r.String()
 }
 
-// worker is the name of the worker that held the execution.
-func (en *ending) worker() string {
+// workerName is the name of the worker that held the execution.
+func (en *badEnd) workerName() string {
 	if en.t == nil || en.t.process == "" {
 		return fmt.Sprintf("worker %d", en.l.worker)
 	}
 	return en.t.process
 }
 
-// unearned returns the complaint about an end without a cause, "" if it has one.
-func (en *ending) unearned() string {
+// missingCause returns the complaint about an end without a cause, empty if it has a cause.
+func (en *badEnd) missingCause() string {
 	row := en.row
-	if !en.whole() && en.e.Reason != execution.CancelRequested && en.e.Reason != execution.ParentFailed {
+	if !en.hasWholeEvidence() && en.e.Reason != execution.CancelRequested && en.e.Reason != execution.ParentFailed {
 		return ""
 	}
-	en.s.judged(en.i)
+	en.s.countOccasion(en.i)
 	// An action may end for any reason of its own.
 	if en.e.By == execution.Worker && en.l.exited == execution.Failed && en.l.exit == en.e.Reason {
 		return ""
@@ -173,19 +172,19 @@ func (en *ending) unearned() string {
 		if why == "" || row.causes == 0 || row.reason == execution.NoWorkers {
 			return why
 		}
-		if en.faulty(row.causes) {
+		if en.isExplainedByFault(row.causes) {
 			return ""
 		}
 		return why
 	}
-	if en.faulty(row.causes) {
+	if en.isExplainedByFault(row.causes) {
 		return ""
 	}
-	return en.innocent(row.causes)
+	return en.noCauseText(row.causes)
 }
 
-// faulty says whether a fault explains the end.
-func (en *ending) faulty(of cause) bool {
+// isExplainedByFault reports whether a fault explains the end.
+func (en *badEnd) isExplainedByFault(of cause) bool {
 	if of&dispatchesFail != 0 && (!en.l.published || en.l.sentLate) {
 		of |= executorFails
 	}
@@ -193,52 +192,52 @@ func (en *ending) faulty(of cause) bool {
 	if en.t != nil {
 		process = en.t.process
 	}
-	return en.ledger.struck(of, process, en.l.worker, en.row.from(en)-en.s.tolerance)
+	return en.ledger.hasStruck(of, process, en.l.worker, en.row.from(en)-en.s.tolerance)
 }
 
-// innocent describes the worker's state and lists the causes that would explain the end.
-func (en *ending) innocent(of cause) string {
+// noCauseText returns in words the worker's state and the causes that would explain the end.
+func (en *badEnd) noCauseText(of cause) string {
 	was := "is not known"
 	if en.t != nil && en.at != nil {
 		was = fmt.Sprintf("was %v, last renewed its lease at %v and held %d executions with a capacity of %d", en.t.lifecycle, en.t.renewed, en.at.running, en.at.capacity)
 	}
-	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", en.worker(), was, of.describe(en.worker()), max(0, en.row.from(en)))
+	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", en.workerName(), was, of.describeFor(en.workerName()), max(0, en.row.from(en)))
 }
 
-// crowded says, in words, that the execution waited at a worker without room and that the executor
-// could know it: since then, a heartbeat of the worker has reported that it was full. It returns ""
-// otherwise.
-func (en *ending) crowded(counted bool) string {
+// overloadReason returns why the execution only had to wait: its worker had no room, and the executor could
+// know it, because a heartbeat of the worker has reported since then that it was full. It is empty otherwise.
+func (en *badEnd) overloadReason(counted bool) string {
 	t, e := en.at, en.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
 	if e.From != execution.Scheduled || !unclaimed || t == nil || en.t == nil || t.capacity == 0 {
 		return ""
 	}
-	if _, gone := en.t.gone(); gone {
+	if _, gone := en.t.goneSince(); gone {
 		return ""
 	}
-	en.s.judged(en.i)
-	if t.full() && t.fullSince <= en.l.entered {
-		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", en.worker(), t.running, t.capacity, t.fullSince, en.l.entered)
+	en.s.countOccasion(en.i)
+	if t.isFull() && t.fullSince <= en.l.entered {
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", en.workerName(), t.running, t.capacity, t.fullSince, en.l.entered)
 	}
 	// The guard compares two moments of the database's clock, the last at which the worker was full
 	// and the dispatch, so a step between them misleads it.
-	if !en.whole() || en.s.stepped > en.l.entered {
+	if !en.hasWholeEvidence() || en.s.stepped > en.l.entered {
 		return ""
 	}
-	known := t.known()
+	known := t.knownUntil()
 	switch {
-	case t.full() && max(t.fullSince, en.l.entered) <= known:
-		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and said so with its heartbeat at %v", en.worker(), t.running, t.capacity, t.fullSince, en.t.renewed)
+	case t.isFull() && max(t.fullSince, en.l.entered) <= known:
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and said so with its heartbeat at %v", en.workerName(), t.running, t.capacity, t.fullSince, en.t.renewed)
 	case t.fullUntil > 0 && max(t.fullFrom, en.l.entered) <= min(t.fullUntil, known):
 		return fmt.Sprintf("its worker %s held %d executions with a capacity of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
-			en.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, en.t.renewed, en.l.entered)
+			en.workerName(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, en.t.renewed, en.l.entered)
 	}
 	return ""
 }
 
-// ownEnd: the action itself ended with this reason.
-func (en *ending) ownEnd() string {
+// ownEnd returns the complaint that the action itself didn't end with this reason. badEnd.missingCause calls
+// it only then.
+func (en *badEnd) ownEnd() string {
 	switch {
 	case en.l.exited == execution.None:
 		return fmt.Sprintf("no action of this execution has ended at epoch %d", en.e.OldEpoch)
@@ -248,26 +247,26 @@ func (en *ending) ownEnd() string {
 	return fmt.Sprintf("its action failed as %v", en.l.exit)
 }
 
-// asked: a client requested the cancellation of the chain.
-func (en *ending) asked() string {
+// cancelAsked returns the complaint that no client requested the cancellation of the chain, empty if one did.
+func (en *badEnd) cancelAsked() string {
 	if en.s.cancelled[en.l.chain] {
 		return ""
 	}
 	return fmt.Sprintf("nobody has asked to cancel its chain, %d", en.l.chain)
 }
 
-// parentEnded: the parent's chain has ended without completing. The handling of that end is written
-// in the same transaction as this end, and may follow it in the history.
-func (en *ending) parentEnded() string {
+// parentEnded returns the complaint that the parent's chain has not failed, empty if it has. The handling of
+// that failure is written in the same transaction as this end, and may follow it in the history.
+func (en *badEnd) parentEnded() string {
 	parent := en.l.parent
 	if parent == 0 {
-		// An audit names the parent only at the end of the skipped child.
+		// An audit contains the parent only in the end of the skipped child.
 		parent = en.e.Related
 	}
 	if parent == 0 {
 		return "it waits for no parent"
 	}
-	switch en.s.ended.of(parent) {
+	switch en.s.ended.finalStatus(parent) {
 	case execution.None:
 		en.skipped = append(en.skipped, skippedChild{en.e.Execution, parent, en.e.At})
 		return ""
@@ -278,8 +277,8 @@ func (en *ending) parentEnded() string {
 	}
 }
 
-// handled judges the skipped children of a chain whose end is being handled.
-func (ec *earnedChecker) handled(e *history.Event) {
+// judgeSkippedChildren judges the skipped children of a chain whose end is handled.
+func (ec *earnedChecker) judgeSkippedChildren(e *history.Event) {
 	if e.Related != 0 {
 		return
 	}
@@ -288,30 +287,30 @@ func (ec *earnedChecker) handled(e *history.Event) {
 			return false
 		}
 		if e.From == execution.Completed {
-			ec.s.violate(ec.i, child.id, "execution %d ended as parent_failed at %v although its parent, execution %d, has completed", child.id, child.at, child.parent)
+			ec.s.recordViolation(ec.i, child.id, "execution %d ended as parent_failed at %v although its parent, execution %d, has completed", child.id, child.at, child.parent)
 		}
 		return true
 	})
-	// Children of this handling were written together with it. Older ones have waited too long for
+	// Children of this chain were written together with its handling. Older ones have waited too long for
 	// theirs.
 	if len(ec.skipped) > 0 && e.At > ec.skipped[0].at+ec.s.bounds.Slack {
-		ec.orphans()
+		ec.reportOrphan()
 	}
 }
 
-func (ec *earnedChecker) orphans() {
+func (ec *earnedChecker) reportOrphan() {
 	child := ec.skipped[0]
-	ec.s.violate(ec.i, child.id, "execution %d ended as parent_failed at %v although the chain of its parent, execution %d, has not ended", child.id, child.at, child.parent)
+	ec.s.recordViolation(ec.i, child.id, "execution %d ended as parent_failed at %v although the chain of its parent, execution %d, has not ended", child.id, child.at, child.parent)
 	ec.skipped = ec.skipped[:0]
 }
 
-// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which
-// it sent the claim, up to one statement before the claim took effect.
-func (en *ending) ranItsTime() string {
-	now := en.s.database(en.e.At)
-	// The worker counts from the moment at which it sent the claim, which may have waited for a
-	// connection first. If the dispatch came to it more than once, the first message decides. If none
-	// came, the worker found the dispatch in the database, nobody saw when.
+// ranItsTime returns the complaint that the action has not run for its whole timeout, empty if it has. The
+// worker counts from when it sent the claim, up to one statement before the claim took effect.
+func (en *badEnd) ranItsTime() string {
+	now := en.s.databaseTime(en.e.At)
+	// The worker counts from the moment at which it sent the claim, which may have waited for a connection
+	// first. If the dispatch was delivered more than once, the first message decides. If none came, the
+	// worker found the dispatch in the database at an unknown time.
 	early := en.s.config.Worker.StatementTimeout
 	if en.l.arrived > 0 {
 		early = min(early, max((en.l.due-en.l.stamped)/2, en.l.entered-en.l.arrived))
@@ -322,35 +321,34 @@ func (en *ending) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", en.l.due-now, en.l.entered)
 }
 
-// silentClaim also accepts that the worker sent its claim over a connection that had gone silent.
-// The worker notices that within the time of a statement and sends the claim again. So this only
-// excuses a dispatch that had hardly more time than that.
-func (en *ending) silentClaim() string {
+// silentClaim excuses an expired dispatch whose worker sent its claim over a connection that had gone silent.
+// The worker detects that within the time of a statement and repeats the claim. So the dispatch is only
+// excused if it had hardly more time than that.
+func (en *badEnd) silentClaim() string {
 	left := en.l.due - en.s.skew - en.l.arrived
-	if en.t != nil && en.l.arrived > 0 && left <= en.s.config.Worker.StatementTimeout+callTime && en.ledger.process(en.t.process).silent.since(en.l.arrived) {
+	if en.t != nil && en.l.arrived > 0 && left <= en.s.config.Worker.StatementTimeout+callTime && en.ledger.entryOf(en.t.process).silent.presentSince(en.l.arrived) {
 		return ""
 	}
-	return en.innocent(en.row.causes)
+	return en.noCauseText(en.row.causes)
 }
 
-// heldClaim says that the claim may have been on its way for as long as the run may take. The network
-// can hold a claim back and deliver it after a cut. The worker got no answer to it, so it counts the
-// run from then on, even if it has sent the claim again since. It sent the first claim when the
-// dispatch came to it, at the earliest. Only trouble on the way to the database since then explains
-// such a delay, and only until the link has recovered.
-func (en *ending) heldClaim() bool {
+// heldClaim reports whether the claim may have been under way for as long as the run may take. The network
+// can delay a claim and deliver it after a cut. The worker got no answer, so it counts the run from that
+// claim, even if it has repeated it since. It sent the first claim after the dispatch arrived. Only trouble
+// on the link to the database since then explains such a delay, and only until the link has recovered.
+func (en *badEnd) heldClaim() bool {
 	timeout := en.l.due - en.l.stamped
 	if en.e.By != execution.Worker || en.t == nil || en.l.arrived == 0 || en.e.At < en.l.arrived+timeout-timeout/driftTolerance {
 		return false
 	}
-	return en.ledger.struck(toDatabase|databaseFails, en.t.process, en.t.worker, max(en.l.arrived, en.s.recovered(en.l.entered)))
+	return en.ledger.hasStruck(toDatabase|databaseFails, en.t.process, en.t.worker, max(en.l.arrived, en.s.recoveryStart(en.l.entered)))
 }
 
-// noWorkers: no worker offers the runtime, or each worker that offers it has its own cause for
-// being unfit.
-func (en *ending) noWorkers() string {
+// noWorkers returns the complaint about a worker that offers the runtime without a cause for being unfit,
+// empty if there is none.
+func (en *badEnd) noWorkers() string {
 	from := en.row.from(en) - en.s.tolerance
-	if en.ledger.struck(en.row.causes&servers&^(dispatchesFail|makesNoQueue), "", 0, from) {
+	if en.ledger.hasStruck(en.row.causes&serverCauses&^(dispatchesFail|makesNoQueue), "", 0, from) {
 		return ""
 	}
 	for _, m := range en.s.fleet.members {
@@ -359,10 +357,10 @@ func (en *ending) noWorkers() string {
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
-			// The cause of its departure was present when it began to leave, possibly long ago.
-			began = min(from, m.leaving-en.recovery())
+			// The cause of its departure was present when it began to leave, which may be long ago.
+			began = min(from, m.leaving-en.recoveryTime())
 		}
-		if en.ledger.struck(en.row.causes&^servers, m.process, m.worker, began) || en.hasNoQueue(m, began) {
+		if en.ledger.hasStruck(en.row.causes&^serverCauses, m.process, m.worker, began) || en.hasNoQueue(m, began) {
 			continue
 		}
 		if t := en.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
@@ -370,36 +368,36 @@ func (en *ending) noWorkers() string {
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and last renewed its lease at %v; a cause would be %s since %v",
-			m.process, en.l.runtime, m.lifecycle, m.renewed, en.row.causes.describe(m.process), max(0, from))
+			m.process, en.l.runtime, m.lifecycle, m.renewed, en.row.causes.describeFor(m.process), max(0, from))
 	}
 	return ""
 }
 
-// hasNoQueue says that a worker can't have got a queue since a moment: the broker created none, and
-// the worker was not yet in service or has lost its queue since.
-func (en *ending) hasNoQueue(m *member, from time.Duration) bool {
-	return en.ledger.struck(makesNoQueue, "", 0, from) &&
-		(m.lifecycle < execution.Active || en.ledger.struck(losesQueue, m.process, m.worker, en.ledger.noQueueFrom-en.recovery()))
+// hasNoQueue reports whether a worker may have had no queue since a moment: the broker created none, and the
+// worker was not yet in service or has lost its queue since.
+func (en *badEnd) hasNoQueue(m *member, from time.Duration) bool {
+	return en.ledger.hasStruck(makesNoQueue, "", 0, from) &&
+		(m.lifecycle < execution.Active || en.ledger.hasStruck(losesQueue, m.process, m.worker, en.ledger.noQueueFrom-en.recoveryTime()))
 }
 
-// lost judges the loss of a worker that an executor marked lost.
-func (ec *earnedChecker) lost(e *history.Event) {
+// judgeLostWorker requires a cause for the loss of a worker.
+func (ec *earnedChecker) judgeLostWorker(e *history.Event) {
 	t := ec.s.workers.Get(e.Incarnation)
 	if t == nil {
 		return
 	}
-	ec.s.judged(ec.i)
+	ec.s.countOccasion(ec.i)
 	// A worker is lost for the same causes as its runs.
-	end := ending{earnedChecker: ec, e: e, l: &life{worker: e.Worker}, t: t, at: ec.slots.Get(e.Incarnation), row: &earning{causes: noRenewal, from: sinceRenewal}}
-	if !end.faulty(noRenewal) {
-		ec.s.violate(ec.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
-			t.process, e.Incarnation, e.Process, e.At, end.innocent(noRenewal))
+	end := badEnd{earnedChecker: ec, e: e, l: &life{worker: e.Worker}, t: t, at: ec.slots.Get(e.Incarnation), row: &causeRow{causes: noRenewal, from: sinceRenewal}}
+	if !end.isExplainedByFault(noRenewal) {
+		ec.s.recordViolation(ec.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
+			t.process, e.Incarnation, e.Process, e.At, end.noCauseText(noRenewal))
 	}
 }
 
-// judgeLoss judges the last loss of a worker once the next event has come. If that event is the
-// registration of a successor, the old incarnation was superseded; it was not lost for want of a
-// heartbeat. Then only the executions that it held are judged, when they end.
+// judgeLoss judges the last loss of a worker at the next event. If that event is the registration of a
+// successor, the old incarnation was superseded and not lost for want of a heartbeat. Then only the
+// executions that it held are judged, when they end.
 func (ec *earnedChecker) judgeLoss(next *history.Event) {
 	if ec.loss.Kind == history.NoKind {
 		return
@@ -407,13 +405,13 @@ func (ec *earnedChecker) judgeLoss(next *history.Event) {
 	loss := ec.loss
 	ec.loss = history.Event{}
 	if next.Kind != history.WorkerRegistered || next.Worker != loss.Worker {
-		ec.lost(&loss)
+		ec.judgeLostWorker(&loss)
 	}
 }
 
-func (ec *earnedChecker) end(bool) {
+func (ec *earnedChecker) endRun(bool) {
 	ec.judgeLoss(&history.Event{})
 	if len(ec.skipped) > 0 {
-		ec.orphans()
+		ec.reportOrphan()
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// earnedOf judges a history by invariant 17 alone.
-func earnedOf(kinds []history.Kind, events []history.Event) string {
+// causeFinding returns the finding of invariant 17 about a history, empty if there is none.
+func causeFinding(kinds []history.Kind, events []history.Event) string {
 	s := New(config.Default(config.Hardened), []int{17})
 	s.SetEvidence(kinds)
 	for i := range events {
@@ -25,10 +25,9 @@ func earnedOf(kinds []history.Kind, events []history.Event) string {
 	return ""
 }
 
-// Each cause in each entry counts if it ended at the very beginning of the window, but not a moment
-// earlier.
-func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
-	for _, row := range earnings() {
+// Each cause in each row counts if it ended at the very start of the window, but not a moment earlier.
+func TestCauseCountsFromStartOfWindow(t *testing.T) {
+	for _, row := range causeTable() {
 		for i := range causes {
 			one := cause(1) << i
 			if row.causes&one == 0 || one == dispatchesFail && row.from == nil {
@@ -37,24 +36,24 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 			for _, early := range []bool{false, true} {
 				s := New(config.Default(config.Hardened), []int{17})
 				checker := s.checkers[0].(*earnedChecker)
-				c := &ending{
+				c := &badEnd{
 					earnedChecker: checker, row: &row, e: &history.Event{At: 1000 * second, By: row.by},
 					l: &life{worker: 1, entered: 900 * second, due: 990 * second, started: 1, published: true},
 					t: &session{process: "w", worker: 1, renewed: 980 * second},
 				}
-				w := checker.ledger.process("w")
+				w := checker.ledger.entryOf("w")
 				w.worker = 1
 				at := row.from(c) - s.tolerance
 				if early {
 					at--
 				}
-				if one&servers != 0 {
-					checker.ledger.common[i].strike(at)
+				if one&serverCauses != 0 {
+					checker.ledger.common[i].recordMoment(at)
 				} else {
-					w.of[i].strike(at)
+					w.of[i].recordMoment(at)
 				}
-				if c.faulty(row.causes) == early {
-					t.Errorf("%v: %s, early %v: it counts, or does not", row.reason, one.describe("w"), early)
+				if c.isExplainedByFault(row.causes) == early {
+					t.Errorf("%v: %s, early %v: wrongly counted or not counted", row.reason, one.describeFor("w"), early)
 				}
 			}
 		}
@@ -62,7 +61,7 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 }
 
 // A fault explains the loss of a worker only if it strikes this worker, at the link that renewals use.
-func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
+func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
 	fault := func(kind, process, at string) history.Event {
 		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
 	}
@@ -88,19 +87,19 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	for _, c := range cases {
 		lost := worker(60*second, execution.Lost)
 		lost.Process = "executor-1"
-		why := earnedOf(nil, append(beginning(), c.event, lost))
+		why := causeFinding(nil, append(beginning(), c.event, lost))
 		if (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 		if !c.earned && !strings.Contains(why, "marked lost by executor-1") {
-			t.Errorf("%s: the message does not say what happened: %q", c.name, why)
+			t.Errorf("%s: the message lacks what happened: %q", c.name, why)
 		}
 	}
 }
 
-// An action that its machine can't start fails at once, but its worker can only say so when it
-// reaches the database.
-func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
+// An action that its machine can't start fails at once, but its worker can only report that when it reaches
+// the database.
+func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 	sick := history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: "sick", Process: "w"}
 	well := sick
 	well.At, well.Kind = 4*second, history.FaultEnded
@@ -119,16 +118,15 @@ func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
 		failed.Reason = execution.WorkerUnavailable
 		story := slices.Concat(claimed, c.story, []history.Event{beat(60*second, 1), failed})
 		slices.SortStableFunc(story, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }
 
-// crowdedStory has one slot. Execution 1 holds it, and execution 2 waits for it and is counted
-// against the worker. Execution 1 ends at freed, the worker renews its lease at told, and execution
-// 2 was dispatched at 30 s.
-func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
+// fullWorkerStory has a worker with one slot. Execution 1 holds the slot until freed; execution 2 is
+// dispatched at 30 s, waits, and is counted against the worker. The worker renews its lease at told.
+func fullWorkerStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
 		e.Execution, e.Chain = 2, 2
@@ -147,9 +145,9 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	return append(story, back)
 }
 
-// The network can hold a claim back for as long as the run may take. The worker counts the run from
-// that claim, so the run is over when it begins.
-func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
+// The network can delay a claim for as long as the run may take. The worker counts the run from that claim,
+// so the run is over when it starts.
+func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 	const arrived, claimed = 10 * second, 320 * second
 	partition := func(kind history.Kind, at time.Duration, to string) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: "partition", Process: "w", Queue: to}
@@ -165,13 +163,13 @@ func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
 		faults  []history.Event
 		earned  bool
 	}{
-		{"held", arrived, execution.Worker, cut(11*second, 315*second, "database"), true},
-		{"held until the link had just recovered", arrived, execution.Worker, cut(11*second, claimed-recovery, "database"), true},
+		{"delayed", arrived, execution.Worker, cut(11*second, 315*second, "database"), true},
+		{"delayed until the link had just recovered", arrived, execution.Worker, cut(11*second, claimed-recovery, "database"), true},
 		{"sent when the link had long recovered", arrived, execution.Worker, cut(11*second, claimed-recovery-1, "database"), false},
-		{"not held", arrived, execution.Worker, nil, false},
+		{"not delayed", arrived, execution.Worker, nil, false},
 		{"cut off from the broker only", arrived, execution.Worker, cut(11*second, 315*second, "broker"), false},
 		{"cut off before the dispatch came", 316 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
-		{"held for less than its time", 100 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
+		{"delayed for less than its run time", 100 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
 		{"ended by the executor, which goes by the run deadline", arrived, execution.TimeoutMonitor, cut(11*second, 315*second, "database"), false},
 	} {
 		story := slices.Concat([]history.Event{
@@ -185,15 +183,15 @@ func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
 		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
 		over := move(claimed+second, execution.Running, execution.Timeout, c.by, 1, 1)
 		over.Reason = execution.RunTimeout
-		if why := earnedOf(nil, append(story, over)); (why == "") != c.earned {
+		if why := causeFinding(nil, append(story, over)); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }
 
-// A claim that went over a silent connection to the database is repeated when a statement's time is
-// over. That explains only that a dispatch with hardly more time than that stayed unclaimed.
-func TestASilentConnectionCostsAShortDispatch(t *testing.T) {
+// A claim over a silent connection to the database is repeated after the statement timeout. That explains an
+// unclaimed dispatch only if it had hardly more time than that.
+func TestSilentConnectionExplainsExpiredShortDispatch(t *testing.T) {
 	const dispatched = 10 * second
 	silent := func(process, server string) []history.Event {
 		return []history.Event{{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: "silent_connections", Process: process, Queue: server}}
@@ -222,36 +220,36 @@ func TestASilentConnectionCostsAShortDispatch(t *testing.T) {
 		}
 		back := move(20*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
 		back.Reason, back.Count = execution.DispatchTimeout, 1
-		if why := earnedOf(nil, append(story, back)); (why == "") != c.earned {
+		if why := causeFinding(nil, append(story, back)); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }
 
-// Waiting behind other executions is no cause, even with a fault, if the executor could know that
-// the worker was full.
-func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
+// Waiting behind other executions is no cause, even during a fault, if the executor could know that the
+// worker was full.
+func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 	cases := []struct {
 		name        string
 		freed, told time.Duration
 		earned      bool
 	}{
 		{"full the whole time", 0, 140 * second, false},
-		{"full at first, and told", 40 * second, 140 * second, false},
-		{"full at first, told at the edge", 40 * second, 30 * second, false},
-		{"full at first, and not told", 40 * second, 30*second - 1, true},
-		{"free in the moment of the dispatch", 30*second - 1, 140 * second, true},
+		{"full at first, and reported", 40 * second, 140 * second, false},
+		{"full at first, reported at the last moment", 40 * second, 30 * second, false},
+		{"full at first, and not reported", 40 * second, 30*second - 1, true},
+		{"free at the moment of the dispatch", 30*second - 1, 140 * second, true},
 	}
 	for _, c := range cases {
 		for _, to := range []execution.Status{execution.Requested, execution.Failed} {
-			story := crowdedStory(c.freed, c.told, to)
+			story := fullWorkerStory(c.freed, c.told, to)
 			slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
-			why := earnedOf(nil, story)
+			why := causeFinding(nil, story)
 			if (why == "") != c.earned {
 				t.Errorf("%s, then %v: %q", c.name, to, why)
 			}
 			if !c.earned && !strings.Contains(why, "waiting behind others is no cause") {
-				t.Errorf("%s: the message does not say that it only waited: %q", c.name, why)
+				t.Errorf("%s: the message lacks that it only waited: %q", c.name, why)
 			}
 		}
 	}
@@ -259,23 +257,23 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 
 // After a step of the database's clock, the last moment at which the worker was full may seem to
 // precede the dispatch.
-func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
+func TestClockStepHidesFullWorker(t *testing.T) {
 	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
 	for _, c := range []struct {
 		freed  time.Duration
 		earned bool
 	}{{40 * second, true}, {0, false}} {
-		story := append(crowdedStory(c.freed, 140*second, execution.Requested), step)
+		story := append(fullWorkerStory(c.freed, 140*second, execution.Requested), step)
 		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("freed at %v: %q", c.freed, why)
 		}
 	}
 }
 
-// The death of a message with a hostile header prevents the broker from creating queues, until it
-// restarts without the message. That explains only the absence of a worker without a queue.
-func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
+// After a message with a hostile header has died, the broker creates no queues until it restarts without the
+// message. That excuses only workers without a queue.
+func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 	died := history.Event{At: 5 * second, Kind: history.Expired, Message: 3, Queue: "worker.1.executions", Count: 1}
 	harmless := died
 	harmless.Count = 0
@@ -292,9 +290,9 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 		earned bool
 	}{
 		{"nothing", nil, false},
-		{"a message that harms nothing", []history.Event{harmless}, false},
-		{"no queue for a worker that comes", []history.Event{died}, true},
-		{"no queue for a worker that has one", []history.Event{died, active}, false},
+		{"a harmless message", []history.Event{harmless}, false},
+		{"no queue for a new worker", []history.Event{died}, true},
+		{"no new queue, and the worker has one", []history.Event{died, active}, false},
 		{"no queue for a worker that has lost its own", []history.Event{died, active, deleted(history.FaultBegan), deleted(history.FaultEnded)}, true},
 		{"a restart with the message", append([]history.Event{died}, restarted(1)...), true},
 		{"a restart without the message", append([]history.Event{died}, restarted(0)...), false},
@@ -308,7 +306,7 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 		failed := move(400*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0)
 		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
 		story = append(story, created, move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0), failed)
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
@@ -316,7 +314,7 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 
 // A worker whose session or consumer the broker ended, because of an unacknowledged delivery, does not
 // consume until it has recovered.
-func TestAConsumerTimeoutMakesItsWorkerUnfit(t *testing.T) {
+func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 	timedOut := func(at time.Duration, process string, cancels int64) []history.Event {
 		return []history.Event{{At: at, Kind: history.ConsumerTimedOut, Process: process, Queue: "worker.1.executions", Due: 7 * second, Count: cancels}}
 	}
@@ -339,37 +337,36 @@ func TestAConsumerTimeoutMakesItsWorkerUnfit(t *testing.T) {
 		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
 		story := slices.Concat(beginning(), []history.Event{again(created(100 * second))}, c.story,
 			[]history.Event{again(move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)), failed})
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }
 
-// An audit contains no faults: ends that a fault could explain pass, but ends that the rows
-// themselves refute don't.
-func TestAnAuditIsJudgedInPart(t *testing.T) {
+// An audit contains no faults: ends that a fault could explain pass, but ends that contradict the rows don't.
+func TestAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
-		t.Error("an audit is judged in part, and a whole history is not")
+		t.Error("want an audit judged in part, and a complete history not")
 	}
-	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
+	if why := causeFinding(held, fullWorkerStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
 		t.Errorf("failed for waiting at a worker that was full the whole time: %q", why)
 	}
-	if why := earnedOf(held, crowdedStory(40*second, 140*second, execution.Failed)); why != "" {
+	if why := causeFinding(held, fullWorkerStory(40*second, 140*second, execution.Failed)); why != "" {
 		t.Errorf("that worker had room for a while: %q", why)
 	}
 	lost := move(60*second, execution.Running, execution.Abandoned, execution.Reconciler, 1, 2)
 	lost.Reason = execution.WorkerLost
-	if why := earnedOf(held, append(beginning(), lost)); why != "" {
-		t.Errorf("nobody knows what struck its worker: %q", why)
+	if why := causeFinding(held, append(beginning(), lost)); why != "" {
+		t.Errorf("an unknown fault may have struck its worker: %q", why)
 	}
 	cancelled := move(60*second, execution.Running, execution.Cancelled, execution.Worker, 1, 1)
 	cancelled.Reason = execution.CancelRequested
-	if why := earnedOf(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
-		t.Errorf("cancelled, and nobody has asked: %q", why)
+	if why := causeFinding(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
+		t.Errorf("cancelled without a request: %q", why)
 	}
 	request := history.Event{At: 50 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}
-	if why := earnedOf(held, append(beginning(), request, cancelled)); why != "" {
-		t.Errorf("cancelled as asked: %q", why)
+	if why := causeFinding(held, append(beginning(), request, cancelled)); why != "" {
+		t.Errorf("cancelled as requested: %q", why)
 	}
 }

@@ -2,10 +2,10 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 18 about a worker with useless messages ahead of its
-// dispatches (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led
-// to nothing, it must ask the database for its dispatches, within a second and at most once a
-// second. It need not ask if all its slots may have been taken meanwhile.
+// This file is the part of invariant 18 about a worker with useless messages ahead of its dispatches
+// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to no claim, it must
+// ask the database for its dispatches, within a second and at most once a second. It need not ask if all its
+// slots may have been taken meanwhile.
 
 // Numbers of the contract that no configuration key changes.
 const (
@@ -13,30 +13,29 @@ const (
 	lookBehind = time.Second
 )
 
-// behindOf is what is known of a worker's questions: its calls that ask the database for its
-// dispatches.
-type behindOf struct {
-	// sure says that the worker has had a free slot since its last question, and that nothing kept
-	// it from the next one.
+// lookBehindState records a worker's questions: its calls that ask the database for its dispatches.
+type lookBehindState struct {
+	// sure reports whether the worker has had a free slot since its last question, and nothing kept it from
+	// the next one.
 	sure bool
-	// asked says that a question is under way; answered is when the last one was answered.
+	// asked reports whether a question is under way. answered is when the last one was answered.
 	asked    bool
 	answered time.Duration
-	// wasted counts the useless messages since the last question; enough is when the tenth came.
+	// wasted is the number of useless messages since the last question, enough when the tenth came.
 	wasted int
 	enough time.Duration
 }
 
-// holds notes that the worker holds another execution.
-func (b *behindOf) holds(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
+// noteHeld notes that the worker holds another execution.
+func (b *lookBehindState) noteHeld(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
 
-// Wastes notes a message that led to nothing.
+// Wastes notes a message that led to no claim.
 func (c *Calls) Wastes(now time.Duration) {
-	c.look(now)
-	c.behind.wastes(c, now)
+	c.judgeNextQuestion(now)
+	c.behind.countWasted(c, now)
 }
 
-func (b *behindOf) wastes(_ *Calls, now time.Duration) {
+func (b *lookBehindState) countWasted(_ *Calls, now time.Duration) {
 	if b.wasted++; b.wasted == fruitless {
 		b.enough = now
 	}
@@ -45,44 +44,43 @@ func (b *behindOf) wastes(_ *Calls, now time.Duration) {
 // Hindered notes that something may keep the worker from asking the database for its dispatches.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// due is the latest time for the worker's next question. known says that it must ask one.
-func (b *behindOf) due() (at time.Duration, known bool) {
+// nextDue returns the latest time for the worker's next question, and whether it must ask one.
+func (b *lookBehindState) nextDue() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
 
-// look judges whether the next question is overdue.
-func (c *Calls) look(now time.Duration) {
-	due, known := c.behind.due()
-	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fence() || now <= due+callsTime {
+// judgeNextQuestion judges whether the worker's next question is overdue.
+func (c *Calls) judgeNextQuestion(now time.Duration) {
+	due, known := c.behind.nextDue()
+	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fenceTime() || now <= due+callsTime {
 		return
 	}
 	c.behind.sure = false
-	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.stood(c.s.present()-(now-due)-lookBehind) ||
-		c.s.ledger.struck(isSick, c.process, 0, c.s.present()-(now-due)-longestRest) {
+	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.wasHaltedSince(c.s.currentTime()-(now-due)-lookBehind) ||
+		c.s.ledger.hasStruck(isSick, c.process, 0, c.s.currentTime()-(now-due)-longestRest) {
 		return
 	}
-	c.s.judged(c.work.i)
-	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
+	c.s.countOccasion(c.work.i)
+	c.s.recordViolation(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
-// callsTime is the longest time from the reason for a call to the call, if nothing happens in
-// between.
+// callsTime is the longest time from the reason for a call to the call, if nothing delays it.
 const callsTime = 100 * time.Millisecond
 
-// LooksBehind judges, before it is sent, a worker's call that asks the database for its dispatches.
+// LooksBehind judges, before it is sent, a worker's query of the database for its dispatches.
 func (c *Calls) LooksBehind(now time.Duration) {
-	c.look(now)
+	c.judgeNextQuestion(now)
 	b := &c.behind
 	if c.work != nil && !c.gone && b.answered > 0 {
-		c.s.judged(c.work.i)
+		c.s.countOccasion(c.work.i)
 		if pause := now - b.answered; pause < lookBehind-sameMoment {
-			c.s.violate(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
+			c.s.recordViolation(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
 		}
 	}
 	b.asked, b.wasted = true, 0
 }
 
-// LookedBehind notes that this call was answered.
+// LookedBehind notes that such a question was answered.
 func (c *Calls) LookedBehind(now time.Duration) {
 	b := &c.behind
 	b.asked, b.answered = false, now

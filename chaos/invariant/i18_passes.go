@@ -11,15 +11,15 @@ import (
 )
 
 // This file is the part of invariant 18 about the statements with which executors look for work.
-// docs/contract.md gives each kind its period. An executor looks once a period; at once, if the
-// last look returned as many rows as it asked for; and in between only for a reason: a hint, an end
-// that it has handled, or something that it knew to be due. It asks for one batch at most, and
-// doesn't look again at rows that the same pass has left.
+// docs/contract.md gives each kind its period. An executor looks once a period, and at once if the last look
+// returned as many rows as it asked for. In between it looks only for a reason: a hint, an end that it has
+// handled, or a row that it knew to be due. It asks for one batch at most, and doesn't repeat a look at rows
+// that the same pass has left.
 //
 // Only the simulated world reports statements, so recorded histories and real daemons are not
 // judged by this.
 
-// Look is a kind of statement by which an executor looks for work.
+// Look is a kind of statement with which an executor looks for work.
 type Look uint8
 
 // The kinds of looks.
@@ -60,8 +60,8 @@ const sweepPeriod = time.Minute
 // mostBatches is the greatest number of batches in a pass.
 const mostBatches = 200
 
-// period is the time from one look to the next.
-func (l Look) period(c *config.Config) time.Duration {
+// lookPeriod is the time from one look of the kind to the next.
+func (l Look) lookPeriod(c *config.Config) time.Duration {
 	switch l {
 	case LookUnclaimed, LookOverrun:
 		return c.Executor.TimeoutCheckInterval
@@ -72,81 +72,79 @@ func (l Look) period(c *config.Config) time.Duration {
 	}
 }
 
-// always says that the kind is due every period, whatever happens. The looks of the scheduler and
-// of the publishers pause without a connection to the broker, and the timeout monitor waits for a
-// lease after an outage.
-func (l Look) always() bool {
+// isAlwaysDue reports whether the kind is due every period, whatever happens. The looks of the scheduler and
+// of the publishers pause without a connection to the broker, and the timeout monitor waits for a lease after
+// an outage.
+func (l Look) isAlwaysDue() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// drift is the greatest error of a process's clock over d: with a fast clock, d ends earlier by
-// this much.
-func drift(d time.Duration) time.Duration { return d / 8 }
+// clockDrift is the greatest error of a process's clock over d: on a fast clock, d ends earlier by this much.
+func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
-// Found is one row that a look returned.
+// Found identifies a row that a look returned, with its status.
 type Found struct {
 	Key    execution.Key
 	Status execution.Status
 }
 
-// Looker follows one executor process, from one start to its end, by its statements. It is told of
-// each statement before it is sent and when its answer has come.
+// Looker follows one executor process, from one start to its end, by its statements. It is notified before
+// each statement is sent and after it is answered.
 type Looker struct {
-	c       *workChecker
-	process string
-	since   time.Duration
-	kinds   [lookKinds]looked
-	told    map[execution.Incarnation]toldOf
-	// parked are the times at which the scheduler must look again at rows that it gave back.
+	c        *workChecker
+	process  string
+	since    time.Duration
+	kinds    [lookKinds]lookState
+	recorded map[execution.Incarnation]readinessRecord
+	// parked are the times at which the scheduler must retry rows that it released.
 	parked []time.Duration
-	// woken, patient and reasons allow the scheduler to look before its period is over. woken and
-	// patient hold events that have come, those that lapse first in front; patient holds those that
-	// lapse later, because something was wrong when they came. None in patient lapses before until,
-	// which each look of the scheduler moves on while something is wrong: the part that was told of
-	// the event may not have passed it on yet. reasons holds what the scheduler remembers.
-	woken, patient queue[reason]
+	// woken, patient and reasons allow the scheduler to look before its period is over. woken and patient
+	// hold events that have come, those that lapse first in front. Those in patient lapse later, because
+	// something was wrong when they came, and not before until. Each look of the scheduler postpones until
+	// while something is wrong: the part that got the event may not have passed it on yet. reasons holds what
+	// the scheduler remembers.
+	woken, patient queue[lookReason]
 	until          time.Duration
-	reasons        []reason
+	reasons        []lookReason
 	stumbled       bool
-	// held is the time since which the process is halted, 0 if it isn't.
+	// held is the time since which the process has been halted, 0 if it isn't.
 	held time.Duration
-	// passes is the latest time at which the last series of passes without a pause can have begun.
-	// next is the earliest time at which the next pass can have begun, 0 if it hasn't.
+	// passes is the latest time at which the last uninterrupted series of passes can have begun. next is the
+	// earliest time at which the next pass can have begun, 0 if it hasn't.
 	passes, next time.Duration
-	// settled are the times of reasons to look for children that don't come from the looks
-	// themselves. found holds the chains that the last look found, until their children are
-	// settled.
+	// settled are the times of reasons to look for children that don't come from the looks themselves. found
+	// are the chains that the last look found, until their children are settled.
 	settled []time.Duration
 	found   []execution.ID
-	// lost is the number of workers that it has marked lost since it last looked at what they hold.
-	// owed says that one of the two loops that look for it has had a full answer, after which it
-	// looks again; the answer to the other loop's look may come in between.
+	// lost is the number of workers that it has marked lost since it last looked at what they hold. owed
+	// reports whether one of the two loops for this has had a full answer, so that another look must follow;
+	// the answer to the other loop's look may come in between.
 	lost int
 	owed bool
 }
 
-// looked is what is known of one kind of look.
-type looked struct {
+// lookState is the state of one kind of look.
+type lookState struct {
 	began, timed time.Duration
 	answered     time.Duration
 	any          bool
-	// again says that the last look returned as many rows as it asked for, due that the next look
+	// full reports whether the last look returned as many rows as it asked for, due whether the next look
 	// must follow.
-	again, due bool
-	failed     bool
-	batches    int
-	left       map[Found]bool
+	full, due bool
+	failed    bool
+	batches   int
+	left      map[Found]bool
 }
 
-// reason is something that may wake the scheduler, at a time between from and to.
-type reason struct{ from, to time.Duration }
+// lookReason is an event that may wake the scheduler at a time between from and to.
+type lookReason struct{ from, to time.Duration }
 
-// Looks begins to judge the looks of an executor process that has just started; nil if this
-// invariant is not judged.
+// Looks returns a follower of an executor process that has just started, which judges the process's looks;
+// nil if the suite does not judge this invariant.
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
-			k := &Looker{c: w, process: process, since: at, told: make(map[execution.Incarnation]toldOf)}
+			k := &Looker{c: w, process: process, since: at, recorded: make(map[execution.Incarnation]readinessRecord)}
 			for i := range k.kinds {
 				// Its start, which counts as a hindrance, precedes its first statement.
 				k.kinds[i].began, k.kinds[i].answered, k.kinds[i].timed = at, at+1, at
@@ -162,11 +160,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 // Lost notes that the executor has marked a worker lost.
 func (lo *Looker) Lost() { lo.lost++ }
 
-// Settled notes a call that settled children of chains. left says that some may still wait, more
-// that the call settled some of a chain's children and others still wait. If the last look found
-// exactly these chains, more means that the next look must follow at once. Otherwise the executor
-// handled the end of a chain, or tried each chain of a failed call alone. Then left is a reason for
-// another series of looks, after the present one.
+// Settled notes a call that settled children of chains. left is whether some may still wait, more whether the
+// call settled some of a chain's children and others still wait. If the last look found exactly these chains,
+// more means that the next look must follow at once. Otherwise the executor handled the end of a chain, or
+// retried each chain of a failed call alone. Then left is a reason for another series of looks after the
+// present one.
 func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, lo.found) {
 		if left {
@@ -184,59 +182,59 @@ func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bo
 // if the kind has a fixed one.
 func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	s, t := lo.c.s, &lo.kinds[l]
-	s.judged(lo.c.i)
+	s.countOccasion(lo.c.i)
 	if l == LookSchedule {
-		lo.putOff(at)
-		if slack := lo.slack(at); slack != s.prompt() {
+		lo.judgeParked(at)
+		if slack := lo.wakeSlack(at); slack != s.promptBound() {
 			lo.until = at + slack
 		}
-		lo.lapses(&lo.patient, lo.until)
+		lo.dropLapsed(&lo.patient, lo.until)
 	}
 	if l == LookSchedule && (lo.stumbled || t.failed) {
-		for _, of := range [...][]reason{lo.woken.all[lo.woken.head:], lo.patient.all[lo.patient.head:], lo.reasons} {
+		for _, of := range [...][]lookReason{lo.woken.all[lo.woken.head:], lo.patient.all[lo.patient.head:], lo.reasons} {
 			for i := range of {
-				of[i].to = max(of[i].to, at+s.prompt())
+				of[i].to = max(of[i].to, at+s.promptBound())
 			}
 		}
 		lo.stumbled = false
 	}
 	if batch := s.config.Executor.BatchSize; most > batch {
-		s.violate(lo.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", lo.process, most, l, batch)
+		s.recordViolation(lo.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", lo.process, most, l, batch)
 	}
-	if kept := l.kept(&s.config); kept > 0 && age != kept {
-		s.violate(lo.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", lo.process, l, age, kept)
+	if kept := l.retentionTime(&s.config); kept > 0 && age != kept {
+		s.recordViolation(lo.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", lo.process, l, age, kept)
 	}
-	period := l.period(&s.config)
+	period := l.lookPeriod(&s.config)
 	// The scheduler's period and that of settling count from the last look of any cause, the others
 	// from the last look that was due.
 	from := t.timed
 	if l == LookSchedule || l == LookSettle {
 		from = t.began
 	}
-	timed := !t.any || at-from >= period-drift(period)
-	ok := timed || t.again || t.failed || lo.reasoned(l, at)
+	timed := !t.any || at-from >= period-clockDrift(period)
+	ok := timed || t.full || t.failed || lo.useReason(l, at)
 	if !ok {
-		s.violate(lo.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", lo.process, l, t.began, at, period)
+		s.recordViolation(lo.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", lo.process, l, t.began, at, period)
 	}
-	// A pass that has made all its batches is over, also if its last answer was full.
+	// A pass that has made all its batches is over, even if its last answer was full.
 	over := t.batches >= mostBatches
-	if timed && (!t.again || over) || !t.any {
+	if timed && (!t.full || over) || !t.any {
 		t.timed = at
 	}
-	if !t.again || timed {
+	if !t.full || timed {
 		t.left, t.batches = nil, 0
 	}
-	if l == LookSchedule && !t.again {
+	if l == LookSchedule && !t.full {
 		lo.passes = max(lo.next, lo.passes)
 	}
 	if l == LookSchedule {
 		lo.next = 0
 	}
-	t.began, t.answered, t.any, t.again, t.due, t.failed = at, at, true, false, false, true
+	t.began, t.answered, t.any, t.full, t.due, t.failed = at, at, true, false, false, true
 }
 
-// kept is how long rows of the kind are kept before they are purged; 0 for other kinds.
-func (l Look) kept(c *config.Config) time.Duration {
+// retentionTime is how long rows of the kind are kept before they are purged; 0 for other kinds.
+func (l Look) retentionTime(c *config.Config) time.Duration {
 	switch l {
 	case LookDeadLetters, LookObservations:
 		return oracle.DeadLettersKept(&c.MessageQueue.RabbitMQ)
@@ -247,11 +245,11 @@ func (l Look) kept(c *config.Config) time.Duration {
 	}
 }
 
-// Answered notes an answer. full says that it returned as many rows as asked for, goesOn that a
-// look must follow at once.
+// Answered notes an answer. full is whether it returned as many rows as asked for, goesOn whether a look must
+// follow at once.
 func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
 	t := &lo.kinds[l]
-	t.answered, t.again, t.failed = at, full, false
+	t.answered, t.full, t.failed = at, full, false
 	if t.batches++; t.batches >= mostBatches {
 		goesOn = false
 	}
@@ -272,7 +270,7 @@ func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []F
 	}
 	for _, r := range rows {
 		if t.left[r] {
-			lo.c.s.violate(lo.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", lo.process, l, r.Key.ID, r.Key.Epoch, r.Status)
+			lo.c.s.recordViolation(lo.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", lo.process, l, r.Key.ID, r.Key.Epoch, r.Status)
 		}
 		if full {
 			if t.left == nil {
@@ -295,15 +293,16 @@ func (lo *Looker) Began(since time.Duration) {
 	}
 }
 
-// stands notes that the process is halted, and resumes that it goes on. Its own clock may have
-// stood still too, so its reasons lapse later by that time.
-func (lo *Looker) stands(at time.Duration) {
+// noteHalt notes that the process is halted.
+func (lo *Looker) noteHalt(at time.Duration) {
 	if lo.held == 0 {
 		lo.held = at
 	}
 }
 
-func (lo *Looker) resumes(at time.Duration) {
+// noteResume notes that the process resumes. Its own clock may have stood still too, so its reasons
+// lapse later by that time.
+func (lo *Looker) noteResume(at time.Duration) {
 	if lo.held == 0 {
 		return
 	}
@@ -315,92 +314,92 @@ func (lo *Looker) resumes(at time.Duration) {
 	lo.held = 0
 }
 
-// Stumbled notes that another statement failed. If a pass of the scheduler made it, the next pass
-// comes after a pause. A reason that comes during the pause stays valid for one pass after that.
+// Stumbled notes that a statement other than a look failed. If a pass of the scheduler made it, the next pass
+// follows after a pause. A reason that comes during the pause stays valid for one pass after that.
 func (lo *Looker) Stumbled() { lo.stumbled = true }
 
 // GoesOn notes that another claim must follow the last claim of the scheduler.
 func (lo *Looker) GoesOn(at time.Duration) {
-	if t := &lo.kinds[LookSchedule]; t.again && !t.due {
+	if t := &lo.kinds[LookSchedule]; t.full && !t.due {
 		t.due, t.answered = true, at
 	}
 }
 
-// Tells judges a record about a worker before an observing prober writes it.
+// Tells judges a record about a worker's readiness before an observing prober writes it.
 func (lo *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
 	s := lo.c.s
-	s.judged(lo.c.i)
-	if told, known := lo.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
-		s.violate(lo.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", lo.process, incarnation, ready)
+	s.countOccasion(lo.c.i)
+	if told, known := lo.recorded[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
+		s.recordViolation(lo.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", lo.process, incarnation, ready)
 	}
 	if ready && reason != "" {
-		s.violate(lo.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", lo.process, incarnation, reason)
+		s.recordViolation(lo.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", lo.process, incarnation, reason)
 	}
 }
 
-// Told notes that the database has stored it.
+// Told notes that the database has stored such a record.
 func (lo *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
-	lo.told[incarnation] = toldOf{ready, at}
+	lo.recorded[incarnation] = readinessRecord{ready, at}
 }
 
-// toldOf is the last record of a prober about a worker, with its time.
-type toldOf struct {
+// readinessRecord is a prober's last record about a worker.
+type readinessRecord struct {
 	ready bool
 	at    time.Duration
 }
 
-// overdue judges whether looks came in time.
-func (wc *workChecker) overdue(now time.Duration) {
+// judgeOverdueLooks judges whether every executor has looked in time.
+func (wc *workChecker) judgeOverdueLooks(now time.Duration) {
 	if now < wc.nextOverdue {
 		return
 	}
-	prompt := wc.s.prompt()
+	prompt := wc.s.promptBound()
 	wc.nextOverdue = now + prompt
 	for _, k := range wc.lookers {
 		for l := range lookKinds {
-			wc.late(k, l, now, prompt)
+			wc.judgeLateLook(k, l, now, prompt)
 		}
-		wc.untested(k.process, now)
+		wc.judgeMissingCanary(k.process, now)
 	}
 }
 
-// disconnected says that looks of a kind pause without a connection to the broker, and that the
-// executor has given up its own since a moment.
-func (lo *Looker) disconnected(l Look, from time.Duration) bool {
+// isDisconnected reports whether looks of a kind pause without a connection to the broker, and the executor
+// has given up its session since a moment.
+func (lo *Looker) isDisconnected(l Look, from time.Duration) bool {
 	return (l == LookSchedule || l == LookUnpublished) && lo.c.s.roads.gaveUp(lo.process, from)
 }
 
-func (wc *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
+func (wc *workChecker) judgeLateLook(k *Looker, l Look, now, prompt time.Duration) {
 	t := &k.kinds[l]
-	within := l.period(&wc.s.config)
-	within += drift(within) + 2*prompt
+	within := l.lookPeriod(&wc.s.config)
+	within += clockDrift(within) + 2*prompt
 	switch {
-	case t.due && k.disconnected(l, t.began-prompt):
-		within = wc.s.reunited()
+	case t.due && k.isDisconnected(l, t.began-prompt):
+		within = wc.s.reconnectBound()
 	case t.due:
 		if within = 2 * prompt; wc.s.lockedRows > 0 {
-			return // the rest may be a row that a stranger has locked
+			return // the rest may be a row that a foreign session has locked
 		}
-	case !l.always():
+	case !l.isAlwaysDue():
 		return
 	}
 	if now-t.answered <= within || t.failed && t.any {
 		return
 	}
 	// A hindered executor may have begun its pause later.
-	if p := wc.s.roads.byName[k.process]; !p.clear(t.answered) || !wc.s.roads.clear(t.answered) || now-p.wrong.last < wc.s.bounds.Recovery || now-wc.s.roads.servers.last < wc.s.bounds.Recovery {
+	if p := wc.s.roads.byName[k.process]; !p.isClear(t.answered) || !wc.s.roads.serversClear(t.answered) || now-p.wrong.last < wc.s.bounds.Recovery || now-wc.s.roads.servers.last < wc.s.bounds.Recovery {
 		return
 	}
-	wc.s.judged(wc.i)
+	wc.s.countOccasion(wc.i)
 	if t.due {
-		wc.s.violate(wc.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
+		wc.s.recordViolation(wc.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
 		return
 	}
-	wc.s.violate(wc.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.period(&wc.s.config))
+	wc.s.recordViolation(wc.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.lookPeriod(&wc.s.config))
 }
 
-// hinted notes a hint that reaches a scheduler.
-func (wc *workChecker) hinted(e *history.Event) {
+// noteHint notes a hint that reaches a scheduler.
+func (wc *workChecker) noteHint(e *history.Event) {
 	for _, k := range wc.lookers {
 		if k.process == e.Process {
 			k.Woken(e.At, 0)

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing.T) {
+func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 	c := config.Default(config.Hardened)
 	interval, batch := c.Executor.ReconcileInterval, c.Executor.BatchSize
 	row := []Found{{Key: execution.Key{ID: 1, Epoch: 1}, Status: execution.Running}}
@@ -25,7 +25,7 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 			k.Answered(time.Second, LookEnds, false, false, nil)
 			k.Asks(time.Second+interval, LookEnds, batch, 0)
 		}, false},
-		{"again for nothing", func(_ *Suite, k *Looker) {
+		{"again without a reason", func(_ *Suite, k *Looker) {
 			k.Asks(time.Second, LookEnds, batch, 0)
 			k.Answered(time.Second, LookEnds, false, false, nil)
 			k.Asks(time.Second+interval/2, LookEnds, batch, 0)
@@ -41,7 +41,7 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 			k.Asks(time.Second, LookEnds, batch, 0)
 			k.Answered(time.Second, LookEnds, false, false, row)
 		}, true},
-		{"not after a full batch", func(s *Suite, k *Looker) {
+		{"no look after a full batch", func(s *Suite, k *Looker) {
 			k.Asks(time.Minute, LookEnds, batch, 0)
 			k.Answered(time.Minute, LookEnds, true, true, row)
 			s.Observe(&history.Event{At: time.Minute + interval - time.Second, Kind: history.Quiescent})
@@ -55,7 +55,7 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 			k.Woken(2*time.Second, 0)
 			k.Asks(2*time.Second, LookSchedule, batch, 0)
 		}, false},
-		{"twice for a hint", func(_ *Suite, k *Looker) {
+		{"twice for one hint", func(_ *Suite, k *Looker) {
 			k.Asks(time.Second, LookSchedule, batch, 0)
 			k.Answered(time.Second, LookSchedule, false, false, nil)
 			k.Woken(2*time.Second, 0)
@@ -63,26 +63,26 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 			k.Answered(2*time.Second, LookSchedule, false, false, nil)
 			k.Asks(2*time.Second, LookSchedule, batch, 0)
 		}, true},
-		{"for a hint that was held while the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
-		{"without a reason after the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
+		{"for a hint that was held while the database was down", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
+		{"without a reason after the database was down", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
 		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
 		{"a period after each pass that ended at its limit of batches", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches, mostBatches)
-			k.c.late(k, LookKeys, 3*sweepPeriod+10*time.Second, s.prompt())
+			k.c.judgeLateLook(k, LookKeys, 3*sweepPeriod+10*time.Second, s.promptBound())
 		}, false},
-		{"not after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
+		{"no look after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
-			k.c.late(k, LookKeys, 2*sweepPeriod+10*time.Second, s.prompt())
+			k.c.judgeLateLook(k, LookKeys, 2*sweepPeriod+10*time.Second, s.promptBound())
 		}, true},
-		{"for nothing, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
+		{"without a reason, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
 			k.Asks(2*sweepPeriod+time.Second, LookKeys, 1, execution.KeyLifetime)
 			k.Answered(2*sweepPeriod+time.Second, LookKeys, false, false, nil)
 			k.Asks(2*sweepPeriod+2*time.Second, LookKeys, 1, execution.KeyLifetime)
 		}, true},
-		{"what is to be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
-		{"what is old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
-		{"a probe that failed told as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
+		{"keys that must be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
+		{"keys that are old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
+		{"a failed probe recorded as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
 	} {
 		s := New(c, []int{18})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
@@ -93,8 +93,7 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 	}
 }
 
-// fullPasses looks for old keys in a pass every period, each with so many batches, all of them
-// full.
+// fullPasses looks for old keys in one pass a period, each with the given number of full batches.
 func fullPasses(k *Looker, batches ...int) {
 	for pass, n := range batches {
 		for i := range n {
@@ -105,16 +104,16 @@ func fullPasses(k *Looker, batches ...int) {
 	}
 }
 
-func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
+func TestReconcilerReclaimsOnlyForItsReasons(t *testing.T) {
 	for reason, ok := range map[execution.Reason]bool{execution.Transient: true, execution.WorkerUnavailable: true, execution.Connection: false, execution.QueueTimeout: false} {
 		if got := takesBackFor(execution.Reconciler, reason); got != ok {
-			t.Errorf("the reconciler takes back because of %v: %v, want %v", reason, got, ok)
+			t.Errorf("the reconciler reclaims because of %v: %v, want %v", reason, got, ok)
 		}
 	}
 }
 
-// afterOutage looks twice for work after the database was away for minutes. If told, a hint had come meanwhile, which a part of
-// the executor could pass on only then.
+// afterOutage looks twice for work after an outage of the database. If told, a hint had come during the
+// outage, which a part of the executor could pass on only after it.
 func afterOutage(s *Suite, k *Looker, told bool) {
 	const back = 5 * time.Minute
 	s.Observe(&history.Event{At: 10 * time.Second, Kind: history.DatabaseDown, Process: "database"})
@@ -129,13 +128,12 @@ func afterOutage(s *Suite, k *Looker, told bool) {
 	}
 }
 
-// A row that was given back is looked at again soon. While a worker's queue hangs, the pass before
-// may wait for its confirms.
-func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
+// A released row is retried soon. While a worker's queue hangs, the previous pass may wait for its confirms.
+func TestReleasedRowIsRetriedInTime(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const due = 10 * time.Minute
 	soon := due + parkGrain + parkCalls
-	again := New(c, nil).reunited()
+	again := New(c, nil).reconnectBound()
 	for _, test := range []struct {
 		name   string
 		stuck  bool
@@ -172,20 +170,20 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	}
 }
 
-// A full batch is followed by another look at once, unless the executor gives up its session with
-// the broker: then by a pass once it is connected again, at the next period at the latest.
-func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
+// A full batch is followed by another look at once. If the executor gives up its session with the broker, the
+// look follows once it has reconnected, at the next period at the latest.
+func TestFullBatchRequiresPromptNextLook(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute
-	prompt := New(c, nil).prompt()
-	again := New(c, nil).reunited()
+	prompt := New(c, nil).promptBound()
+	again := New(c, nil).reconnectBound()
 	for _, test := range []struct {
 		name       string
 		look       Look
 		by         string
 		at, within time.Duration
 	}{
-		{"its session goes on", LookSchedule, "", 0, 2 * prompt},
+		{"its session continues", LookSchedule, "", 0, 2 * prompt},
 		{"it gives up its session", LookSchedule, "e", looked, again},
 		{"it gives up its session while it publishes again", LookUnpublished, "e", looked, again},
 		{"it gave up its session before", LookSchedule, "e", looked - 2*prompt, 2 * prompt},

@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 18 about how often executors test the dead letter path, and
-// about writes of which the executor knows that they will be refused.
+// This file is the part of invariant 18 about how often executors test the dead letter path, and about writes
+// that the executor must know to be refused.
 
 // canaryPeriod is the interval at which an executor tests the dead letter path. canaryTakes is the
 // longest duration of a test.
@@ -19,15 +19,16 @@ const (
 	canaryTakes  = 10 * time.Second
 )
 
-// canaries are the tests of one executor.
-type canaries struct {
-	// began is when the last test began, latest when its last message was sent.
+// canaryTest is the last test of the dead letter path by one executor.
+type canaryTest struct {
+	// began is when the test began, latest when its last message was sent.
 	began, latest time.Duration
 }
 
-// canary judges the tests of the dead letter path: one at the start, and one each period. After an
-// unreadable message or any trouble, a test may come sooner, and one for each look at idle queues.
-func (wc *workChecker) canary(e *history.Event) {
+// judgeCanary judges how soon a test of the dead letter path follows the last one: executors test at their
+// start and once a period. A test may come sooner after an unreadable message or any trouble, and at each
+// look at idle queues.
+func (wc *workChecker) judgeCanary(e *history.Event) {
 	p := wc.s.roads.byName[e.Process]
 	if p == nil || p.worker {
 		return
@@ -37,71 +38,71 @@ func (wc *workChecker) canary(e *history.Event) {
 		last.latest = e.At
 		return
 	}
-	wc.tests[e.Process] = &canaries{began: e.At, latest: e.At}
-	if last == nil || !wc.undisturbed(last.began) || !p.clear(last.began) || wc.unread.since(last.began-canaryPeriod) {
+	wc.tests[e.Process] = &canaryTest{began: e.At, latest: e.At}
+	if last == nil || !wc.isUndisturbed(last.began) || !p.isClear(last.began) || wc.unread.presentSince(last.began-canaryPeriod) {
 		return
 	}
-	if wc.retired(last.began-canaryTakes, e.At) {
+	if wc.anyWorkerRetired(last.began-canaryTakes, e.At) {
 		return
 	}
-	wc.s.judged(wc.i)
-	if took := e.At - last.began; took < canaryPeriod-drift(canaryPeriod) {
-		wc.s.violate(wc.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
+	wc.s.countOccasion(wc.i)
+	if took := e.At - last.began; took < canaryPeriod-clockDrift(canaryPeriod) {
+		wc.s.recordViolation(wc.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
 	}
 }
 
-// retired says that between two moments an executor may have looked at the queues of a worker that
-// had been gone for their retention.
-func (wc *workChecker) retired(from, at time.Duration) bool {
+// anyWorkerRetired reports whether, between two moments, an executor may have looked at the queues of a
+// worker that had been gone for their retention.
+func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 	for _, t := range wc.s.workers.All() {
 		until := at
 		if t.superseded {
 			until = t.supersededA
 		}
-		if oracle.Gone(t.lifecycle) && until >= from && wc.since(t.renewed, until) >= wc.s.config.Executor.QueueRetention {
+		if oracle.Gone(t.lifecycle) && until >= from && wc.elapsedSince(t.renewed, until) >= wc.s.config.Executor.QueueRetention {
 			return true
 		}
 	}
 	return false
 }
 
-// untested judges whether an executor tests the dead letter path at all. A test declares queues of
-// its own before it sends a message. While the broker creates no queue, every attempt ends before
-// that, and the history shows none of them. A hostile header can begin this minutes after the fault
-// that sent it is over.
-func (wc *workChecker) untested(process string, now time.Duration) {
-	last, within := wc.tests[process], canaryPeriod+drift(canaryPeriod)+canaryTakes+2*wc.s.prompt()
+// judgeMissingCanary judges whether an executor tests the dead letter path at all. A test declares separate
+// queues before it sends a message. While the broker creates no queue, every attempt ends before that, and
+// the history shows none of them. A hostile header can cause this minutes after the fault that sent it is
+// over.
+func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
+	last, within := wc.tests[process], canaryPeriod+clockDrift(canaryPeriod)+canaryTakes+2*wc.s.promptBound()
 	p := wc.s.roads.byName[process]
-	if last == nil || now-last.began <= within || !wc.undisturbed(last.began) || !p.clear(last.began) {
+	if last == nil || now-last.began <= within || !wc.isUndisturbed(last.began) || !p.isClear(last.began) {
 		return
 	}
-	if wc.s.ledger.struck(makesNoQueue, "", 0, now) {
+	if wc.s.ledger.hasStruck(makesNoQueue, "", 0, now) {
 		return
 	}
-	wc.s.judged(wc.i)
-	wc.s.violate(wc.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
+	wc.s.countOccasion(wc.i)
+	wc.s.recordViolation(wc.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
 }
 
-// undisturbed says that nothing has gone wrong anywhere since a while before a moment. The traces
-// of a fault in the broker may hinder a test long afterwards.
-func (wc *workChecker) undisturbed(from time.Duration) bool {
-	from = wc.s.recovered(from)
-	return wc.faults == 0 && (wc.faultOver == 0 || wc.faultOver < from) && wc.s.roads.clear(from)
+// isUndisturbed reports whether nothing has gone wrong anywhere since the recovery time before a moment. The
+// traces of a fault in the broker may hinder a test long afterwards.
+func (wc *workChecker) isUndisturbed(from time.Duration) bool {
+	from = wc.s.recoveryStart(from)
+	return wc.faults == 0 && (wc.faultOver == 0 || wc.faultOver < from) && wc.s.roads.serversClear(from)
 }
 
-// refused judges a write of an executor that matched no row. Another process may change the row
+// judgeRefusedWrite judges a write of an executor that matched no row. Another process may change the row
 // after the executor has read it, but only within the time of a few calls.
-func (wc *workChecker) refused(e *history.Event, l *life) {
+func (wc *workChecker) judgeRefusedWrite(e *history.Event, l *life) {
 	switch e.By {
 	case execution.DeadLetterHandler, execution.TimeoutMonitor, execution.Reconciler, execution.Scheduler:
 	default:
 		return
 	}
-	from := e.At - 2*wc.s.prompt()
-	if p := wc.s.roads.byName[e.Process]; !p.clear(wc.s.recovered(from)) || !wc.s.roads.clear(wc.s.recovered(from)) {
+	from := e.At - 2*wc.s.promptBound()
+	if p := wc.s.roads.byName[e.Process]; !p.isClear(wc.s.recoveryStart(from)) || !wc.s.roads.serversClear(wc.s.recoveryStart(from)) {
 		return
 	}
-	wc.s.judged(wc.i)
+	wc.s.countOccasion(wc.i)
 	over := false
 	since := from
 	switch {
@@ -112,19 +113,19 @@ func (wc *workChecker) refused(e *history.Event, l *life) {
 		over = wc.handled.At(e.Execution) == nil
 	}
 	if over {
-		wc.s.violate(wc.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
+		wc.s.recordViolation(wc.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
 	}
 }
 
-// handles remembers for a moment that an execution's end was handled.
-func (wc *workChecker) handles(e *history.Event) {
+// rememberHandledEnd remembers for two prompt bounds that an execution's end was handled.
+func (wc *workChecker) rememberHandledEnd(e *history.Event) {
 	wc.handled.Set(e.Execution, true)
-	wc.recent.add(watched{at: e.At + 2*wc.s.prompt(), id: e.Execution})
+	wc.recent.add(watchEntry{at: e.At + 2*wc.s.promptBound(), id: e.Execution})
 	for w, any := wc.recent.first(); any && w.at < e.At; w, any = wc.recent.first() {
 		wc.recent.drop()
 		wc.handled.Delete(w.id)
 	}
 }
 
-// isCanary says that a message tests the dead letter path.
+// isCanary reports whether a message tests the dead letter path.
 func isCanary(e *history.Event) bool { return broker.Type(e.Type) == broker.DeadLetterCanary }

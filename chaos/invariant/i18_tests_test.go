@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *testing.T) {
+func TestRetiredQueuesAllowEarlyCanary(t *testing.T) {
 	const retention = 6 * time.Minute
 	test := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Published, Type: uint8(broker.DeadLetterCanary), Process: "executor-1", Message: 1, Count: 1}
@@ -24,7 +24,7 @@ func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *
 	}{
 		{"the retention is over", []history.Event{test(retention + second)}, false},
 		{"the retention isn't over", []history.Event{test(retention - 30*second)}, true},
-		{"the worker came back in time", []history.Event{back, test(retention + second)}, true},
+		{"the worker re-registered in time", []history.Event{back, test(retention + second)}, true},
 	} {
 		conf := config.Default(config.Hardened)
 		conf.Executor.QueueRetention = retention
@@ -43,9 +43,9 @@ func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *
 	}
 }
 
-// The test needs queues of its own. A broker that creates none ends each attempt before its first
-// message, so no test shows in the history. Nothing else excuses a missing test.
-func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t *testing.T) {
+// The test of the dead letter path needs separate queues. If the broker creates none, each attempt ends
+// before its first message, so the history shows no test. Nothing else excuses a missing test.
+func TestBlockedQueueCreationExcusesMissingCanary(t *testing.T) {
 	test := func(at time.Duration, id uint64) history.Event {
 		return history.Event{At: at, Kind: history.Published, Type: uint8(broker.DeadLetterCanary), Process: "executor-1", Message: id, Count: 1}
 	}
@@ -67,7 +67,7 @@ func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t 
 		broken bool
 	}{
 		{"nothing wrong", []history.Event{check(11 * time.Minute)}, true},
-		{"a message died that harms nothing", []history.Event{died(8*time.Minute, history.Expired, 0), check(11 * time.Minute)}, true},
+		{"a harmless message died", []history.Event{died(8*time.Minute, history.Expired, 0), check(11 * time.Minute)}, true},
 		{"a message expired, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Expired, 1), check(11 * time.Minute)}, false},
 		{"a message was rejected, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Rejected, 1), check(11 * time.Minute)}, false},
 		{"it creates no queue since the test was overdue", []history.Event{check(11 * time.Minute), died(11*time.Minute+second, history.Expired, 1)}, true},
@@ -82,7 +82,7 @@ func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t 
 		k := s.Looks("executor-1", 0)
 		// A look without an answer is never overdue.
 		for l := range lookKinds {
-			k.Asks(0, l, 1, l.kept(&s.config))
+			k.Asks(0, l, 1, l.retentionTime(&s.config))
 		}
 		for i := range events[1:] {
 			s.Observe(&events[i+1])

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// work is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
-// from the configuration. A system can keep every other rule and still wear out its database.
-func work() *Invariant {
+// boundedEffort is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
+// from the configuration. A system can keep every other rule and still overload its database.
+func boundedEffort() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
 		Statement: "Effort stays in proportion to the work. Fruitless claims, take-backs, messages and database statements stay under bounds that the configuration implies. Executors look for work once a period, or for a reason. A worker behind useless messages asks the database once a second. No call has an empty list. No process spins while time stands still.",
@@ -22,7 +22,7 @@ func work() *Invariant {
 	i.make = func(s *Suite) checker {
 		return &workChecker{
 			i: i, roster: newRoster(s), executors: make(map[string]bool),
-			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries),
+			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaryTest),
 		}
 	}
 	return i
@@ -30,49 +30,47 @@ func work() *Invariant {
 
 // The formulas. T is the time since the first of the counted events, by the faster clock.
 //
-// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the
-// execution, or while a fault lasts. Then there is one per reconcile interval: 2 + T / interval,
-// plus one for each executor, because claims of several executors may cross. While a fitting worker
-// is only full, executors know this and leave the execution alone. The exception is lost races,
-// whose cost all executions share: a dispatch can cost each other executor one fruitless claim,
-// plus one for each other runtime that was offered the same room. If the worker fits only since
-// recently, a claim is a lost race only if another executor has just given that worker something,
-// and each dispatch explains one such claim of each other executor. A change of the fleet can cost
-// each executor one batch of the executions that were open then. The claim of a dead executor is
-// taken back once each claim expiry.
+// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the execution,
+// or while a fault lasts. The bound is then one per reconcile interval: 2 + T / interval, plus one for each
+// executor, because claims of several executors may cross. While a fitting worker is only full, executors
+// know this and leave the execution alone. The exception is lost races, whose cost all executions share: a
+// dispatch can cost each other executor one fruitless claim, plus one for each other runtime that was offered
+// the same room. If the worker has fitted only recently, a claim is a lost race only if another executor has
+// just dispatched to that worker. Each dispatch explains one such claim of each other executor. A change of
+// the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
+// executor is reclaimed once each claim expiry.
 //
-// A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles at most five
-// times if the dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit
-// into T, plus one for each change of the fleet, because executions that a stopping worker gives
-// back are due at once.
+// A reclaimed dispatch (scheduled → requested) waits for a backoff, which doubles at most five times if the
+// dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit into T, plus one for
+// each change of the fleet. The last term covers executions that a stopping worker releases, which are due at
+// once.
 //
-// A dispatch is published once. Once it is older than the confirm timeout, each executor publishes
-// it again every reconcile interval.
+// A dispatch is published once. When it is older than the confirm timeout, each executor republishes it every
+// reconcile interval.
 //
 // These bounds limit the transitions of one execution: three for each dispatch, two for each
 // fruitless claim, and its end.
 //
-// In a minute, a process makes the statements of its loops, one pass more of each than fits, and
-// statementsAnEvent for each event of the run, because every message may wake it. A failed
-// statement is repeated; held dead letters are retried with a backoff of their own.
+// In a minute, a process makes the statements of its loops, with one pass more of each than fits, and
+// statementsAnEvent for each event of the run: every message may wake it. A failed statement is repeated;
+// held dead letters are retried with a separate backoff.
 const (
 	// statementsAnEvent is the number of statements of the passes that one event of the run can
 	// wake.
 	statementsAnEvent = 8
 	// workWindow is the time over which statements are counted and then judged.
 	workWindow = time.Minute
-	// raceTime is the longest time from an executor's look at the workers until it gives back what
-	// it claimed then, if nothing slows its calls down.
+	// raceTime is the longest time from an executor's look at the workers until it releases what it claimed
+	// then, if nothing slows its calls down.
 	raceTime = 100 * time.Millisecond
 )
 
-// budget counts the effort for one execution that is not terminal. It is part of the execution's
-// life.
+// budget counts the effort for one unfinished execution. It is part of the execution's life.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
-	// changes is the number of changes of the fleet before the first dispatch of the execution.
+	// changes is the number of changes of the fleet before the first reclaimed dispatch of the execution.
 	changes int64
 	// published counts the messages of the present dispatch.
 	published int64
@@ -81,8 +79,8 @@ type budget struct {
 type workChecker struct {
 	roster
 	i         *Invariant
-	executors map[string]bool // that schedule
-	// scheduled is the executor that last scheduled.
+	executors map[string]bool // those that schedule
+	// scheduled is the last executor that scheduled an execution.
 	scheduled string
 	runtimes  int64 // the greatest number that one worker offers
 
@@ -91,7 +89,7 @@ type workChecker struct {
 	// the fleet.
 	spoilt int64
 	// taken are the dispatches of the last raceTime, the earliest first.
-	taken  []taken
+	taken  []recentDispatch
 	faults int
 	// faultOver is when the last fault ended; forwards is how far the database's clock has been set
 	// forwards.
@@ -104,9 +102,9 @@ type workChecker struct {
 	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
-	// left is what the loops may have left in place at its start, ended counts the executions that
+	// left counts the rows that the loops may have left in place at its start, ended the executions that
 	// ended in it.
-	left  left
+	left  leftRows
 	ended int64
 
 	// lookers follow the executors' looks; see i18_passes.go. nextOverdue is when they are next
@@ -117,47 +115,46 @@ type workChecker struct {
 	// For i18_tests.go: the tests of the dead letter path by executor, the time of the last
 	// unreadable message, and the executions whose end was handled a moment ago, the earliest
 	// first.
-	tests   map[string]*canaries
+	tests   map[string]*canaryTest
 	unread  trouble
 	handled dense.Table[execution.ID, bool]
-	recent  queue[watched]
+	recent  queue[watchEntry]
 }
 
-// taken is a dispatch that took room from the other executors.
-type taken struct {
+// recentDispatch is a dispatch that took a worker's room from the other executors.
+type recentDispatch struct {
 	at          time.Duration
 	incarnation execution.Incarnation
 	by          string
-	// losers are the executors of which it has explained a fruitless claim.
+	// losers are the executors for which it has explained a fruitless claim.
 	losers []string
 }
 
 // Work counts the statements of each process since the start. Only the simulated world implements
 // it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker tells workers from
-	// executors.
+	// Statements calls visit for each process in a fixed order; worker is whether the process is a worker.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
-// SetWork sets the source of statement counts. Without it they are not judged.
+// SetWork sets the source of statement counts. Without a source, they are not judged.
 func (s *Suite) SetWork(w Work) { s.work = w }
 
-// Spins records that a process took steps without time moving: the run made steps at one moment,
+// Spins records that a process took steps without time moving: the run made this many steps at one moment,
 // but only bound are allowed. It returns false if this invariant is not judged.
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
-			s.judged(w.i)
-			s.violate(w.i, 0, "%s spins without time moving: the run made %d steps at one moment; the bound is %d (a fixed number and some for each open execution)", who, steps, bound)
+			s.countOccasion(w.i)
+			s.recordViolation(w.i, 0, "%s spins without time moving: the run made %d steps at one moment; the bound is %d (a fixed number and some for each open execution)", who, steps, bound)
 			judged = true
 		}
 	}
 	return judged
 }
 
-// hears implements selective.
-func (wc *workChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (wc *workChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.Delivered, history.FaultBegan, history.FaultEnded, history.ClockStepped, history.WorkerRegistered,
 		history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported, history.HeartbeatRenewed,
@@ -166,70 +163,70 @@ func (wc *workChecker) hears() []history.Kind {
 	}
 }
 
-func (wc *workChecker) timed() {}
+func (wc *workChecker) isTimedChecker() {}
 
-func (wc *workChecker) observe(e *history.Event, l *life) {
-	wc.hear(e)
-	wc.count(e)
-	wc.overdue(e.At)
-	wc.s.wake(min(wc.window+workWindow, wc.nextOverdue))
+func (wc *workChecker) observeEvent(e *history.Event, l *life) {
+	wc.observeWorkers(e)
+	wc.judgeStatements(e)
+	wc.judgeOverdueLooks(e.At)
+	wc.s.wakeAt(min(wc.window+workWindow, wc.nextOverdue))
 	switch e.Kind {
 	case history.Delivered:
 		if e.Queue == broker.QueueRequested || e.Count > 0 {
-			wc.hinted(e)
+			wc.noteHint(e)
 		}
 	case history.FaultBegan:
 		wc.faults++
 		wc.struck = true
-		wc.changed()
+		wc.noteFleetChange()
 	case history.FaultEnded:
 		wc.faults--
 		wc.faultOver = e.At
-		wc.changed()
+		wc.noteFleetChange()
 	case history.ClockStepped:
 		wc.forwards += max(0, e.Due)
 	case history.WorkerRegistered:
-		wc.changed()
+		wc.noteFleetChange()
 		wc.runtimes = max(wc.runtimes, int64(len(wc.byIncarnation.Get(e.Incarnation).runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
-		wc.changed()
+		wc.noteFleetChange()
 	case history.ProcessStarted:
 		delete(wc.tests, e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		wc.looker(e.Process, (*Looker).stands, e.At)
+		wc.withLooker(e.Process, (*Looker).noteHalt, e.At)
 	case history.ProcessResumed, history.ProcessThawed:
-		wc.looker(e.Process, (*Looker).resumes, e.At)
+		wc.withLooker(e.Process, (*Looker).noteResume, e.At)
 	case history.DeadLetterStored:
-		wc.unread.strike(e.At)
+		wc.unread.recordMoment(e.At)
 	case history.StaleWrite:
-		wc.refused(e, l)
+		wc.judgeRefusedWrite(e, l)
 	case history.Orchestrated:
-		wc.handles(e)
+		wc.rememberHandledEnd(e)
 	case history.Published:
 		if isCanary(e) {
-			wc.canary(e)
+			wc.judgeCanary(e)
 		}
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
-			wc.published(e, l)
+			wc.judgePublish(e, l)
 		}
 	case history.Transition:
-		wc.transition(e, l)
+		wc.judgeTransition(e, l)
 	case history.HeartbeatRenewed:
 		// The roster has handled it.
 	default:
 	}
 }
 
-// looker calls of with the Looker of a process, if there is one.
-func (wc *workChecker) looker(process string, of func(*Looker, time.Duration), at time.Duration) {
+// withLooker calls of with the Looker of a process, if there is one.
+func (wc *workChecker) withLooker(process string, of func(*Looker, time.Duration), at time.Duration) {
 	if i := slices.IndexFunc(wc.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
 		of(wc.lookers[i], at)
 	}
 }
 
-func (wc *workChecker) transition(e *history.Event, l *life) {
+func (wc *workChecker) judgeTransition(e *history.Event, l *life) {
 	if e.By == execution.Scheduler {
-		wc.schedules(e.Process)
+		wc.noteScheduler(e.Process)
 	}
 	switch {
 	case l == nil:
@@ -237,59 +234,61 @@ func (wc *workChecker) transition(e *history.Event, l *life) {
 		l.effort = budget{}
 		wc.ended++
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
-		wc.looked(e, l)
+		wc.judgeFruitlessClaim(e, l)
 	case e.From == execution.Scheduling && e.To == execution.Requested:
-		wc.claimExpired(e, l)
+		wc.judgeExpiredClaim(e, l)
 	case e.To == execution.Scheduled:
 		wc.dispatches++
-		wc.takes(e)
+		wc.noteDispatch(e)
 		b := &l.effort
 		b.published = 0
 		if b.takeBacks == 0 {
 			b.changes = wc.changes
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
-		wc.takenBack(e, l)
+		wc.judgeTakeBack(e, l)
 	}
 }
 
-// schedules notes that an executor schedules. It is nearly always the same executor as last time.
-func (wc *workChecker) schedules(executor string) {
+// noteScheduler notes that an executor schedules. It is nearly always the same one as last time.
+func (wc *workChecker) noteScheduler(executor string) {
 	if executor != wc.scheduled {
 		wc.scheduled = executor
 		wc.executors[executor] = true
 	}
 }
 
-// changed notes a change of the fleet. Every executor may have decided on its old view, for up to
-// one batch of the executions open at that moment.
-func (wc *workChecker) changed() {
+// noteFleetChange notes a change of the fleet. Every executor may have decided by its old view, for up to one
+// batch of the executions open at that moment.
+func (wc *workChecker) noteFleetChange() {
 	wc.changes++
 	wc.spoilt += int64(min(wc.s.config.Executor.BatchSize, wc.s.lives.Len()))
 }
 
-// hindered says that a fault lasts, or ended so recently that its effects may last.
-func (wc *workChecker) hindered(at time.Duration) bool {
+// isHindered reports whether a fault lasts, or ended so recently that its effects may last.
+func (wc *workChecker) isHindered(at time.Duration) bool {
 	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
 
-// since is the time between two moments, by the faster of the two clocks.
-func (wc *workChecker) since(from, at time.Duration) time.Duration { return at - from + wc.forwards }
+// elapsedSince is the time between two moments, by the faster of the run's and the database's clock.
+func (wc *workChecker) elapsedSince(from, at time.Duration) time.Duration {
+	return at - from + wc.forwards
+}
 
-// looked judges one fruitless claim.
-func (wc *workChecker) looked(e *history.Event, l *life) {
-	wc.s.judged(wc.i)
+// judgeFruitlessClaim judges one fruitless claim.
+func (wc *workChecker) judgeFruitlessClaim(e *history.Event, l *life) {
+	wc.s.countOccasion(wc.i)
 	b, x := &l.effort, wc.s.config.Executor
 	n := int64(max(1, len(wc.executors)))
-	// Another executor may have taken the room that this one claimed for. While a fault acts, the
-	// number of such races has no bound of its own.
-	if fits := wc.fits(l, e.At, wc.s.bounds.Slack) || wc.outrun(e, l); fits && wc.hindered(e.At) {
+	// Another executor may have taken the room for which this one claimed. While a fault acts, the number of
+	// such races has no separate bound.
+	if fits := wc.someWorkerFits(l, e.At, wc.s.bounds.Slack) || wc.lostRace(e, l); fits && wc.isHindered(e.At) {
 		return
 	} else if fits {
 		wc.races++
 		bound := wc.dispatches*(n*wc.runtimes-1) + n*(wc.spoilt+1)
 		if wc.races > bound {
-			wc.s.violate(wc.i, e.Execution,
+			wc.s.recordViolation(wc.i, e.Execution,
 				"execution %d was claimed for scheduling and given back by %s although a fitting worker was only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
 				e.Execution, e.Process, wc.races, bound, wc.dispatches, n, wc.runtimes, n, wc.spoilt+1)
 		}
@@ -298,36 +297,36 @@ func (wc *workChecker) looked(e *history.Event, l *life) {
 	if b.looks++; b.looks == 1 {
 		b.firstLook = e.At
 	}
-	elapsed := wc.since(b.firstLook, e.At)
+	elapsed := wc.elapsedSince(b.firstLook, e.At)
 	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+wc.changes-b.changes {
-		wc.s.violate(wc.i, e.Execution,
+		wc.s.recordViolation(wc.i, e.Execution,
 			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
 			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, wc.changes-b.changes)
 	}
 }
 
-// takes notes a dispatch.
-func (wc *workChecker) takes(e *history.Event) {
-	wc.forget(e.At)
-	wc.taken = append(wc.taken, taken{at: e.At, incarnation: e.Incarnation, by: e.Process})
+// noteDispatch remembers a dispatch that may explain lost races.
+func (wc *workChecker) noteDispatch(e *history.Event) {
+	wc.forgetDispatches(e.At)
+	wc.taken = append(wc.taken, recentDispatch{at: e.At, incarnation: e.Incarnation, by: e.Process})
 }
 
-// forget drops the dispatches that explain no fruitless claim any more.
-func (wc *workChecker) forget(now time.Duration) {
+// forgetDispatches removes the dispatches that no longer explain a fruitless claim.
+func (wc *workChecker) forgetDispatches(now time.Duration) {
 	for len(wc.taken) > 0 && now-wc.taken[0].at > raceTime {
 		wc.taken = wc.taken[1:]
 	}
 }
 
-// outrun says that another executor has just dispatched something to a worker that could be given
-// the execution, and that this dispatch has explained no other fruitless claim of the same executor.
-func (wc *workChecker) outrun(e *history.Event, l *life) bool {
-	wc.forget(e.At)
-	now := wc.s.database(e.At)
-	i := slices.IndexFunc(wc.taken, func(t taken) bool {
+// lostRace reports whether another executor has just dispatched to a worker that could be given the
+// execution, and the dispatch has explained no other fruitless claim of the same executor.
+func (wc *workChecker) lostRace(e *history.Event, l *life) bool {
+	wc.forgetDispatches(e.At)
+	now := wc.s.databaseTime(e.At)
+	i := slices.IndexFunc(wc.taken, func(t recentDispatch) bool {
 		w := wc.byIncarnation.Get(t.incarnation)
 		return t.by != e.Process && !slices.Contains(t.losers, e.Process) &&
-			w != nil && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now)
+			w != nil && (l.pinned == 0 || l.pinned == w.worker) && w.acceptsRuntime(l.runtime, now)
 	})
 	if i < 0 {
 		return false
@@ -336,28 +335,28 @@ func (wc *workChecker) outrun(e *history.Event, l *life) bool {
 	return true
 }
 
-func (wc *workChecker) claimExpired(e *history.Event, l *life) {
-	wc.s.judged(wc.i)
+func (wc *workChecker) judgeExpiredClaim(e *history.Event, l *life) {
+	wc.s.countOccasion(wc.i)
 	b, x := &l.effort, wc.s.config.Executor
 	if b.expired++; b.expired == 1 {
 		b.firstExpired = e.At
 	}
-	elapsed := wc.since(b.firstExpired, e.At)
+	elapsed := wc.elapsedSince(b.firstExpired, e.At)
 	if bound := 2 + int64(elapsed/x.ClaimExpiry); b.expired > bound {
-		wc.s.violate(wc.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
+		wc.s.recordViolation(wc.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
 			e.Execution, b.expired, elapsed, bound, x.ClaimExpiry)
 	}
 }
 
-func (wc *workChecker) takenBack(e *history.Event, l *life) {
-	wc.s.judged(wc.i)
+func (wc *workChecker) judgeTakeBack(e *history.Event, l *life) {
+	wc.s.countOccasion(wc.i)
 	b := &l.effort
 	if b.takeBacks++; b.takeBacks == 1 {
 		b.firstTakeBack = e.At
 	}
-	elapsed := wc.since(b.firstTakeBack, e.At)
+	elapsed := wc.elapsedSince(b.firstTakeBack, e.At)
 	if bound := 2 + backoffsWithin(wc.s.backoffs, elapsed); b.takeBacks > bound+wc.changes-b.changes {
-		wc.s.violate(wc.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
+		wc.s.recordViolation(wc.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
 			e.Execution, b.takeBacks, elapsed, bound, wc.changes-b.changes)
 	}
 }
@@ -375,25 +374,25 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 	}
 }
 
-// published judges one message of a dispatch.
-func (wc *workChecker) published(e *history.Event, l *life) {
-	wc.s.judged(wc.i)
-	wc.schedules(e.Process)
+// judgePublish judges one message of a dispatch.
+func (wc *workChecker) judgePublish(e *history.Event, l *life) {
+	wc.s.countOccasion(wc.i)
+	wc.noteScheduler(e.Process)
 	b, x := &l.effort, wc.s.config.Executor
 	b.published++
-	age, n := wc.since(l.entered, e.At), int64(max(1, len(wc.executors)))
+	age, n := wc.elapsedSince(l.entered, e.At), int64(max(1, len(wc.executors)))
 	bound := int64(1)
 	if age >= x.ConfirmTimeout {
 		bound += n * (2 + int64((age-x.ConfirmTimeout)/x.ReconcileInterval))
 	}
 	if b.published > bound {
-		wc.s.violate(wc.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
+		wc.s.recordViolation(wc.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
 			e.Epoch, e.Execution, b.published, age, bound, x.ConfirmTimeout, x.ReconcileInterval, n)
 	}
 }
 
-// count judges the statements of each process once per window.
-func (wc *workChecker) count(e *history.Event) {
+// judgeStatements judges the statements of each process once per window.
+func (wc *workChecker) judgeStatements(e *history.Event) {
 	took := e.At - wc.window
 	if took < workWindow {
 		return
@@ -403,14 +402,14 @@ func (wc *workChecker) count(e *history.Event) {
 		return
 	}
 	events := wc.s.events - wc.before
-	was, now := wc.left, wc.lying()
-	wc.left = left{max(was.unsettled, now.unsettled) + wc.ended, max(was.late, now.late) + wc.ended}
+	was, now := wc.left, wc.countLeftRows()
+	wc.left = leftRows{max(was.unsettled, now.unsettled) + wc.ended, max(was.late, now.late) + wc.ended}
 	wc.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - wc.statements[process])
 		wc.statements[process] = made
-		wc.s.judged(wc.i)
+		wc.s.countOccasion(wc.i)
 		if bound := wc.statementBound(worker, took, events); statements > bound {
-			wc.s.violate(wc.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
+			wc.s.recordViolation(wc.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
 				process, statements, took, events, bound, statementsAnEvent)
 		}
 	})
@@ -418,20 +417,19 @@ func (wc *workChecker) count(e *history.Event) {
 	wc.left, wc.ended = now, 0
 }
 
-// left counts the rows that a loop may find at each of its passes and leave in place. The pass
-// reads on beyond them, a batch at a time.
-type left struct {
-	// unsettled are the ends that nobody has handled, and the children that wait although the end
-	// of their parent's chain was handled. While writes fail but the database answers, a pass tries
-	// all of them.
+// leftRows counts the rows that a loop may find at each of its passes and leave in place. The pass continues
+// beyond them, a batch at a time.
+type leftRows struct {
+	// unsettled is the number of unhandled ends, and of children that wait although the end of their parent's
+	// chain was handled. While writes fail but the database answers, a pass tries all of them.
 	unsettled int64
-	// late are the runs from before a step of the database's clock. By that clock their time may be
+	// late is the number of runs from before a step of the database's clock. By that clock their time may be
 	// over; by an executor's own clock it isn't.
 	late int64
 }
 
-// lying counts them.
-func (wc *workChecker) lying() (n left) {
+// countLeftRows counts the present ones.
+func (wc *workChecker) countLeftRows() (n leftRows) {
 	for _, l := range wc.s.lives.All() {
 		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
 			n.unsettled++
@@ -458,8 +456,8 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
-		// A monitor that only observes leaves what it has found where it is, so each pass reads on
-		// beyond it, a batch at a time.
+		// A monitor that only observes leaves the rows in place, so each pass continues beyond them, a batch
+		// at a time.
 		if wc.s.monitorObserves() {
 			loop(2*int64(wc.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
@@ -471,7 +469,7 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
 		if r := &wc.s.config.Retention; r.Any() {
-			// A step for each page of rows, and one that finds the end, for each kind.
+			// For each kind, a step for each page of rows and one that finds the end.
 			loop(keptKinds*(2+int64((wc.s.lives.Len()+int(wc.s.created))/max(1, r.StepSize))), r.Interval)
 		}
 		// While the brake lets one worker at a time through, the lease monitor looks every second.
@@ -480,12 +478,12 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		}
 	}
 	if wc.struck {
-		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to
-		// 10 s, fifty at a time.
+		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to 10 s,
+		// fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 		if n := wc.left.unsettled; !worker && n > 0 {
-			// A batch that can't be written costs a look, the attempt, and a question whether the
-			// database answers. Then each of its rows is tried alone, with the same question.
+			// A batch that can't be written costs a look, the attempt, and a check that the database answers.
+			// Then each of its rows is tried alone, with the same check.
 			loop(3*(n/batch), x.ReconcileInterval)
 			if batch > 1 {
 				loop(2*n, x.ReconcileInterval)
@@ -495,4 +493,4 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 	return bound + statementsAnEvent*events
 }
 
-func (wc *workChecker) end(bool) {}
+func (wc *workChecker) endRun(bool) {}

@@ -10,33 +10,33 @@ import (
 	"handoff/core/execution"
 )
 
-// waiting is a fit worker and an execution that waits for room on it.
-func waiting() []history.Event {
+// waitingExecution returns a fit worker and an execution that waits for room on it.
+func waitingExecution() []history.Event {
 	return []history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second)}
 }
 
-// oneLook is one fruitless claim.
-func oneLook(at time.Duration) []history.Event {
+// fruitlessClaim returns one fruitless claim.
+func fruitlessClaim(at time.Duration) []history.Event {
 	return []history.Event{
 		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
 		move(at, execution.Scheduling, execution.Requested, execution.Scheduler, 0, 0),
 	}
 }
 
-// looks are n fruitless claims; heartbeats keep the worker fit meanwhile.
-func looks(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
+// addFruitlessClaims appends n fruitless claims; if fit, heartbeats keep the worker fit meanwhile.
+func addFruitlessClaims(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
 	for i := range n {
 		at := 20*second + time.Duration(i)*every
 		if fit {
 			events = append(events, beat(at, 1))
 		}
-		events = append(events, oneLook(at)...)
+		events = append(events, fruitlessClaim(at)...)
 	}
 	return events
 }
 
-// work18 says whether a history breaks invariant 18.
-func work18(events []history.Event, w Work) bool {
+// breaksEffortRule reports whether a history breaks invariant 18.
+func breaksEffortRule(events []history.Event, w Work) bool {
 	s := New(config.Default(config.Hardened), []int{18})
 	s.SetWork(w)
 	for i := range events {
@@ -46,7 +46,7 @@ func work18(events []history.Event, w Work) bool {
 	return slices.ContainsFunc(s.End(true), func(f Finding) bool { return f.Invariant.Number == 18 })
 }
 
-func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
+func TestFruitlessClaimsHaveBudget(t *testing.T) {
 	interval := config.Default(config.Hardened).Executor.ReconcileInterval
 	nobody := []history.Event{created(second)}
 	for _, c := range []struct {
@@ -54,22 +54,22 @@ func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
 		events []history.Event
 		broken bool
 	}{
-		{"nobody fits, once a pause", looks(nobody, 50, interval, false), false},
-		{"nobody fits, ten times a pause", looks(nobody, 50, interval/10, false), true},
-		{"a worker is only full, once a pause", looks(waiting(), 50, interval, true), true},
-		{"a worker is only full, one lost race", looks(waiting(), 1, interval, true), false},
+		{"nobody fits, once a pause", addFruitlessClaims(nobody, 50, interval, false), false},
+		{"nobody fits, ten times a pause", addFruitlessClaims(nobody, 50, interval/10, false), true},
+		{"a worker is only full, once a pause", addFruitlessClaims(waitingExecution(), 50, interval, true), true},
+		{"a worker is only full, one lost race", addFruitlessClaims(waitingExecution(), 1, interval, true), false},
 	} {
-		if got := work18(slices.Clone(c.events), nil); got != c.broken {
+		if got := breaksEffortRule(slices.Clone(c.events), nil); got != c.broken {
 			t.Errorf("%s: broken %v, want %v", c.name, got, c.broken)
 		}
 	}
 }
 
-func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
-	// The worker is new. Execution 1 is claimed and given back once each tenth of a second. Each
-	// time, a process has just dispatched so many others.
+func TestLostRaceExcusesFruitlessClaim(t *testing.T) {
+	// The worker is new. Execution 1 is claimed and released every tenth of a second. Each time, a process
+	// has dispatched others executions before.
 	story := func(process string, others int, ago time.Duration) []history.Event {
-		events := append([]history.Event{{At: 0, Kind: history.ProcessStarted, Process: "executor-2"}}, waiting()...)
+		events := append([]history.Event{{At: 0, Kind: history.ProcessStarted, Process: "executor-2"}}, waitingExecution()...)
 		id := execution.ID(1)
 		for i := range 10 {
 			at := 2*second + time.Duration(i)*second/10
@@ -85,7 +85,7 @@ func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
 				}
 				events = append(events, of...)
 			}
-			events = append(events, oneLook(at)...)
+			events = append(events, fruitlessClaim(at)...)
 		}
 		return events
 	}
@@ -98,7 +98,7 @@ func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
 	double := slices.Clone(story("executor-2", 1, second/100))
 	for i := len(double) - 1; i >= 0; i-- {
 		if e := &double[i]; e.Execution == 1 && e.Kind == history.Transition && e.To == execution.Requested {
-			double = slices.Insert(double, i+1, oneLook(e.At)...)
+			double = slices.Insert(double, i+1, fruitlessClaim(e.At)...)
 		}
 	}
 	for _, c := range []struct {
@@ -113,28 +113,28 @@ func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
 		{"another executor has dispatched to a worker that does not fit", pinned, true},
 		{"two claims for each dispatch", double, true},
 	} {
-		if got := work18(c.events, nil); got != c.broken {
+		if got := breaksEffortRule(c.events, nil); got != c.broken {
 			t.Errorf("%s: broken %v, want %v", c.name, got, c.broken)
 		}
 	}
 }
 
-func TestADispatchIsPublishedAgainOnlyWhenItsConfirmIsLate(t *testing.T) {
+func TestLateConfirmAllowsRepublishing(t *testing.T) {
 	confirm := config.Default(config.Hardened).Executor.ConfirmTimeout
 	for again, broken := range map[time.Duration]bool{second: true, confirm + second: false} {
-		events := append(waiting(),
+		events := append(waitingExecution(),
 			move(2*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
 			move(2*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
 			message(2*second, history.Published, "", 1), message(2*second+again, history.Published, "", 1))
-		if got := work18(events, nil); got != broken {
-			t.Errorf("published again after %v: broken %v, want %v", again, got, broken)
+		if got := breaksEffortRule(events, nil); got != broken {
+			t.Errorf("republished after %v: broken %v, want %v", again, got, broken)
 		}
 	}
 }
 
-func TestTakeBacksWaitTheirBackoff(t *testing.T) {
+func TestReclaimsWaitForBackoff(t *testing.T) {
 	story := func(every time.Duration) []history.Event {
-		events := waiting()
+		events := waitingExecution()
 		for i := range 20 {
 			at, epoch := 20*second+time.Duration(i)*every, execution.Epoch(2*i)
 			events = append(events, move(at, execution.Requested, execution.Scheduling, execution.Scheduler, epoch, epoch),
@@ -143,42 +143,42 @@ func TestTakeBacksWaitTheirBackoff(t *testing.T) {
 		}
 		return events
 	}
-	if !work18(story(time.Second), nil) || work18(story(40*time.Second), nil) {
-		t.Error("twenty take-backs in twenty seconds break the budget, one each 40 s do not")
+	if !breaksEffortRule(story(time.Second), nil) || breaksEffortRule(story(40*time.Second), nil) {
+		t.Error("want twenty reclaims in twenty seconds to break the budget, and one every 40 s not to")
 	}
 }
 
-// made is a world whose executor makes this many statements a minute.
-type made struct{ perMinute, total uint64 }
+// statementWorld is a world whose executor makes perMinute statements a minute.
+type statementWorld struct{ perMinute, total uint64 }
 
-func (m *made) Statements(visit func(string, bool, uint64)) {
+func (m *statementWorld) Statements(visit func(string, bool, uint64)) {
 	m.total += m.perMinute
 	visit("executor-1", false, m.total)
 }
 
-func TestStatementsAtRestHaveABudget(t *testing.T) {
+func TestStatementsAtRestHaveBudget(t *testing.T) {
 	for perMinute, broken := range map[uint64]bool{150: false, 1500: true} {
 		var events []history.Event
 		for i := range 10 {
 			events = append(events, history.Event{At: time.Duration(i+1) * time.Minute, Kind: history.HeartbeatRenewed, Incarnation: 1})
 		}
-		if got := work18(events, &made{perMinute: perMinute}); got != broken {
+		if got := breaksEffortRule(events, &statementWorld{perMinute: perMinute}); got != broken {
 			t.Errorf("%d statements a minute: broken %v, want %v", perMinute, got, broken)
 		}
 	}
 }
 
-func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
+func TestSpinningProcessBreaksBudget(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	if !s.Spins("executor-1 (task scheduler)", 300_000, 200_000) || len(s.Findings()) != 1 || s.Findings()[0].Invariant.Number != 18 {
 		t.Errorf("found %v", s.Findings())
 	}
 	if New(config.Default(config.Hardened), []int{1}).Spins("x", 2, 1) {
-		t.Error("a rule that is not judged has judged")
+		t.Error("a rule that is not in the suite has judged")
 	}
 }
 
-func TestAPassReadsOnBeyondRowsThatItLeaves(t *testing.T) {
+func TestPassContinuesBeyondLeftRows(t *testing.T) {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 1
 	fault := history.Event{At: 30 * second, Kind: history.FaultBegan, Count: 1, Text: "database read only"}
@@ -219,7 +219,7 @@ func TestAPassReadsOnBeyondRowsThatItLeaves(t *testing.T) {
 		{"runs that no clock made late", story(execution.Running, beat(30*second, 1)), 1200, true},
 	} {
 		s := New(c, []int{18})
-		s.SetWork(&made{perMinute: test.perMinute})
+		s.SetWork(&statementWorld{perMinute: test.perMinute})
 		for i := range test.events {
 			s.Observe(&test.events[i])
 		}

@@ -26,26 +26,26 @@ func ownLimits() *Invariant {
 type limitsChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 
-// hears implements selective.
-func (lc *limitsChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (lc *limitsChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
 }
 
-func (lc *limitsChecker) observe(e *history.Event, l *life) {
+func (lc *limitsChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
 			lc.created = *e
 		} else if e.Key != "" && lc.s.requested != nil {
-			lc.accepted(e)
+			lc.judgeCreated(e)
 		}
 	case history.Orchestrated:
 		if e.Related != 0 && e.Related == lc.created.Execution && l != nil {
-			lc.retried(l)
+			lc.judgeRetry(l)
 		}
 	case history.Transition:
 		if l == nil || l.runTimeout == 0 || e.Due == 0 {
@@ -56,36 +56,36 @@ func (lc *limitsChecker) observe(e *history.Event, l *life) {
 			// An execution without its own dispatch timeout has the configuration's, which no
 			// request set.
 			if l.dispatchTimeout > 0 {
-				lc.counted(e, "be claimed", l.dispatchTimeout)
+				lc.judgeDeadline(e, "be claimed", l.dispatchTimeout)
 			}
 		case execution.Running:
-			lc.counted(e, "run", l.runTimeout)
+			lc.judgeDeadline(e, "run", l.runTimeout)
 		default:
 		}
 	default:
 	}
 }
 
-// accepted compares a new execution with its request.
-func (lc *limitsChecker) accepted(e *history.Event) {
+// judgeCreated compares a new execution with its request.
+func (lc *limitsChecker) judgeCreated(e *history.Event) {
 	want, known := lc.s.requested(e.Key)
 	if !known {
 		return
 	}
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	switch {
 	case e.Limit != int64(want.MaxRetries):
-		lc.s.violate(lc.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
 	case e.RunTimeout != oracle.RunTimeout(&want):
-		lc.s.violate(lc.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, oracle.RunTimeout(&want))
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, oracle.RunTimeout(&want))
 	case e.DispatchTimeout != want.DispatchTimeout:
-		lc.s.violate(lc.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
 	}
 }
 
-// retried compares a retry with the row that it follows.
-func (lc *limitsChecker) retried(l *life) {
-	lc.s.judged(lc.i)
+// judgeRetry compares a retry with the row that it follows.
+func (lc *limitsChecker) judgeRetry(l *life) {
+	lc.s.countOccasion(lc.i)
 	n := &lc.created
 	allowed := l.maxRetries
 	if lc.s.freeRetry(l) {
@@ -93,20 +93,20 @@ func (lc *limitsChecker) retried(l *life) {
 	}
 	switch {
 	case n.Limit != allowed:
-		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, allowed)
+		lc.s.recordViolation(lc.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, allowed)
 	case n.RunTimeout != l.runTimeout:
-		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
+		lc.s.recordViolation(lc.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
 	case n.DispatchTimeout != l.dispatchTimeout:
-		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with a dispatch timeout of %v instead of %v", n.Execution, l.id, n.DispatchTimeout, l.dispatchTimeout)
+		lc.s.recordViolation(lc.i, n.Execution, "execution %d retries execution %d with a dispatch timeout of %v instead of %v", n.Execution, l.id, n.DispatchTimeout, l.dispatchTimeout)
 	}
 }
 
-// counted judges a deadline. It counts from the change, by the database's clock.
-func (lc *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
-	lc.s.judged(lc.i)
-	if has := e.Due - lc.s.database(e.At); has < timeout-lc.s.tolerance || has > timeout+lc.s.tolerance {
-		lc.s.violate(lc.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
+// judgeDeadline judges a deadline, which counts from the change by the database's clock.
+func (lc *limitsChecker) judgeDeadline(e *history.Event, what string, timeout time.Duration) {
+	lc.s.countOccasion(lc.i)
+	if has := e.Due - lc.s.databaseTime(e.At); has < timeout-lc.s.tolerance || has > timeout+lc.s.tolerance {
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
 	}
 }
 
-func (lc *limitsChecker) end(bool) {}
+func (lc *limitsChecker) endRun(bool) {}

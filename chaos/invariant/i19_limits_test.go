@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// limits19 returns the findings of invariant 19 for a history whose request set a run timeout of 5
-// s, a dispatch timeout of 7 s and one retry.
-func limits19(events ...history.Event) []string {
+// limitFindings returns the findings of invariant 19 for a history whose request set a run timeout of 5 s, a
+// dispatch timeout of 7 s and one retry.
+func limitFindings(events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{19})
 	s.SetRequests(func(key string) (execution.Action, bool) {
 		return execution.Action{Timeout: 5 * second, DispatchTimeout: 7 * second, MaxRetries: 1}, key == "k"
@@ -27,7 +27,7 @@ func limits19(events ...history.Event) []string {
 	return found
 }
 
-// asked is the creation of the requested execution.
+// asked returns the creation of the requested execution.
 func asked(change func(*history.Event)) history.Event {
 	e := created(second)
 	e.Key, e.RunTimeout, e.DispatchTimeout = "k", 5*second, 7*second
@@ -37,23 +37,23 @@ func asked(change func(*history.Event)) history.Event {
 	return e
 }
 
-func TestAnExecutionHasTheLimitsOfItsRequest(t *testing.T) {
+func TestExecutionHasLimitsOfItsRequest(t *testing.T) {
 	for want, e := range map[string]history.Event{
 		"": asked(nil),
 		"execution 1 was created with 2 retries, and 1 were requested":                asked(func(e *history.Event) { e.Limit = 2 }),
 		"execution 1 was created with a run timeout of 5m0s, and 5s was requested":    asked(func(e *history.Event) { e.RunTimeout = 5 * time.Minute }),
 		"execution 1 was created with a dispatch timeout of 0s, and 7s was requested": asked(func(e *history.Event) { e.DispatchTimeout = 0 }),
 	} {
-		if found := limits19(e); (want == "") != (len(found) == 0) || want != "" && !slices.Contains(found, want) {
+		if found := limitFindings(e); (want == "") != (len(found) == 0) || want != "" && !slices.Contains(found, want) {
 			t.Errorf("found %q, want %q", found, want)
 		}
 	}
-	if found := limits19(asked(func(e *history.Event) { e.Key, e.Limit = "of somebody else", 9 })); len(found) > 0 {
-		t.Errorf("of a request that nobody knows: %q", found)
+	if found := limitFindings(asked(func(e *history.Event) { e.Key, e.Limit = "of somebody else", 9 })); len(found) > 0 {
+		t.Errorf("for an unknown request: %q", found)
 	}
 }
 
-func TestDeadlinesAreCountedFromTheLimits(t *testing.T) {
+func TestDeadlinesFollowLimits(t *testing.T) {
 	until := func(e history.Event, d time.Duration) history.Event {
 		e.Due = e.At + d
 		return e
@@ -61,22 +61,22 @@ func TestDeadlinesAreCountedFromTheLimits(t *testing.T) {
 	scheduling := move(2*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 	scheduled := until(move(3*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1), 7*second)
 	running := until(move(4*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1), 5*second)
-	if found := limits19(asked(nil), scheduling, scheduled, running); len(found) > 0 {
+	if found := limitFindings(asked(nil), scheduling, scheduled, running); len(found) > 0 {
 		t.Errorf("by its own limits: %q", found)
 	}
-	if found := limits19(asked(nil), scheduling, until(scheduled, 120*second)); !slices.Equal(found, []string{"execution 1 may be claimed for 2m0s at epoch 1, and its limit is 7s"}) {
+	if found := limitFindings(asked(nil), scheduling, until(scheduled, 120*second)); !slices.Equal(found, []string{"execution 1 may be claimed for 2m0s at epoch 1, and its limit is 7s"}) {
 		t.Errorf("dispatched by the configuration: %q", found)
 	}
-	if found := limits19(asked(nil), scheduling, scheduled, until(running, 4*second)); !slices.Equal(found, []string{"execution 1 may run for 4s at epoch 1, and its limit is 5s"}) {
+	if found := limitFindings(asked(nil), scheduling, scheduled, until(running, 4*second)); !slices.Equal(found, []string{"execution 1 may run for 4s at epoch 1, and its limit is 5s"}) {
 		t.Errorf("run by another timeout: %q", found)
 	}
 	// An audit has no run timeout, so there is nothing to judge.
-	if found := limits19(created(second), scheduling, until(scheduled, second), until(running, second)); len(found) > 0 {
-		t.Errorf("of limits that are not known: %q", found)
+	if found := limitFindings(created(second), scheduling, until(scheduled, second), until(running, second)); len(found) > 0 {
+		t.Errorf("for unknown limits: %q", found)
 	}
 }
 
-func TestARetryHasTheLimitsOfItsChain(t *testing.T) {
+func TestRetryHasLimitsOfItsChain(t *testing.T) {
 	retry := func(change func(*history.Event)) []history.Event {
 		next := asked(func(e *history.Event) { e.At, e.Execution, e.Count, e.Key = 5*second, 2, 1, "" })
 		if change != nil {
@@ -86,7 +86,7 @@ func TestARetryHasTheLimitsOfItsChain(t *testing.T) {
 		handled := history.Event{At: 5 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed, Related: 2}
 		return []history.Event{asked(nil), failed, next, handled}
 	}
-	if found := limits19(retry(nil)...); len(found) > 0 {
+	if found := limitFindings(retry(nil)...); len(found) > 0 {
 		t.Errorf("with the same limits: %q", found)
 	}
 	for want, change := range map[string]func(*history.Event){
@@ -94,7 +94,7 @@ func TestARetryHasTheLimitsOfItsChain(t *testing.T) {
 		"execution 2 retries execution 1 with a run timeout of 10s instead of 5s":     func(e *history.Event) { e.RunTimeout = 10 * second },
 		"execution 2 retries execution 1 with a dispatch timeout of 0s instead of 7s": func(e *history.Event) { e.DispatchTimeout = 0 },
 	} {
-		if found := limits19(retry(change)...); !slices.Equal(found, []string{want}) {
+		if found := limitFindings(retry(change)...); !slices.Equal(found, []string{want}) {
 			t.Errorf("found %q, want %q", found, want)
 		}
 	}

@@ -11,17 +11,16 @@ import (
 	"handoff/core/execution"
 )
 
-// faultOf begins a fault between the process of worker 1 and a server, which may be empty.
-func faultOf(at time.Duration, kind, server string) history.Event {
+// beginFault begins a fault between the process of worker 1 and a server, which may be empty.
+func beginFault(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// passes is an event without meaning, at a moment.
-func passes(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
+// quietEvent is a meaningless event at a moment.
+func quietEvent(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
-// TestDutiesOfWorkers tests the duties of an unhindered worker. Each story is lawful up to its last
-// events.
-func TestDutiesOfWorkers(t *testing.T) {
+// Each story is about a duty of an unhindered worker, and is lawful up to its last events.
+func TestWorkerDuties(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
 	beats := func(every, until time.Duration) (all []history.Event) {
@@ -30,7 +29,7 @@ func TestDutiesOfWorkers(t *testing.T) {
 		}
 		return all
 	}
-	silenced := func(at time.Duration) history.Event { return faultOf(at, "silent_connections", "database") }
+	silenced := func(at time.Duration) history.Event { return beginFault(at, "silent_connections", "database") }
 	from := func(at time.Duration, story []history.Event) (all []history.Event) {
 		for _, e := range story {
 			e.At += at
@@ -75,7 +74,7 @@ func TestDutiesOfWorkers(t *testing.T) {
 	again := registered(1, 1, "shell")
 	again.At, again.Incarnation, again.Due = 4*second, 2, 34*second
 	keptBack := history.Event{At: 3 * second, Kind: history.RefusedResult, Execution: 1, Epoch: 1, Incarnation: 1, To: execution.Completed, Process: "w"}
-	drain := faultOf(3*second, "drain", "")
+	drain := beginFault(3*second, "drain", "")
 	cordoned := history.Event{At: 3 * second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	restored := cordoned
 	restored.Process = fault.Database
@@ -106,13 +105,13 @@ func TestDutiesOfWorkers(t *testing.T) {
 		return e
 	}
 	cut := func(since, until time.Duration) []history.Event {
-		from := faultOf(since, "partition", "database")
+		from := beginFault(since, "partition", "database")
 		to := from
 		to.At, to.Kind = until, history.FaultEnded
 		return one(from, to)
 	}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
-	// The worker could learn of its drain at 8 s, and the database stores that it drains at 15 s.
+	// The worker could learn of its drain at 8 s, and the database stores the drain at 15 s.
 	drains := one(drain, cordoned, beat(8*second, 1), beat(12*second, 1), worker(15*second, execution.Draining))
 	endedAt := func(at time.Duration) history.Event {
 		e := shutdown
@@ -132,53 +131,53 @@ func TestDutiesOfWorkers(t *testing.T) {
 		broken    bool
 		story     []history.Event
 	}{
-		{"what is claimed is started", 20, false, handled()},
-		{"what is claimed is forgotten", 20, true, with(claimed, beats(3*second, 12*second))},
-		{"what is claimed waits for a database that can't be reached", 20, false, with(claimed, one(faultOf(3*second, "partition", "database")), beats(3*second, 12*second))},
-		{"what is claimed waits for a connection that was begun while the database was slow", 20, false, with(claimed, slowed, beats(5*second, 10*second), one(beat(14500*time.Millisecond, 1)))},
-		{"what is claimed is forgotten, and the database was slow before", 20, true, with(claimed, slowed, beats(5*second, 15*second), one(beat(15500*time.Millisecond, 1)))},
-		{"what is claimed is not begun by a worker whose lease is over", 20, false, with(claimed, one(passes(40*second)))},
-		{"what is claimed is called lost", 20, true, with(claimed, one(lost))},
+		{"a claimed execution is started", 20, false, handled()},
+		{"a claimed execution is forgotten", 20, true, with(claimed, beats(3*second, 12*second))},
+		{"a claimed execution waits for an unreachable database", 20, false, with(claimed, one(beginFault(3*second, "partition", "database")), beats(3*second, 12*second))},
+		{"a claimed execution waits for a connection attempt from a slow period of the database", 20, false, with(claimed, slowed, beats(5*second, 10*second), one(beat(14500*time.Millisecond, 1)))},
+		{"a claimed execution is forgotten, and the database was slow before", 20, true, with(claimed, slowed, beats(5*second, 15*second), one(beat(15500*time.Millisecond, 1)))},
+		{"a claimed execution is not started by a worker whose lease is over", 20, false, with(claimed, one(quietEvent(40*second)))},
+		{"a claimed execution is reported as lost", 20, true, with(claimed, one(lost))},
 		{"a worker is active when it consumes", 21, false, idle},
 		{"a worker consumes and stays starting", 21, true, with(starting, beats(10*second, 30*second))},
 		{"a worker does not consume", 21, false, with(starting, one(unready, beat(10*second, 1), beat(20*second, 1)))},
-		{"a worker can't say that it consumes", 21, false, with(starting, one(faultOf(second, "partition", "database")), beats(10*second, 30*second))},
-		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
-		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
-		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
+		{"a worker can't report that it consumes", 21, false, with(starting, one(beginFault(second, "partition", "database")), beats(10*second, 30*second))},
+		{"a worker could not report that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
+		{"a worker could report that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
+		{"a worker could report that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
 		{"a heartbeat over a connection that went silent delays that a worker is active", 21, false, with(starting, one(beat(0, 1), silenced(second/2), beat(20*second, 1)))},
 		{"a worker is not active for longer than such a heartbeat takes", 21, true, with(starting, one(beat(0, 1), silenced(second/2), beat(25*second, 1)))},
 		{"a worker is not active, and a connection had gone silent long before", 21, true, with(one(silenced(0)), from(5*second, starting), one(beat(5*second, 1), beat(25*second, 1)))},
 		{"as many actions as slots", 22, false, beginning()},
 		{"more actions than slots", 22, true, with(beginning(), second2)},
-		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},
-		{"a dispatch was left lying and does not count", 24, true, with(dispatched, one(late(0)))},
+		{"a dispatch was left unclaimed and counts", 24, false, with(dispatched, one(late(1)))},
+		{"a dispatch was left unclaimed and does not count", 24, true, with(dispatched, one(late(0)))},
 		{"a dispatch waited at a worker that ran something", 24, false, with(second2[:0], dispatched, second2, one(late(0)))},
 		{"a dispatch was lost before the broker had it", 24, false, with(dispatched[:6], one(late(0)))},
-		{"a claim came too late and its message lies", 24, true, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, beat(129*second, 1)))},
-		{"a claim came too late and its message died", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, sent(122*second, history.Rejected), beat(129*second, 1)))},
+		{"a claim came too late and its message is not rejected", 24, true, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, beat(129*second, 1)))},
+		{"a claim came too late and its message is rejected", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, sent(122*second, history.Rejected), beat(129*second, 1)))},
 		{"a claim came too late whose message could not be read", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered), unread), one(refused, beat(129*second, 1)))},
 		{"a claim came too late whose message was lost with its queue", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered), sent(3*second, history.Dropped)), one(refused, beat(129*second, 1)))},
-		{"a delivery is sent back before its time", 24, true, with(dispatched, one(sent(2*second, history.Delivered), sent(60*second, history.Rejected)))},
-		{"a delivery is sent back after its time", 24, false, with(dispatched, one(sent(2*second, history.Delivered), sent(122*second, history.Rejected)))},
+		{"a delivery is rejected before its time", 24, true, with(dispatched, one(sent(2*second, history.Delivered), sent(60*second, history.Rejected)))},
+		{"a delivery is rejected after its time", 24, false, with(dispatched, one(sent(2*second, history.Delivered), sent(122*second, history.Rejected)))},
 		{"an action is ended with its grace", 13, false, with(beginning(), one(graceful, killed, shutdown))},
 		{"an action is ended without grace", 13, true, with(beginning(), one(asked, killed, shutdown))},
 		{"a result is refused while its row waits for it", 13, true, with(beginning(), one(keptBack))},
-		{"a process registers anew and has not written a result", 13, true, with(beginning(), one(action(3*second, history.ActionEnded, "w", 1), again))},
-		{"a process registers anew and has written its results", 13, false, with(finished(), one(again))},
-		{"an operator's drain is heard", 10, false, with(idle, one(drain, cordoned, beat(8*second, 1), worker(9*second, execution.Draining), worker(10*second, execution.Stopped), stopped))},
-		{"an operator's drain is not heard", 10, true, with(idle, one(drain, cordoned), beats(5*second, 30*second))},
+		{"a process re-registers and has not written a result", 13, true, with(beginning(), one(action(3*second, history.ActionEnded, "w", 1), again))},
+		{"a process re-registers and has written its results", 13, false, with(finished(), one(again))},
+		{"an operator's drain is obeyed", 10, false, with(idle, one(drain, cordoned, beat(8*second, 1), worker(9*second, execution.Draining), worker(10*second, execution.Stopped), stopped))},
+		{"an operator's drain is ignored", 10, true, with(idle, one(drain, cordoned), beats(5*second, 30*second))},
 		{"an operator drains a worker that has not registered yet", 10, false, with(one(drain), idle, beats(5*second, 30*second))},
 		{"an operator drains a process that has ended", 10, false, with(idle, one(ended, drain, cordoned, anew), beats(5*second, 30*second))},
 		{"an operator drains the twin of a process, which ends, and then cordons another process of the name", 10, false, with(idle, one(twin, drain, cordoned, twinEnded, later, laterActive, lifted, cordonedLater), laterBeats)},
-		{"an operator drains the twin of a process, which does not hear of it", 10, true, with(idle, one(twin, twinActive, drain, cordoned), twinBeats)},
+		{"an operator drains the twin of a process, which ignores it", 10, true, with(idle, one(twin, twinActive, drain, cordoned), twinBeats)},
 		{"an operator tries to drain a worker, and a standby takes over that still has it cordoned", 10, false, with(idle, one(drain, restored), beats(5*second, 30*second))},
 		{"an operator has only cordoned a worker", 10, false, with(idle, one(cordoned), beats(5*second, 30*second))},
-		{"a process that an operator drains registers anew", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
-		{"a drained run has its time since its worker could learn of the drain, and the road was bad", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},
+		{"a process that an operator drains re-registers", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
+		{"a drained run has its time since its worker could learn of the drain, and the link was cut", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},
 		{"a drained run has less time than that", 10, true, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(36*second)))},
-		{"a drained run has its time only since then, and nothing was bad", 10, true, with(beginning(), drains, one(endedAt(38*second)))},
-		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
+		{"a drained run has its time only since then, and the link was not cut", 10, true, with(beginning(), drains, one(endedAt(38*second)))},
+		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), quietEvent(200*second)))},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
 			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)
@@ -186,8 +185,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 	}
 }
 
-func TestTakeBacksWaitLongerEachTime(t *testing.T) {
-	// story has two take-backs, the second of which waits for a while.
+func TestRepeatedReclaimsWaitLonger(t *testing.T) {
+	// story has two reclaims; the second one waits for wait.
 	story := func(wait time.Duration, counted int64) []history.Event {
 		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
 			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
@@ -214,18 +213,18 @@ func TestTakeBacksWaitLongerEachTime(t *testing.T) {
 	}
 }
 
-// callers has the numbers of calls that a test sets.
-type callers struct{ statements, connections uint64 }
+// callWorld is a world with the numbers of calls that a test sets.
+type callWorld struct{ statements, connections uint64 }
 
-func (c *callers) Statements(visit func(string, bool, uint64)) {
+func (c *callWorld) Statements(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.statements)
 }
 
-func (c *callers) Connections(visit func(string, bool, uint64)) {
+func (c *callWorld) Connections(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.connections)
 }
 
-func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
+func TestCallsToDownServerAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
 		statements, connections uint64
@@ -234,13 +233,13 @@ func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
 	}{
 		{"a few statements", 200, 0, history.DatabaseDown, false},
 		{"thousands of statements", 5000, 0, history.DatabaseDown, true},
-		{"thousands of statements to a database that is there", 5000, 0, history.BrokerDown, false},
+		{"thousands of statements to a database that is up", 5000, 0, history.BrokerDown, false},
 		{"a few attempts to connect", 0, 20, history.BrokerDown, false},
 		{"ten attempts to connect in a second", 0, 100, history.BrokerDown, true},
 	} {
-		s, w := New(config.Default(config.Hardened), []int{23}), new(callers)
+		s, w := New(config.Default(config.Hardened), []int{23}), new(callWorld)
 		s.SetWork(w)
-		for i, e := range []history.Event{{At: second, Kind: c.down}, passes(5 * second), passes(11 * second)} {
+		for i, e := range []history.Event{{At: second, Kind: c.down}, quietEvent(5 * second), quietEvent(11 * second)} {
 			if i == 1 {
 				w.statements, w.connections = c.statements, c.connections
 			}
@@ -252,10 +251,9 @@ func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
 	}
 }
 
-// A worker whose heartbeats the database stores, and which hears none of the answers, fences itself.
-// It then gives up what it has claimed, and its next heartbeat says so. Every fault of a link to the
-// database can lose all answers of a lease.
-func TestAWorkerThatHearsNoAnswerGivesUpItsClaims(t *testing.T) {
+// A worker that gets no replies to its stored heartbeats fences itself. It then abandons its claims, which
+// its next heartbeat reports. Every fault of a link to the database can lose all replies within a lease.
+func TestOnlyUnansweredWorkerMayAbandonClaim(t *testing.T) {
 	of := func(at time.Duration, kind history.Kind, what, process, server string) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: what, Process: process, Queue: server}
 	}
@@ -279,11 +277,11 @@ func TestAWorkerThatHearsNoAnswerGivesUpItsClaims(t *testing.T) {
 		return slices.Contains(judge(story), 20)
 	}
 	if !broken() {
-		t.Error("a worker that hears its answers may not give up a claim")
+		t.Error("a worker that gets its replies abandons a claim, and no finding")
 	}
 	for _, kind := range fault.Kinds() {
 		if slices.Contains(kind.Excuses, fault.LinkToDatabase) && broken(of(3*second, history.FaultBegan, kind.Name, "w", "database")) {
-			t.Errorf("%s: a worker that may have heard no answer for a lease may not give up a claim", kind.Name)
+			t.Errorf("%s: a finding, although the worker may have got no reply for a lease", kind.Name)
 		}
 	}
 	const began, over = history.FaultBegan, history.FaultEnded

@@ -11,10 +11,10 @@ import (
 	"handoff/core/execution"
 )
 
-// started is invariant 20 (defects D9, D30): from the claim on, only the worker can move an
-// execution on. A claim that the worker forgets waits until an executor notices, and then its end
-// looks like a lost worker.
-func started() *Invariant {
+// promptStarts is invariant 20 (defects D9, D30): after the claim, only the worker can act on an execution. A
+// claim that the worker forgets waits until an executor detects it, and its end then looks like a lost
+// worker.
+func promptStarts() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
 		Statement: "A live worker that has its lease starts or ends each execution that it has claimed, in less time than it takes to renew its lease. It does not report such an execution as lost.",
@@ -24,13 +24,13 @@ func started() *Invariant {
 		bound := startBound(s)
 		return &startedChecker{
 			i: i, s: s, bound: bound, afterDatabase: bound + max(0, connectTimeout-s.config.Worker.StatementTimeout),
-			shut: make(map[string]*trouble), slowed: make(map[string]*answersLate),
+			shut: make(map[string]*trouble), slowed: make(map[string]*lateAnswers),
 		}
 	}
 	return i
 }
 
-// retryPause is the longest pause between two attempts of a worker to get a claim answered.
+// retryPause is the longest pause between a worker's attempts to get a claim answered.
 const retryPause = 2 * time.Second
 
 // startBound is the longest time for a start if nothing hinders the worker: an attempt whose answer
@@ -47,92 +47,90 @@ const stopsWorker = standsStill | itsClock | hasTwin
 // stopsAnswers can keep a worker from learning of its claim.
 const stopsAnswers = toDatabase | databaseFails
 
-// startedChecker keeps the claims whose actions have not started: a few at any moment.
+// startedChecker tracks the claims whose actions have not started: a few at any moment.
 type startedChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer
-	// because the first attempt may fail as late as an attempt to connect ends. That attempt began in
-	// the trouble and keeps its place in the pool even if its caller has given up. If it has the
-	// last place, no claim is answered before connectTimeout is over.
+	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer because
+	// an attempt to connect that began in the trouble keeps its place in the pool even if its caller has
+	// given up. If it has the last place, no claim is answered before connectTimeout is over.
 	afterDatabase time.Duration
-	open          []claimed
-	// next is when the oldest of them may be overdue.
+	open          []openClaim
+	// next is when the oldest open claim may be overdue.
 	next time.Duration
-	// shut holds the processes on a frozen machine (also if the process started later) and those
-	// cut off from the database: the database may have stored renewals whose replies the worker
-	// never got.
+	// shut records when processes were on a frozen machine, even if they started later, or cut off from the
+	// database: the database may have stored renewals whose replies the worker never got.
 	shut map[string]*trouble
-	// slowed holds the processes whose answers come late or are lost.
-	slowed map[string]*answersLate
-	// narrow are the start times of the slow links that still last, the oldest first.
+	// slowed records when the answers to processes came late or were lost.
+	slowed map[string]*lateAnswers
+	// narrow are the start times of the lasting slow links, the oldest first.
 	narrow []time.Duration
 }
 
-// answersLate is the time in which the answers to a process come late or are lost: it began at since
-// and, unless some fault of it still lasts, was over at until.
-type answersLate struct {
+// lateAnswers is the period in which the answers to a process came late or were lost. It began at since and
+// ended at until, unless lasting faults prolong it.
+type lateAnswers struct {
 	lasting      int
 	since, until time.Duration
 }
 
-// claimed is a claim whose action has not started.
-type claimed struct {
+// openClaim is a claim whose action has not started.
+type openClaim struct {
 	id          execution.ID
 	epoch       execution.Epoch
 	incarnation execution.Incarnation
 	at          time.Duration
 }
 
-// hears implements selective.
-func (sc *startedChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (sc *startedChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.ActionStarted, history.Transition,
 	}
 }
 
-func (sc *startedChecker) timed() {}
+func (sc *startedChecker) isTimedChecker() {}
 
-func (sc *startedChecker) observe(e *history.Event, l *life) {
+func (sc *startedChecker) observeEvent(e *history.Event, l *life) {
 	if len(sc.open) > 0 && e.At >= sc.next {
-		sc.look(e.At)
+		sc.judgeOldClaims(e.At)
 	}
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
-		sc.fault(e)
+		sc.noteFault(e)
 	case history.ActionStarted:
-		sc.settle(e)
+		sc.forgetClaim(e)
 	case history.Transition:
 		switch {
 		case e.To == execution.Running:
 			if len(sc.open) == 0 {
 				sc.next = e.At + sc.bound
 			}
-			sc.open = append(sc.open, claimed{e.Execution, e.Epoch, e.Incarnation, e.At})
+			sc.open = append(sc.open, openClaim{e.Execution, e.Epoch, e.Incarnation, e.At})
 		case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
-			sc.ended(e, l)
-			sc.settle(e)
+			sc.judgeLostEnd(e, l)
+			sc.forgetClaim(e)
 		}
 	default:
 	}
 	if len(sc.open) > 0 {
-		sc.s.wake(sc.next)
+		sc.s.wakeAt(sc.next)
 	}
 }
 
-// fault notes faults that cut processes off.
-func (sc *startedChecker) fault(e *history.Event) {
+// noteFault notes the beginning or end of a fault that cuts processes off.
+func (sc *startedChecker) noteFault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
 	case "latency", "database_slow", "reset":
 		if e.Text == "reset" && !slices.Contains(strings.Split(e.Queue, ","), fault.Database) {
 			return
 		}
-		// A single answer that is late or lost ends a lease only if the fence leaves no room for
-		// another heartbeat. But all answers within a lease may be.
+		// A single late or lost answer ends a lease only if the fence leaves no room for another heartbeat.
+		// But all answers within a lease may be late or lost.
 		if w := &sc.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
-			sc.slow(e)
+			sc.noteSlowAnswers(e)
 			return
 		}
 	default:
@@ -143,8 +141,8 @@ func (sc *startedChecker) fault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			sc.narrow = append(sc.narrow, e.At)
 		} else if len(sc.narrow) > 0 {
-			// Messages that have queued up in a slow link arrive after its end, later by the
-			// fault's duration at most.
+			// Messages that have queued up in a slow link arrive after its end, at most the fault's duration
+			// later.
 			at += e.At - sc.narrow[0]
 			if sc.narrow = sc.narrow[1:]; len(sc.narrow) == 0 {
 				sc.narrow = nil
@@ -165,12 +163,12 @@ func (sc *startedChecker) fault(e *history.Event) {
 	}
 }
 
-// slow notes a fault that makes answers to processes late or loses them.
-func (sc *startedChecker) slow(e *history.Event) {
+// noteSlowAnswers notes the beginning or end of a fault that delays or loses answers to processes.
+func (sc *startedChecker) noteSlowAnswers(e *history.Event) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		t := sc.slowed[name]
 		if t == nil {
-			t = new(answersLate)
+			t = new(lateAnswers)
 			sc.slowed[name] = t
 		}
 		switch {
@@ -184,9 +182,9 @@ func (sc *startedChecker) slow(e *history.Event) {
 	}
 }
 
-// forALease says whether answers came late or were lost for so long that the process may have fenced
-// itself, and still did at a moment or later.
-func (a *answersLate) forALease(from, now, fenced time.Duration) bool {
+// forALease reports whether answers were late or lost for longer than fenced, so that the process may have
+// fenced itself, and still were at or after from.
+func (a *lateAnswers) forALease(from, now, fenced time.Duration) bool {
 	until := a.until
 	if a.lasting > 0 {
 		until = now
@@ -194,51 +192,50 @@ func (a *answersLate) forALease(from, now, fenced time.Duration) bool {
 	return until >= from && until-a.since > fenced
 }
 
-// isShut says whether a process was cut off at some time since a moment, or until then got no answer
-// in time for a lease.
+// isShut reports whether a process was cut off at or after from, or may have got no answer in time for a
+// lease that reached into that period.
 func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, fault.Database} {
 		if t := sc.slowed[name]; t != nil && t.forALease(from, sc.s.now.At, oracle.Lease(&sc.s.config.Worker)-sc.s.config.Worker.FenceMargin) {
 			return true
 		}
-		if t := sc.shut[name]; t != nil && t.since(from) {
+		if t := sc.shut[name]; t != nil && t.presentSince(from) {
 			return true
 		}
 	}
 	return false
 }
 
-// settle forgets a claim that has been started or ended.
-func (sc *startedChecker) settle(e *history.Event) {
-	at := slices.IndexFunc(sc.open, func(w claimed) bool { return w.id == e.Execution })
+// forgetClaim removes a claim that has been started or ended.
+func (sc *startedChecker) forgetClaim(e *history.Event) {
+	at := slices.IndexFunc(sc.open, func(w openClaim) bool { return w.id == e.Execution })
 	if at < 0 {
 		return
 	}
-	sc.s.judged(sc.i)
+	sc.s.countOccasion(sc.i)
 	sc.open = slices.Delete(sc.open, at, at+1)
 }
 
-// has says that an incarnation has its lease and, by a correct clock, has not fenced itself.
-func (sc *startedChecker) has(t *session, now time.Duration) bool {
+// hasLease reports whether an incarnation has its lease and, by a correct clock, has not fenced itself.
+func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	if t == nil {
 		return false
 	}
-	if _, gone := t.gone(); gone {
+	if _, gone := t.goneSince(); gone {
 		return false
 	}
 	w := sc.s.config.Worker
-	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.database(now) < t.leaseEnds
+	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.databaseTime(now) < t.leaseEnds
 }
 
-// heard is the latest time at which the last renewal can have been sent. A worker cut off since
-// then may not have got the answer and has fenced itself, although in the database its lease goes
-// on.
-func (sc *startedChecker) heard(t *session) time.Duration {
+// lastRenewalSent is the earliest time at which the last renewal can have been sent. A worker cut off since
+// then may not have got the answer and has fenced itself, although its lease in the database continues.
+func (sc *startedChecker) lastRenewalSent(t *session) time.Duration {
 	return t.renewed - sc.s.config.Worker.StatementTimeout
 }
 
-// look judges old claims. A claim whose worker was hindered is checked again later.
-func (sc *startedChecker) look(now time.Duration) {
+// judgeOldClaims judges the claims older than the bound. A claim whose worker was hindered is checked later.
+func (sc *startedChecker) judgeOldClaims(now time.Duration) {
 	sc.next = never
 	for _, w := range sc.open {
 		t := sc.s.workers.Get(w.incarnation)
@@ -247,33 +244,33 @@ func (sc *startedChecker) look(now time.Duration) {
 			continue
 		}
 		sc.next = min(sc.next, now+sc.bound/4)
-		if !sc.has(t, now) || sc.isShut(t.process, min(now-sc.bound, sc.heard(t))) || sc.s.ledger.struck(stopsWorker, t.process, t.worker, now-sc.bound) ||
-			sc.s.ledger.struck(stopsAnswers, t.process, t.worker, now-sc.afterDatabase) {
+		if !sc.hasLease(t, now) || sc.isShut(t.process, min(now-sc.bound, sc.lastRenewalSent(t))) || sc.s.ledger.hasStruck(stopsWorker, t.process, t.worker, now-sc.bound) ||
+			sc.s.ledger.hasStruck(stopsAnswers, t.process, t.worker, now-sc.afterDatabase) {
 			continue
 		}
-		sc.s.violate(sc.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
+		sc.s.recordViolation(sc.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
 			t.process, w.id, w.epoch, w.at, sc.bound)
 	}
 }
 
-// ended judges that a worker doesn't report as lost an execution that it claimed and never began.
-// Every heartbeat lists the executions that the worker holds, including claims whose outcome it
-// doesn't know yet.
-func (sc *startedChecker) ended(e *history.Event, l *life) {
+// judgeLostEnd requires that a worker doesn't report as lost an execution that it claimed and never started.
+// Every heartbeat lists the executions that the worker holds, including claims whose outcome it doesn't know
+// yet.
+func (sc *startedChecker) judgeLostEnd(e *history.Event, l *life) {
 	if e.By != execution.Worker || e.Reason != execution.WorkerLost || l == nil || l.started > 0 {
 		return
 	}
 	t := sc.s.workers.Get(e.Incarnation)
-	if !sc.has(t, e.At) || t.late || t.lifecycle > execution.Active || sc.isShut(t.process, min(l.entered-sc.bound, sc.heard(t))) || sc.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
+	if !sc.hasLease(t, e.At) || t.late || t.lifecycle > execution.Active || sc.isShut(t.process, min(l.entered-sc.bound, sc.lastRenewalSent(t))) || sc.s.ledger.hasStruck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}
-	sc.s.judged(sc.i)
-	sc.s.violate(sc.i, e.Execution, "%s claimed execution %d at epoch %d at %v, never began it, and ended it as lost by its own heartbeat, although its lease holds",
+	sc.s.countOccasion(sc.i)
+	sc.s.recordViolation(sc.i, e.Execution, "%s claimed execution %d at epoch %d at %v, never began it, and ended it as lost by its own heartbeat, although its lease holds",
 		e.Process, e.Execution, e.OldEpoch, l.entered)
 }
 
-func (sc *startedChecker) end(bool) {
+func (sc *startedChecker) endRun(bool) {
 	if len(sc.open) > 0 {
-		sc.look(sc.s.now.At)
+		sc.judgeOldClaims(sc.s.now.At)
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report
-// of that is lost and the worker believes that it was received, the machine stays unused and nobody
-// notices.
+// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report of that is
+// lost and the worker believes that it was received, the machine stays unused, and nothing detects that.
 func inService() *Invariant {
 	i := &Invariant{
 		Number: 21, Name: "in service",
@@ -37,12 +36,12 @@ type inServiceChecker struct {
 	ready map[execution.Incarnation]time.Duration
 }
 
-// hears implements selective.
-func (isc *inServiceChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (isc *inServiceChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed}
 }
 
-func (isc *inServiceChecker) observe(e *history.Event, _ *life) {
+func (isc *inServiceChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		// Older incarnations of the worker can no longer become active.
@@ -53,7 +52,7 @@ func (isc *inServiceChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.WorkerLifecycle:
 		if since, known := isc.ready[e.Incarnation]; known {
-			isc.judge(e, since)
+			isc.judgeStarting(e, since)
 			delete(isc.ready, e.Incarnation)
 		}
 	case history.HeartbeatRenewed:
@@ -63,7 +62,7 @@ func (isc *inServiceChecker) observe(e *history.Event, _ *life) {
 			return
 		}
 		if since, known := isc.ready[e.Incarnation]; known {
-			isc.judge(e, since)
+			isc.judgeStarting(e, since)
 		} else {
 			isc.ready[e.Incarnation] = e.At
 		}
@@ -71,29 +70,29 @@ func (isc *inServiceChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// judge judges whether an incarnation has been starting for too long.
-func (isc *inServiceChecker) judge(e *history.Event, since time.Duration) {
+// judgeStarting judges how long an incarnation has been starting although it consumes.
+func (isc *inServiceChecker) judgeStarting(e *history.Event, since time.Duration) {
 	t := isc.s.workers.Get(e.Incarnation)
 	if t == nil || t.late {
 		return
 	}
-	isc.s.judged(isc.i)
+	isc.s.countOccasion(isc.i)
 	at := e.At
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
-		// A worker that could not renew its lease fences itself and then reports nothing more. The
-		// loss may be noticed long after that, when the servers have recovered.
+		// A worker that could not renew its lease fences itself and then reports nothing more. The loss may
+		// be detected long after that, when the servers have recovered.
 		at = min(at, t.renewed+oracle.Lease(&isc.s.config.Worker)-isc.s.config.Worker.FenceMargin)
 	}
 	bound := isc.bound
-	if silent := &isc.s.ledger.process(t.process).silent; silent.seen && silent.last >= since-isc.s.config.Worker.StatementTimeout {
+	if silent := &isc.s.ledger.entryOf(t.process).silent; silent.seen && silent.last >= since-isc.s.config.Worker.StatementTimeout {
 		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may
 		// take a third of the lease, and this one was under way over a connection that went silent.
 		bound += oracle.Lease(&isc.s.config.Worker) / 3
 	}
-	if at-since > bound && !isc.s.ledger.struck(noActivation, t.process, t.worker, at-bound) {
-		isc.s.violate(isc.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
+	if at-since > bound && !isc.s.ledger.hasStruck(noActivation, t.process, t.worker, at-bound) {
+		isc.s.recordViolation(isc.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
 			t.process, e.Incarnation, since, t.lifecycle, at, bound)
 	}
 }
 
-func (isc *inServiceChecker) end(bool) {}
+func (isc *inServiceChecker) endRun(bool) {}

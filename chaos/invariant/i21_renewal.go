@@ -2,31 +2,28 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 21 about a worker whose claim was refused because its lease is
-// over by the database's clock, which may have been set forwards. It must not wait for its next
-// heartbeat: until one renews the lease, it can't begin anything. Only the simulated world reports
-// calls.
+// This file is the part of invariant 21 about a worker whose claim was refused because its lease is over by
+// the database's clock. That clock may have been set forwards. The worker must not wait for its next regular
+// heartbeat: until one renews the lease, it can't claim anything. Only the simulated world reports calls.
 
-// renewalOf is what is known of one incarnation's need to renew its lease. Times are on the
-// process's clock.
-type renewalOf struct {
-	// over is when the first claim since the last heartbeat was refused so; 0 if none was. present is
-	// the time of the run at that moment.
+// renewalNeed records one incarnation's need to renew its lease. Times are on the process's clock.
+type renewalNeed struct {
+	// over is when the first claim since the last heartbeat was refused for this reason, 0 if none was.
+	// present is the same moment in time of the run.
 	over, present time.Duration
-	// ended is when the last heartbeat had its answer.
+	// ended is when the last heartbeat was answered.
 	ended time.Duration
 }
 
 // LeaseOver notes that a claim was refused because the worker's lease is over.
 func (c *Calls) LeaseOver(now time.Duration) {
 	if c.renewal.over == 0 {
-		c.renewal.over, c.renewal.present = now, c.s.present()
+		c.renewal.over, c.renewal.present = now, c.s.currentTime()
 	}
 }
 
-// Beats judges, before it is sent, a heartbeat after a refused claim. The refusal may have come
-// while the heartbeat before was under way. After that one, a worker may also report that it is
-// active.
+// Beats judges, before it is sent, a heartbeat after a refused claim. The refusal may have come while the
+// previous heartbeat was under way. After that heartbeat, a worker may also report that it is active.
 func (c *Calls) Beats(now time.Duration) {
 	r := &c.renewal
 	if r.over == 0 || c.service == nil {
@@ -34,13 +31,13 @@ func (c *Calls) Beats(now time.Duration) {
 	}
 	over, present := r.over, r.present
 	r.over = 0
-	c.s.judged(c.service.i)
-	within := c.s.prompt() + c.s.config.Worker.StatementTimeout
+	c.s.countOccasion(c.service.i)
+	within := c.s.promptBound() + c.s.config.Worker.StatementTimeout
 	late := now - max(over, r.ended)
-	if late <= within || c.s.ledger.struck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
+	if late <= within || c.s.ledger.hasStruck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
 		return
 	}
-	c.s.violate(c.service.i, 0, "%s was told by a claim that its lease is over, and began its next heartbeat only %v after that, or after the end of a heartbeat that was under way; %v is allowed", c.process, late, within)
+	c.s.recordViolation(c.service.i, 0, "%s was told by a claim that its lease is over, and began its next heartbeat only %v after that, or after the end of a heartbeat that was under way; %v is allowed", c.process, late, within)
 }
 
 // Beaten notes that a heartbeat has ended.

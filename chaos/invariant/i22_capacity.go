@@ -7,9 +7,9 @@ import (
 	"handoff/core/execution"
 )
 
-// capacity is invariant 22 (defect D42): the capacity is the load that a machine can carry, and the
+// withinCapacity is invariant 22 (defect D42): the capacity is the load that a machine can carry, and the
 // scheduler relies on it.
-func capacity() *Invariant {
+func withinCapacity() *Invariant {
 	i := &Invariant{
 		Number: 22, Name: "within its capacity", Unconfigured: true, Across: true,
 		Statement: "No incarnation of a worker runs more actions at a time than the capacity that it registered with. None has claimed more.",
@@ -23,43 +23,42 @@ func capacity() *Invariant {
 	return i
 }
 
-// carried is the capacity and the load of an incarnation.
-type carried struct {
+type incarnationLoad struct {
 	worker           execution.WorkerID
 	capacity         int64
 	claimed, actions int64
-	// gone says that the worker has registered again.
+	// gone reports whether a later incarnation of the worker has registered.
 	gone bool
 }
 
 type capacityChecker struct {
 	i  *Invariant
 	s  *Suite
-	of dense.Table[execution.Incarnation, *carried]
-	// given holds executions whose claim got no answer, and whose cancellation was asked for before
-	// the worker asked again. It then knows that it may not run them: it gives their slot back, and
+	of dense.Table[execution.Incarnation, *incarnationLoad]
+	// given holds executions whose claim got no answer, and whose cancellation was requested before the
+	// worker repeated the claim. The worker then knows that it may not run them: it frees their slot and
 	// writes that they are cancelled.
 	given map[execution.ID]bool
 }
 
-// hears implements selective.
-func (c *capacityChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (c *capacityChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.WorkerRegistered, history.ActionStarted, history.ActionEnded, history.Transition, history.StaleWrite}
 }
 
-func (c *capacityChecker) observe(e *history.Event, l *life) {
+func (c *capacityChecker) observeEvent(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		for n, w := range c.of.All() {
 			if w.worker == e.Worker {
 				w.gone = true
-				c.forget(n, w)
+				c.forgetIfIdle(n, w)
 			}
 		}
-		c.of.Set(e.Incarnation, &carried{worker: e.Worker, capacity: e.Limit})
+		c.of.Set(e.Incarnation, &incarnationLoad{worker: e.Worker, capacity: e.Limit})
 	case history.ActionStarted, history.ActionEnded, history.Transition:
 		if w := c.of.Get(e.Incarnation); w != nil && w.capacity > 0 {
-			c.count(e, w)
+			c.countLoad(e, w)
 		}
 	case history.StaleWrite:
 		if e.By != execution.Worker || e.To != execution.Running || l == nil || l.status != execution.Canceling || l.epoch != e.Epoch || l.started > 0 {
@@ -73,39 +72,39 @@ func (c *capacityChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-func (c *capacityChecker) count(e *history.Event, w *carried) {
+func (c *capacityChecker) countLoad(e *history.Event, w *incarnationLoad) {
 	switch {
 	case e.Kind == history.ActionStarted:
 		w.actions++
-		c.s.judged(c.i)
+		c.s.countOccasion(c.i)
 		if w.actions > w.capacity {
-			c.s.violate(c.i, e.Execution, "%s (incarnation %d) started execution %d and then ran %d actions at the same time; its capacity is %d",
+			c.s.recordViolation(c.i, e.Execution, "%s (incarnation %d) started execution %d and then ran %d actions at the same time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.actions, w.capacity)
 		}
 	case e.Kind == history.ActionEnded:
 		w.actions = max(0, w.actions-1)
-		c.forget(e.Incarnation, w)
+		c.forgetIfIdle(e.Incarnation, w)
 	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
 		w.claimed++
-		c.s.judged(c.i)
+		c.s.countOccasion(c.i)
 		if w.claimed > w.capacity {
-			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d and then held %d executions at the same time; its capacity is %d",
+			c.s.recordViolation(c.i, e.Execution, "%s (incarnation %d) claimed execution %d and then held %d executions at the same time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.claimed, w.capacity)
 		}
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To) && c.given[e.Execution]:
 		delete(c.given, e.Execution)
-		c.forget(e.Incarnation, w)
+		c.forgetIfIdle(e.Incarnation, w)
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		w.claimed = max(0, w.claimed-1)
-		c.forget(e.Incarnation, w)
+		c.forgetIfIdle(e.Incarnation, w)
 	}
 }
 
-// forget drops an incarnation that has a successor and no load left.
-func (c *capacityChecker) forget(n execution.Incarnation, w *carried) {
+// forgetIfIdle removes an incarnation that has a successor and no load left.
+func (c *capacityChecker) forgetIfIdle(n execution.Incarnation, w *incarnationLoad) {
 	if w.gone && w.claimed == 0 && w.actions == 0 {
 		c.of.Delete(n)
 	}
 }
 
-func (c *capacityChecker) end(bool) {}
+func (c *capacityChecker) endRun(bool) {}

@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 23 about a worker's calls for one execution. After any error
-// it waits before it repeats the call, each time longer.
+// This file is the part of invariant 23 about a worker's calls for one execution. After any error the worker
+// waits before it repeats the call, each time longer.
 
 // The calls that a worker repeats.
 const (
@@ -29,7 +29,7 @@ var pauses = [...]struct { //detlint:ok a constant table, never written
 	callKeep:   {"keep the refused end", 200 * time.Millisecond, 2 * time.Second},
 }
 
-// attempt is the last attempt of a call about an execution.
+// attempt is the last attempt of one call about an execution.
 type attempt struct {
 	failed bool
 	at     time.Duration
@@ -37,16 +37,16 @@ type attempt struct {
 	times  int
 }
 
-func (a *attempt) answered(now time.Duration, failed bool) { a.failed, a.at = failed, now }
+func (a *attempt) noteAnswer(now time.Duration, failed bool) { a.failed, a.at = failed, now }
 
-// repeats judges a call that may be a repetition.
-func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
-	a, p := &r.again[call], &pauses[call]
+// judgeRepetition judges a call that may be a repetition.
+func (c *Calls) judgeRepetition(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
+	a, p := &r.attempts[call], &pauses[call]
 	same := a.failed && a.words == words
 	a.words, a.failed = words, false
 	if !same {
-		// A call that was answered meanwhile, or other words, begin anew: another delivery of the
-		// same dispatch waits the shortest pause first.
+		// After an answer, or for different words, the pauses restart: another delivery of the same dispatch
+		// waits the shortest pause first.
 		a.times = 0
 		return
 	}
@@ -55,9 +55,9 @@ func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, cal
 	}
 	pause := min(p.most, p.least<<min(a.times, 10)) / 2
 	a.times++
-	c.s.judged(c.away.i)
+	c.s.countOccasion(c.away.i)
 	if now-a.at < pause-sameMoment {
-		c.s.violate(c.away.i, key.ID, "%s asked to %s of execution %d (epoch %d) again, in the same words, %v after an error; it is to wait %v at least",
+		c.s.recordViolation(c.away.i, key.ID, "%s asked to %s of execution %d (epoch %d) again, in the same words, %v after an error; it is to wait %v at least",
 			c.process, p.what, key.ID, key.Epoch, now-a.at, pause)
 	}
 }

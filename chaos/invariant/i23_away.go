@@ -7,9 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that comes back must not meet a crowd of
-// clients, and a process that calls a dead server without pauses wastes its machine and fills its
-// log.
+// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A process
+// that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
@@ -24,13 +23,12 @@ func awayServers() *Invariant {
 const (
 	// awayWindow is the length of the windows in which calls are counted.
 	awayWindow = 10 * time.Second
-	// clients is the number of broker connections that a process keeps up: one for its work, one
-	// for its notifications or its test of the dead letter path. A worker that registers again
-	// opens a third.
+	// clients is the number of broker connections that a process may open: one for its work, and one for its
+	// notifications or its test of the dead letter path. A worker that re-registers opens a third.
 	clients = 3
 	// heldLetters is the prefetch of the dead letter queue.
 	heldLetters = 50
-	// hintsASecond and looksASecond limit how often a worker asks for cancellations and for its
+	// hintsASecond and looksASecond are how often a second a worker may query its cancellations and its
 	// dispatches.
 	hintsASecond, looksASecond = 5, 1
 )
@@ -38,14 +36,13 @@ const (
 // Connections counts each process's attempts to connect to the broker since the start. A [Work] may
 // implement it.
 type Connections interface {
-	// Connections calls visit for each process in a fixed order; worker tells workers from
-	// executors.
+	// Connections calls visit for each process in a fixed order; worker is whether the process is a worker.
 	Connections(visit func(process string, worker bool, made uint64))
 }
 
-// away is a server that is down, with each process's number of calls at the start of the present
+// serverOutage is the outage of a server, with each process's number of calls at the start of the present
 // window.
-type away struct {
+type serverOutage struct {
 	down  bool
 	since time.Duration
 	made  map[string]uint64
@@ -54,63 +51,63 @@ type away struct {
 type awayChecker struct {
 	i                *Invariant
 	s                *Suite
-	database, broker away
+	database, broker serverOutage
 	// most is the greatest capacity of a worker so far.
 	most int64
 }
 
-// hears implements selective.
-func (ac *awayChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (ac *awayChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.ProcessStarted, history.DatabaseDown, history.BrokerDown, history.DatabaseUp,
 		history.BrokerUp,
 	}
 }
 
-func (ac *awayChecker) timed() {}
+func (ac *awayChecker) isTimedChecker() {}
 
-func (ac *awayChecker) observe(e *history.Event, _ *life) {
+func (ac *awayChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		ac.most = max(ac.most, e.Limit)
 	case history.ProcessStarted:
-		// A new process of that name begins with fresh pauses.
-		ac.anew(&ac.database, ac.statements, "database statements", e)
-		ac.anew(&ac.broker, ac.connections, "connections to the broker", e)
+		// A new process of that name starts with fresh pauses.
+		ac.judgeReplacedProcess(&ac.database, ac.visitStatements, "database statements", e)
+		ac.judgeReplacedProcess(&ac.broker, ac.visitConnections, "connections to the broker", e)
 	case history.DatabaseDown:
-		ac.begin(&ac.database, ac.statements, e.At)
+		ac.beginWindow(&ac.database, ac.visitStatements, e.At)
 	case history.BrokerDown:
-		ac.begin(&ac.broker, ac.connections, e.At)
+		ac.beginWindow(&ac.broker, ac.visitConnections, e.At)
 	case history.DatabaseUp:
-		ac.judge(&ac.database, ac.statements, "database statements", e.At)
+		ac.judgeWindow(&ac.database, ac.visitStatements, "database statements", e.At)
 		ac.database.down = false
 	case history.BrokerUp:
-		ac.judge(&ac.broker, ac.connections, "connections to the broker", e.At)
+		ac.judgeWindow(&ac.broker, ac.visitConnections, "connections to the broker", e.At)
 		ac.broker.down = false
 	default:
 		if ac.database.down && e.At-ac.database.since >= awayWindow {
-			ac.judge(&ac.database, ac.statements, "database statements", e.At)
-			ac.begin(&ac.database, ac.statements, e.At)
+			ac.judgeWindow(&ac.database, ac.visitStatements, "database statements", e.At)
+			ac.beginWindow(&ac.database, ac.visitStatements, e.At)
 		}
 		if ac.broker.down && e.At-ac.broker.since >= awayWindow {
-			ac.judge(&ac.broker, ac.connections, "connections to the broker", e.At)
-			ac.begin(&ac.broker, ac.connections, e.At)
+			ac.judgeWindow(&ac.broker, ac.visitConnections, "connections to the broker", e.At)
+			ac.beginWindow(&ac.broker, ac.visitConnections, e.At)
 		}
 	}
 	if ac.database.down {
-		ac.s.wake(ac.database.since + awayWindow)
+		ac.s.wakeAt(ac.database.since + awayWindow)
 	}
 	if ac.broker.down {
-		ac.s.wake(ac.broker.since + awayWindow)
+		ac.s.wakeAt(ac.broker.since + awayWindow)
 	}
 }
 
-// calls visits each process's calls to one server, with a function that bounds them for a given
+// callVisitor visits each process's calls to one server, with a function that bounds them for a given
 // time.
-type calls func(visit func(process string, made uint64, bound func(took time.Duration) int64))
+type callVisitor func(visit func(process string, made uint64, bound func(took time.Duration) int64))
 
-// begin begins a window.
-func (ac *awayChecker) begin(a *away, read calls, at time.Duration) {
+// beginWindow begins a window of an outage.
+func (ac *awayChecker) beginWindow(a *serverOutage, read callVisitor, at time.Duration) {
 	if ac.s.work == nil {
 		return
 	}
@@ -121,39 +118,39 @@ func (ac *awayChecker) begin(a *away, read calls, at time.Duration) {
 	read(func(process string, made uint64, _ func(time.Duration) int64) { a.made[process] = made })
 }
 
-// judge judges the window that ends.
-func (ac *awayChecker) judge(a *away, read calls, what string, at time.Duration) {
+// judgeWindow judges each process's calls in the window that ends.
+func (ac *awayChecker) judgeWindow(a *serverOutage, read callVisitor, what string, at time.Duration) {
 	if !a.down || ac.s.work == nil {
 		return
 	}
 	took := at - a.since
 	read(func(process string, made uint64, bound func(time.Duration) int64) {
-		ac.s.judged(ac.i)
-		ac.compare(process, made-a.made[process], what, took, bound)
+		ac.s.countOccasion(ac.i)
+		ac.judgeCount(process, made-a.made[process], what, took, bound)
 	})
 }
 
-// anew judges a process that another process of its name succeeds, and starts a new window for the
-// name.
-func (ac *awayChecker) anew(a *away, read calls, what string, e *history.Event) {
+// judgeReplacedProcess judges a process that is replaced by another one of its name, and starts a new window
+// for the name.
+func (ac *awayChecker) judgeReplacedProcess(a *serverOutage, read callVisitor, what string, e *history.Event) {
 	if !a.down || ac.s.work == nil {
 		return
 	}
 	read(func(process string, made uint64, bound func(time.Duration) int64) {
 		if process == e.Process {
-			ac.compare(process, made-a.made[process], what, e.At-a.since, bound)
+			ac.judgeCount(process, made-a.made[process], what, e.At-a.since, bound)
 			a.made[process] = made
 		}
 	})
 }
 
-func (ac *awayChecker) compare(process string, made uint64, what string, took time.Duration, bound func(time.Duration) int64) {
+func (ac *awayChecker) judgeCount(process string, made uint64, what string, took time.Duration, bound func(time.Duration) int64) {
 	if n, most := int64(made), bound(took); n > most {
-		ac.s.violate(ac.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
+		ac.s.recordViolation(ac.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
 	}
 }
 
-func (ac *awayChecker) statements(visit func(string, uint64, func(time.Duration) int64)) {
+func (ac *awayChecker) visitStatements(visit func(string, uint64, func(time.Duration) int64)) {
 	ac.s.work.Statements(func(process string, worker bool, made uint64) {
 		visit(process, made, func(took time.Duration) int64 {
 			if worker {
@@ -164,31 +161,31 @@ func (ac *awayChecker) statements(visit func(string, uint64, func(time.Duration)
 	})
 }
 
-func (ac *awayChecker) connections(visit func(string, uint64, func(time.Duration) int64)) {
+func (ac *awayChecker) visitConnections(visit func(string, uint64, func(time.Duration) int64)) {
 	w, counts := ac.s.work.(Connections)
 	if !counts {
 		return
 	}
 	r := ac.s.config.MessageQueue.RabbitMQ
 	w.Connections(func(process string, _ bool, made uint64) {
-		visit(process, made, func(took time.Duration) int64 { return clients * attempts(took, r.ReconnectMin, r.ReconnectMax) })
+		visit(process, made, func(took time.Duration) int64 { return clients * attemptsWithin(took, r.ReconnectMin, r.ReconnectMax) })
 	})
 }
 
-// workerStatements: heartbeats, which are ten times as frequent after a failure; attempts to
-// register, two statements each; the steps of a stop; the calls of each claim and result; and the
-// questions for cancellations and dispatches.
+// workerStatements bounds a worker's statements: heartbeats, which are ten times as frequent after a failure;
+// attempts to register, two statements each; the steps of a stop; the calls of each claim and result; and the
+// queries for cancellations and dispatches.
 func (ac *awayChecker) workerStatements(took time.Duration) int64 {
 	w := ac.s.config.Worker
 	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
-	n += 2 * attempts(took, 200*time.Millisecond, 5*time.Second)
-	n += 3 * attempts(took, 100*time.Millisecond, time.Second)
-	n += 2 * ac.most * attempts(took, 100*time.Millisecond, 2*time.Second)
+	n += 2 * attemptsWithin(took, 200*time.Millisecond, 5*time.Second)
+	n += 3 * attemptsWithin(took, 100*time.Millisecond, time.Second)
+	n += 2 * ac.most * attemptsWithin(took, 100*time.Millisecond, 2*time.Second)
 	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
 }
 
-// executorStatements: each loop fails at its first statement, or at that statement's second
-// attempt, and tries again after its period. Each held dead letter is retried by itself.
+// executorStatements bounds an executor's statements: each loop fails at its first statement, or at that
+// statement's second attempt, and retries after its period. Each held dead letter is retried separately.
 func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
 	x := ac.s.config.Executor
@@ -204,12 +201,12 @@ func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	}
 	// While the brake lets one worker at a time through, the lease monitor looks every second.
 	loop(2, time.Second)
-	return n + heldLetters*attempts(took, 200*time.Millisecond, 10*time.Second)
+	return n + heldLetters*attemptsWithin(took, 200*time.Millisecond, 10*time.Second)
 }
 
-// attempts is how many attempts fit into a time, if the pause between two attempts doubles from
-// least to most and each pause is drawn from the upper half of its range.
-func attempts(took, least, most time.Duration) (n int64) {
+// attemptsWithin is how many attempts fit into took, if the pause between two attempts doubles from least to
+// most and each pause is drawn from the upper half of its range.
+func attemptsWithin(took, least, most time.Duration) (n int64) {
 	n = 1
 	for pause := least; took >= pause/2; pause = min(2*pause, most) {
 		took -= pause / 2
@@ -221,4 +218,4 @@ func attempts(took, least, most time.Duration) (n int64) {
 	return n
 }
 
-func (ac *awayChecker) end(bool) {}
+func (ac *awayChecker) endRun(bool) {}

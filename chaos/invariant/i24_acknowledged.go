@@ -6,16 +6,16 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch
-// is claimed, only its message records where it is. So a worker keeps the message until it has
-// claimed the dispatch or the claim is refused. For a message with several dispatches, the history
-// has one event for each dispatch, and each is judged. Only the simulated world reports
-// acknowledgements.
+// This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch is
+// claimed, only its message records where it is. So a worker keeps the message until it has claimed the
+// dispatch or the claim is refused. For a message with several dispatches, the history has one event for each
+// dispatch, and each is judged. Only the simulated world reports acknowledgements.
 
-// copies are the unsettled deliveries of one dispatch to a worker.
-type copies struct {
+// openDeliveries are the unsettled deliveries of one dispatch to a worker.
+type openDeliveries struct {
 	open int
-	// refused says that a claim of it was refused meanwhile, so it leads to nothing.
+	// refused reports whether a claim of the dispatch was refused meanwhile, so its deliveries lead to
+	// nothing.
 	refused bool
 }
 
@@ -23,10 +23,10 @@ type copies struct {
 type keptChecker struct {
 	i    *Invariant
 	s    *Suite
-	open map[execution.Key]copies
+	open map[execution.Key]openDeliveries
 }
 
-func (k *keptChecker) observe(e *history.Event, l *life) {
+func (k *keptChecker) observeEvent(e *history.Event, l *life) {
 	key := execution.Key{ID: e.Execution, Epoch: e.Epoch}
 	switch e.Kind {
 	case history.Delivered:
@@ -42,14 +42,14 @@ func (k *keptChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Acked:
 		if o, known := k.open[key]; known && broker.IsWorkerQueue(e.Queue) {
-			k.settled(key)
+			k.forgetDelivery(key)
 			if o.open == 1 && !o.refused && e.Fault == "" {
-				k.acked(e, l)
+				k.judgeAck(e, l)
 			}
 		}
 	case history.Requeued, history.Rejected:
 		if broker.IsWorkerQueue(e.Queue) {
-			k.settled(key)
+			k.forgetDelivery(key)
 		}
 	case history.Transition:
 		if e.From == execution.Scheduled {
@@ -59,8 +59,8 @@ func (k *keptChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// settled forgets one delivery of a dispatch.
-func (k *keptChecker) settled(key execution.Key) {
+// forgetDelivery removes one delivery of a dispatch.
+func (k *keptChecker) forgetDelivery(key execution.Key) {
 	o, known := k.open[key]
 	if o.open--; o.open > 0 {
 		k.open[key] = o
@@ -69,20 +69,20 @@ func (k *keptChecker) settled(key execution.Key) {
 	}
 }
 
-// acked judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits
-// for its claim there, it is lost.
-func (k *keptChecker) acked(e *history.Event, l *life) {
+// judgeAck judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits for its
+// claim, it is lost.
+func (k *keptChecker) judgeAck(e *history.Event, l *life) {
 	if l == nil || l.status != execution.Scheduled || l.epoch != e.Epoch {
 		return
 	}
-	// Another incarnation can't claim it; its claim would have been refused before.
+	// Another incarnation can't claim it: its claim would have been refused before.
 	t := k.s.workers.Get(l.incarnation)
 	if t == nil || t.process != e.Process || t.late {
 		return
 	}
-	if _, gone := t.gone(); gone {
+	if _, gone := t.goneSince(); gone {
 		return
 	}
-	k.s.violate(k.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
+	k.s.recordViolation(k.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
 		e.Process, e.Execution, e.Epoch)
 }

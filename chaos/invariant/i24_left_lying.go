@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed
-// must be found out, and an execution that no worker claims must come to an end.
+// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must be
+// detected, and an execution that no worker claims must end.
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Across: true,
@@ -21,26 +21,26 @@ func leftLying() *Invariant {
 		Part:      "only what does not depend on how messages are delivered, requeued and acknowledged; this history does not record all of that",
 	}
 	i.make = func(s *Suite) checker {
-		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout, kept: keptChecker{i, s, make(map[execution.Key]copies)}}
+		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout, kept: keptChecker{i, s, make(map[execution.Key]openDeliveries)}}
 	}
 	return i
 }
 
-// busy is the number of executions that an incarnation has claimed, and when that number was last
-// above 0.
-type busy struct {
+// workerClaims is the number of executions that an incarnation has claimed, and until when that number was
+// last above 0.
+type workerClaims struct {
 	worker  execution.WorkerID
 	claimed int64
 	until   time.Duration
-	// beat is the time of the last renewal, refused that of the last refused claim. doubt is when
-	// both may have been under way at once: the worker may have reported slots as taken by claims
-	// that were then refused.
+	// beat is the time of the last renewal, refused the time of the last refused claim. doubt is when both
+	// may have been under way at once: the worker may have reported slots as taken by claims that were then
+	// refused.
 	beat, refused, doubt time.Duration
 	slots                slots
 }
 
-// refused is a claim that came too late. Its message must die.
-type refused struct {
+// lateClaim is a claim that came too late. Its message must be rejected.
+type lateClaim struct {
 	id      execution.ID
 	epoch   execution.Epoch
 	process string
@@ -51,39 +51,38 @@ type refused struct {
 type lyingChecker struct {
 	i  *Invariant
 	s  *Suite
-	of dense.Table[execution.Incarnation, *busy]
-	// late holds the claims refused for lateness whose message has not died yet: a few. bound is
-	// the longest time until then: the worker first reports with a heartbeat that it was full.
-	late  []refused
+	of dense.Table[execution.Incarnation, *workerClaims]
+	// late holds the few claims refused for lateness whose message was not rejected yet. bound is the longest
+	// time until then: the worker first reports with a heartbeat that it was full.
+	late  []lateClaim
 	bound time.Duration
-	// waited holds the dispatches that a worker has sent back and that had waited there behind
-	// others.
-	waited map[execution.ID]waitedAt
+	// waited holds the dispatches that a worker has rejected after they had waited there behind others.
+	waited map[execution.ID]queueWait
 	kept   keptChecker
 }
 
-// waitedAt is the epoch of a dispatch that was sent back, and until when all slots of its worker
-// were taken while it waited.
-type waitedAt struct {
+// queueWait is the epoch of a rejected dispatch, and until when all slots of its worker were taken while it
+// waited.
+type queueWait struct {
 	epoch execution.Epoch
 	until time.Duration
 }
 
-// hears implements selective.
-func (lc *lyingChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (lc *lyingChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.Requeued,
 		history.Dropped, history.Transition, history.Delivered, history.Acked,
 	}
 }
 
-func (lc *lyingChecker) timed() {}
+func (lc *lyingChecker) isTimedChecker() {}
 
-func (lc *lyingChecker) observe(e *history.Event, l *life) {
-	lc.kept.observe(e, l)
+func (lc *lyingChecker) observeEvent(e *history.Event, l *life) {
+	lc.kept.observeEvent(e, l)
 	if len(lc.late) > 0 {
-		lc.look(e.At)
-		lc.s.wake(e.At)
+		lc.judgeLateClaims(e.At)
+		lc.s.wakeAt(e.At)
 	}
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -92,61 +91,60 @@ func (lc *lyingChecker) observe(e *history.Event, l *life) {
 				lc.of.Delete(n)
 			}
 		}
-		lc.of.Set(e.Incarnation, &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1, slots: slots{capacity: e.Limit}})
+		lc.of.Set(e.Incarnation, &workerClaims{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1, slots: slots{capacity: e.Limit}})
 	case history.HeartbeatRenewed:
 		if w := lc.of.Get(e.Incarnation); w != nil {
 			w.beat = e.At
-			lc.doubt(w, e.At)
+			lc.noteDoubt(w, e.At)
 		}
 	case history.StaleWrite:
 		if e.To == execution.Running && e.By == execution.Worker {
 			for n, w := range lc.of.All() {
 				if t := lc.s.workers.Get(n); t != nil && t.process == e.Process {
 					w.refused = e.At
-					lc.doubt(w, e.At)
+					lc.noteDoubt(w, e.At)
 				}
 			}
 		}
-		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && lc.tooLate(l, e.At) {
-			lc.refused(e, l)
+		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && lc.isTooLate(l, e.At) {
+			lc.noteRefusedClaim(e, l)
 		}
 	case history.Rejected:
 		if l != nil {
-			lc.sentBack(e, l)
-			lc.behindOthers(e, l)
+			lc.judgeSentBack(e, l)
+			lc.noteWaitBehindOthers(e, l)
 		}
-		lc.died(e)
+		lc.forgetLateClaim(e)
 	case history.Requeued, history.Dropped:
-		lc.died(e)
+		lc.forgetLateClaim(e)
 	case history.Transition:
 		if l == nil {
 			return
 		}
 		if e.From == execution.Scheduled {
-			lc.died(e)
-			lc.takenBack(e, l)
-			lc.blamed(e, l)
+			lc.forgetLateClaim(e)
+			lc.judgeTakeBack(e, l)
+			lc.judgeBlame(e, l)
 		}
-		lc.claim(e)
+		lc.countClaim(e)
 	case history.Delivered, history.Acked:
 		// keptChecker has handled it.
 	default:
 	}
 }
 
-// doubt notes a refused claim that may have been under way during a renewal of the lease. Then the
-// worker reported a slot as taken that it had to give back. The present owner of the row doesn't
-// matter.
-func (lc *lyingChecker) doubt(w *busy, now time.Duration) {
+// noteDoubt notes a refused claim that may have been under way during a renewal of the lease. Then the worker
+// reported a slot as taken that it had to free. The present owner of the row doesn't matter.
+func (lc *lyingChecker) noteDoubt(w *workerClaims, now time.Duration) {
 	if w.refused >= 0 && w.beat >= 0 && max(now-w.beat, now-w.refused) < lc.s.config.Worker.StatementTimeout {
 		w.doubt = now
 	}
 }
 
-func (lc *lyingChecker) claim(e *history.Event) {
+func (lc *lyingChecker) countClaim(e *history.Event) {
 	w := lc.of.Get(e.Incarnation)
 	if w != nil {
-		w.slots.run(e)
+		w.slots.countRun(e)
 	}
 	switch {
 	case w == nil:
@@ -159,166 +157,164 @@ func (lc *lyingChecker) claim(e *history.Event) {
 	}
 }
 
-// tooLate says that the time for a claim is over by the database's clock.
-func (lc *lyingChecker) tooLate(l *life, at time.Duration) bool {
+// isTooLate reports whether the time for a claim is over by the database's clock.
+func (lc *lyingChecker) isTooLate(l *life, at time.Duration) bool {
 	t := lc.s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}
-	_, gone := t.gone()
-	return !gone && lc.s.database(at) >= l.due+lc.s.tolerance && lc.s.database(at) < t.leaseEnds
+	_, gone := t.goneSince()
+	return !gone && lc.s.databaseTime(at) >= l.due+lc.s.tolerance && lc.s.databaseTime(at) < t.leaseEnds
 }
 
-func (lc *lyingChecker) refused(e *history.Event, l *life) {
+func (lc *lyingChecker) noteRefusedClaim(e *history.Event, l *life) {
 	if l.delivered == 0 || l.expired || l.rejected {
 		// The worker no longer has the message: it was requeued when a connection ended, and may
 		// have died since; or it was lost with its queue, or was unreadable.
 		return
 	}
-	lc.s.judged(lc.i)
-	if !slices.ContainsFunc(lc.late, func(r refused) bool { return r.id == e.Execution }) {
-		lc.late = append(lc.late, refused{e.Execution, e.Epoch, e.Process, l.worker, e.At})
-		lc.s.wake(e.At)
+	lc.s.countOccasion(lc.i)
+	if !slices.ContainsFunc(lc.late, func(r lateClaim) bool { return r.id == e.Execution }) {
+		lc.late = append(lc.late, lateClaim{e.Execution, e.Epoch, e.Process, l.worker, e.At})
+		lc.s.wakeAt(e.At)
 	}
 }
 
-// died forgets a refused claim: its message has died or was requeued, or its execution is no longer
-// scheduled.
-func (lc *lyingChecker) died(e *history.Event) {
+// forgetLateClaim removes a late claim: its message was rejected, requeued or dropped, or its execution is no
+// longer scheduled.
+func (lc *lyingChecker) forgetLateClaim(e *history.Event) {
 	if len(lc.late) > 0 {
-		lc.late = slices.DeleteFunc(lc.late, func(r refused) bool { return r.id == e.Execution && r.epoch == max(e.OldEpoch, e.Epoch-1, r.epoch) })
+		lc.late = slices.DeleteFunc(lc.late, func(r lateClaim) bool { return r.id == e.Execution && r.epoch == max(e.OldEpoch, e.Epoch-1, r.epoch) })
 	}
 }
 
-// sentBack judges that a worker keeps a dispatch for as long as it may wait, unless the claim was
-// refused. A delivery that finds every slot taken waits for its dispatch timeout, or until the
-// broker would take it back, counted from the first delivery: a redelivery doesn't begin anew.
-func (lc *lyingChecker) sentBack(e *history.Event, l *life) {
-	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || lc.s.database(e.At) >= l.due-lc.s.tolerance ||
-		lc.s.stepped >= l.delivered || lc.s.ledger.struck(itsClock|databaseClock|databaseFails|standsStill, lc.process(l), l.worker, l.delivered) {
+// judgeSentBack requires that a worker keeps a dispatch for as long as it may wait, unless the claim was
+// refused. A delivery that finds every slot taken waits for its dispatch timeout, or until the broker would
+// reclaim it. Both count from the first delivery, not from a redelivery.
+func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
+	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || lc.s.databaseTime(e.At) >= l.due-lc.s.tolerance ||
+		lc.s.stepped >= l.delivered || lc.s.ledger.hasStruck(itsClock|databaseClock|databaseFails|standsStill, lc.workerProcess(l), l.worker, l.delivered) {
 		return
 	}
-	// A message of several dispatches is sent back as a whole. Evidence of real servers places that
-	// event for each of them where its status allows it, before its claim.
+	// A message of several dispatches is rejected as a whole. Evidence of real servers places that event
+	// before the claim of each dispatch, where its status allows the event.
 	if lc.s.tolerance > clockTolerance && e.Limit > 0 {
 		return
 	}
 	wait := oracle.WaitForSlot(&lc.s.config, l.dispatchTimeout)
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	if had := e.At - l.arrived; had < wait-wait/driftTolerance {
-		lc.s.violate(lc.i, e.Execution, "execution %d was sent back by worker %d at epoch %d after %v; it may wait for a free slot for %v, and its claim for another %v",
-			e.Execution, l.worker, e.Epoch, had, wait, l.due-lc.s.database(e.At))
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d was sent back by worker %d at epoch %d after %v; it may wait for a free slot for %v, and its claim for another %v",
+			e.Execution, l.worker, e.Epoch, had, wait, l.due-lc.s.databaseTime(e.At))
 	}
 }
 
-// behindOthers notes a dispatch that its worker sends back after it waited there while every slot
-// was taken. The worker reports to the database first that it was full, unless it has already done
-// so since.
-func (lc *lyingChecker) behindOthers(e *history.Event, l *life) {
-	// What the broker has sent to a deaf worker, or over a bad link, has not come to it yet.
+// noteWaitBehindOthers notes a dispatch that its worker rejects after it waited there while every slot was
+// taken. The worker first reports to the database that it was full, unless it has already done so since.
+func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
+	// A message that the broker sent to a deaf worker, or over a bad link, may not have arrived yet.
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isDeaf | isMute | hasTwin | databaseFails | databaseClock
 	w := lc.of.Get(l.incarnation)
 	if w == nil || e.Fault != "" || l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 ||
-		lc.s.stepped >= l.entered || lc.s.ledger.struck(hinders, lc.process(l), l.worker, l.entered) {
+		lc.s.stepped >= l.entered || lc.s.ledger.hasStruck(hinders, lc.workerProcess(l), l.worker, l.entered) {
 		return
 	}
 	until := w.slots.fullUntil
-	if w.slots.full() {
+	if w.slots.isFull() {
 		until = e.At
 	}
-	// Before its delivery to the worker, it doesn't wait there.
-	if until < l.delivered+lc.s.prompt() {
+	// Before its delivery, the dispatch doesn't wait at the worker.
+	if until < l.delivered+lc.s.promptBound() {
 		return
 	}
 	if lc.waited == nil {
-		lc.waited = make(map[execution.ID]waitedAt)
+		lc.waited = make(map[execution.ID]queueWait)
 	}
-	lc.waited[l.id] = waitedAt{l.epoch, until}
+	lc.waited[l.id] = queueWait{l.epoch, until}
 }
 
-// blamed judges that a dispatch which waited behind others and was sent back doesn't count (defect
-// D20).
-func (lc *lyingChecker) blamed(e *history.Event, l *life) {
+// judgeBlame requires that a dispatch which waited behind others and was rejected doesn't count (defect D20).
+func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	w, any := lc.waited[e.Execution]
 	if !any {
 		return
 	}
 	delete(lc.waited, e.Execution)
-	if w.epoch != l.epoch || e.By != execution.DeadLetterHandler && e.By != execution.TimeoutMonitor || lc.s.stepped >= l.entered || lc.s.ledger.struck(databaseClock|databaseFails, "", 0, l.entered) {
+	if w.epoch != l.epoch || e.By != execution.DeadLetterHandler && e.By != execution.TimeoutMonitor || lc.s.stepped >= l.entered || lc.s.ledger.hasStruck(databaseClock|databaseFails, "", 0, l.entered) {
 		return
 	}
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	if e.Count > l.dispatches {
-		lc.s.violate(lc.i, e.Execution, "execution %d was sent back by worker %d at epoch %d, and its dispatch counts, although every slot there was taken at %v and the message had come at %v: the worker did not report that it was full before it sent the message back",
+		lc.s.recordViolation(lc.i, e.Execution, "execution %d was sent back by worker %d at epoch %d, and its dispatch counts, although every slot there was taken at %v and the message had come at %v: the worker did not report that it was full before it sent the message back",
 			e.Execution, l.worker, l.epoch, w.until, l.delivered)
 	}
 }
 
-// process is the process of the worker to which an execution is dispatched.
-func (lc *lyingChecker) process(l *life) string {
+// workerProcess is the process of the worker to which an execution is dispatched, empty if it is unknown.
+func (lc *lyingChecker) workerProcess(l *life) string {
 	if t := lc.s.workers.Get(l.incarnation); t != nil {
 		return t.process
 	}
 	return ""
 }
 
-// look judges the refused claims whose message should have died by now. Trouble of the worker or
-// the broker postpones the judgement.
-func (lc *lyingChecker) look(now time.Duration) {
+// judgeLateClaims judges the late claims whose message should have been rejected by now. Trouble of the
+// worker or the broker postpones the judgement.
+func (lc *lyingChecker) judgeLateClaims(now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isMute | hasTwin | losesQueue | isWithdrawn | brokerFails | databaseFails | databaseClock
 	for _, r := range lc.late {
 		l := lc.s.lives.Get(r.id)
-		if now-r.at <= lc.bound || l == nil || l.epoch != r.epoch || lc.s.ledger.struck(hinders, r.process, r.worker, r.at-lc.bound) {
+		if now-r.at <= lc.bound || l == nil || l.epoch != r.epoch || lc.s.ledger.hasStruck(hinders, r.process, r.worker, r.at-lc.bound) {
 			continue
 		}
-		lc.s.violate(lc.i, r.id, "%s was refused its claim of execution %d at epoch %d at %v, because it came too late, and has not rejected the message since; the bound is %v, and until then only the timeout monitor can find it",
+		lc.s.recordViolation(lc.i, r.id, "%s was refused its claim of execution %d at epoch %d at %v, because it came too late, and has not rejected the message since; the bound is %v, and until then only the timeout monitor can find it",
 			r.process, r.id, r.epoch, r.at, lc.bound)
 	}
-	lc.late = slices.DeleteFunc(lc.late, func(r refused) bool {
+	lc.late = slices.DeleteFunc(lc.late, func(r lateClaim) bool {
 		l := lc.s.lives.Get(r.id)
 		return l == nil || l.epoch != r.epoch || now-r.at > 4*lc.bound
 	})
 }
 
-// longestRest is the longest rest of a worker that could not start an action (core/worker/starts.go). While
-// it rests, deliveries wait as behind other runs.
+// longestRest is the longest pause of a worker that could not start an action (core/worker/starts.go). During
+// the pause, deliveries wait as behind other runs.
 const longestRest = 30 * time.Second
 
-// takenBack judges whether an expired dispatch should have counted: the dispatch reached the
-// broker, its time was over by every clock, and all that time its worker was active, renewed its
-// lease, could write and was idle. A message that came to the worker after that time, or that stuck
-// in its queue, was never left lying.
-func (lc *lyingChecker) takenBack(e *history.Event, l *life) {
+// judgeTakeBack judges whether an expired dispatch should have counted: the dispatch reached the broker, its
+// time was over by every clock, and its worker was active and idle all that time, renewed its lease and could
+// write. A message that came to the worker after that time, or was stuck in its queue, was never left
+// unclaimed.
+func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
 		return
 	}
 	t, w := lc.s.workers.Get(l.incarnation), lc.of.Get(l.incarnation)
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published ||
-		l.arrived > 0 && lc.s.database(l.arrived) >= l.due-lc.s.tolerance ||
-		l.arrived == 0 && lc.s.ledger.struck(losesQueue, t.process, t.worker, l.entered) ||
-		lc.s.ledger.struck(isSick, t.process, t.worker, l.entered-longestRest) {
+		l.arrived > 0 && lc.s.databaseTime(l.arrived) >= l.due-lc.s.tolerance ||
+		l.arrived == 0 && lc.s.ledger.hasStruck(losesQueue, t.process, t.worker, l.entered) ||
+		lc.s.ledger.hasStruck(isSick, t.process, t.worker, l.entered-longestRest) {
 		return
 	}
 	// A slot becomes free when the answer to the write of the end has come.
-	idle := w.claimed == 0 && w.until+lc.s.prompt() < l.entered && w.doubt < l.entered
+	idle := w.claimed == 0 && w.until+lc.s.promptBound() < l.entered && w.doubt < l.entered
 	clocks := itsClock | databaseClock | standsStill
 	// While the worker can't write, unanswered claims occupy its slots.
 	claims := clocks | toDatabase | databaseFails
-	// An executor that gets late answers can't tell how long the dispatch lay, and counts it
-	// against no worker. It reads the database's clock when something is late, so a jump of one
-	// clock against the other since its last reading hides the time before.
+	// An executor that gets late answers doesn't know how long the dispatch waited, and counts it against no
+	// worker. It reads the database's clock when something is late, so a jump of one clock against the other
+	// since its last reading hides the time before.
 	const moved = standsStill | itsClock
-	if !idle || lc.s.stepped > 0 || lc.s.ledger.struck(moved, e.Process, 0, 0) || lc.s.setBack > l.entered || lc.s.database(e.At) < l.due ||
-		lc.s.started[e.Process] > l.entered || lc.s.ledger.struck(claims, e.Process, 0, l.entered) || lc.s.ledger.struck(claims, t.process, 0, l.entered-lc.s.config.Worker.StatementTimeout) {
+	if !idle || lc.s.stepped > 0 || lc.s.ledger.hasStruck(moved, e.Process, 0, 0) || lc.s.setBack > l.entered || lc.s.databaseTime(e.At) < l.due ||
+		lc.s.started[e.Process] > l.entered || lc.s.ledger.hasStruck(claims, e.Process, 0, l.entered) || lc.s.ledger.hasStruck(claims, t.process, 0, l.entered-lc.s.config.Worker.StatementTimeout) {
 		return
 	}
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	if e.Count > l.dispatches {
 		return
 	}
-	lc.s.violate(lc.i, e.Execution, "execution %d was taken back by the %v at %v (%v) and its dispatch does not count, although %s has been active since %v, had nothing claimed since the dispatch at %v, and left it lying",
+	lc.s.recordViolation(lc.i, e.Execution, "execution %d was taken back by the %v at %v (%v) and its dispatch does not count, although %s has been active since %v, had nothing claimed since the dispatch at %v, and left it lying",
 		e.Execution, e.By, e.At, e.Reason, t.process, t.since, l.entered)
 }
 
-func (lc *lyingChecker) end(bool) { lc.look(lc.s.now.At) }
+func (lc *lyingChecker) endRun(bool) { lc.judgeLateClaims(lc.s.now.At) }

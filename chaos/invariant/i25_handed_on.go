@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not
-// wait until another executor finds it.
+// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait until
+// another executor detects it.
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
@@ -20,7 +20,7 @@ func handedOn() *Invariant {
 		Part:      "only that everything is published or given back; an audit does not record marks",
 	}
 	i.make = func(s *Suite) checker {
-		return &handedOnChecker{i: i, s: s, hung: make(map[string][]time.Duration), unheard: make(map[wayTo]time.Duration)}
+		return &handedOnChecker{i: i, s: s, hung: make(map[string][]time.Duration), unheard: make(map[dispatchRoute]time.Duration)}
 	}
 	return i
 }
@@ -29,66 +29,66 @@ type handedOnChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
-	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
+	// unmarked holds the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung says for each executor when it committed dispatches that it then sent to a queue that
-	// hangs. The moments are in order; those older than hungFor are forgotten.
+	// hung holds for each executor when it committed dispatches that it then sent to a hanging queue: in
+	// order, and without times older than hungFor.
 	hung map[string][]time.Duration
-	// unheard is when each executor last sent a dispatch to a worker's queue while it hung.
-	unheard map[wayTo]time.Duration
+	// unheard is when each executor last sent a dispatch to a worker's hanging queue.
+	unheard map[dispatchRoute]time.Duration
 }
 
-// wayTo is the way of an executor's dispatches to a worker.
-type wayTo struct {
+// dispatchRoute is the route of an executor's dispatches to a worker.
+type dispatchRoute struct {
 	executor string
 	worker   execution.WorkerID
 }
 
-// hears implements timed.
-func (h *handedOnChecker) hears() []history.Kind {
+// observedKinds implements timed.
+func (h *handedOnChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Transition, history.Published, history.PublishedMarked}
 }
 
-func (*handedOnChecker) timed() {}
+func (*handedOnChecker) isTimedChecker() {}
 
-func (h *handedOnChecker) observe(e *history.Event, l *life) {
-	for l, due := h.agenda.next(h.s, e.At); due; l, due = h.agenda.next(h.s, e.At) {
-		h.check(l, e.At)
+func (h *handedOnChecker) observeEvent(e *history.Event, l *life) {
+	for l, due := h.agenda.nextDue(h.s, e.At); due; l, due = h.agenda.nextDue(h.s, e.At) {
+		h.judgeUnchanged(l, e.At)
 	}
-	for l, due := h.unmarked.next(h.s, e.At); due; l, due = h.unmarked.next(h.s, e.At) {
-		h.mark(l, e.At)
+	for l, due := h.unmarked.nextDue(h.s, e.At); due; l, due = h.unmarked.nextDue(h.s, e.At) {
+		h.judgeUnmarked(l, e.At)
 	}
 	if l != nil {
-		h.marked(e, l)
+		h.judgeMark(e, l)
 		if e.Kind == history.Published && l.status == execution.Scheduled && l.epoch == e.Epoch && h.s.queueStuck(l) {
-			h.unheard[wayTo{e.Process, l.worker}] = e.At
+			h.unheard[dispatchRoute{e.Process, l.worker}] = e.At
 			if l.by == e.Process {
-				h.hangs(e.Process, l.entered)
+				h.noteHang(e.Process, l.entered)
 			}
 		}
 	}
-	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && h.clear(e.Process, e.To, h.s.recovered(e.At)) {
-		h.s.judged(h.i)
-		h.agenda.look(h.s, e.At+h.s.prompt(), e.Execution, e.Epoch, e.To)
-		if e.To == execution.Scheduled && h.s.records(history.PublishedMarked) {
-			h.unmarked.look(h.s, e.At+h.s.prompt()+oracle.MarkedWithin(&h.s.config), e.Execution, e.Epoch, e.To)
+	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && h.isClear(e.Process, e.To, h.s.recoveryStart(e.At)) {
+		h.s.countOccasion(h.i)
+		h.agenda.scheduleCheck(h.s, e.At+h.s.promptBound(), e.Execution, e.Epoch, e.To)
+		if e.To == execution.Scheduled && h.s.recordsKind(history.PublishedMarked) {
+			h.unmarked.scheduleCheck(h.s, e.At+h.s.promptBound()+oracle.MarkedWithin(&h.s.config), e.Execution, e.Epoch, e.To)
 		}
 	}
 }
 
-// clear says that nothing has been wrong since a moment for an executor that has claimed or
+// isClear reports whether nothing has been wrong since a moment for an executor that has claimed or
 // dispatched an execution.
-func (h *handedOnChecker) clear(executor string, in execution.Status, from time.Duration) bool {
+func (h *handedOnChecker) isClear(executor string, in execution.Status, from time.Duration) bool {
 	r := &h.s.roads
 	x := r.byName[executor]
-	return x.clear(from) && !x.worker && r.clear(from) && (in != execution.Scheduled || !r.dispatches.since(from))
+	return x.isClear(from) && !x.worker && r.serversClear(from) && (in != execution.Scheduled || !r.dispatches.presentSince(from))
 }
 
-// hungFor is longer than any dispatch waits for a judgement here.
+// hungFor is longer than any dispatch waits to be judged here.
 const hungFor = time.Minute
 
-// hangs notes that a dispatch of that moment was sent to a queue that hangs.
-func (h *handedOnChecker) hangs(executor string, at time.Duration) {
+// noteHang notes that a dispatch committed at at was sent to a queue that hangs.
+func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	all := slices.DeleteFunc(h.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
 	if i, known := slices.BinarySearch(all, at); !known {
 		all = slices.Insert(all, i, at)
@@ -96,11 +96,11 @@ func (h *handedOnChecker) hangs(executor string, at time.Duration) {
 	h.hung[executor] = all
 }
 
-// waits is until when an executor may keep a claim because the pass that made it waits for a queue
-// that hangs. A pass publishes what it has placed, and then gives back what had no place.
-func (h *handedOnChecker) waits(l *life) time.Duration {
+// waitsUntil is until when an executor may keep a claim because its pass waits for a queue that hangs, 0 if
+// it doesn't. A pass publishes the executions that it has placed, and then releases the others.
+func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 	if all := h.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
-		return l.entered + h.s.prompt() + stuckWait
+		return l.entered + h.s.promptBound() + stuckWait
 	}
 	return 0
 }
@@ -109,64 +109,62 @@ func (h *handedOnChecker) waits(l *life) time.Duration {
 // (docs/queues.md, "A broker that is half well").
 const oldestConfirm = 30 * time.Second
 
-// shut says that the executor of a dispatch could not yet know that the worker's queue answers again.
-// It sends nothing there from when a publish is stuck until that publish is confirmed
-// (docs/queues.md, "A broker that is half well"). The broker first stores what waited in the queue,
-// and the confirm is then on its way for no longer than the calls of one reaction take. What was not
-// sent meanwhile is published by the reconciler, for which invariant 12 has the bound.
-func (h *handedOnChecker) shut(l *life) bool {
-	sent, any := h.unheard[wayTo{l.by, l.worker}]
-	return any && sent >= l.entered-oldestConfirm-h.s.prompt() && h.s.queueStuckSince(l, l.entered-h.s.prompt())
+// isQueueShut reports whether the executor of a dispatch could not yet know that the worker's queue answers.
+// It sends nothing there while a publish waits for its confirm (docs/queues.md, "A broker that is half
+// well"). After the hang, the broker first stores the messages that waited, and the confirm then arrives
+// within one reaction. The reconciler publishes what was not sent meanwhile; invariant 12 bounds that.
+func (h *handedOnChecker) isQueueShut(l *life) bool {
+	sent, any := h.unheard[dispatchRoute{l.by, l.worker}]
+	return any && sent >= l.entered-oldestConfirm-h.s.promptBound() && h.s.queueStuckSince(l, l.entered-h.s.promptBound())
 }
 
-// check judges an execution that was claimed or dispatched a while ago and still has that status.
-func (h *handedOnChecker) check(l *life, now time.Duration) {
+// judgeUnchanged judges an execution that was claimed or dispatched a while ago and still has that status.
+func (h *handedOnChecker) judgeUnchanged(l *life, now time.Duration) {
 	switch {
-	case !h.clear(l.by, l.status, h.s.recovered(l.entered)):
-	case l.status == execution.Scheduling && now <= h.waits(l):
-		h.agenda.look(h.s, h.waits(l), l.id, l.epoch, l.status)
+	case !h.isClear(l.by, l.status, h.s.recoveryStart(l.entered)):
+	case l.status == execution.Scheduling && now <= h.waitsUntil(l):
+		h.agenda.scheduleCheck(h.s, h.waitsUntil(l), l.id, l.epoch, l.status)
 	case l.status == execution.Scheduling:
-		h.s.violate(h.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, h.s.prompt())
-	case !l.published && !l.returned && !h.s.queueStuck(l) && !h.shut(l) && !h.s.roads.gaveUp(l.by, l.entered-h.s.prompt()):
-		h.s.violate(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, h.s.prompt())
+		h.s.recordViolation(h.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, h.s.promptBound())
+	case !l.published && !l.returned && !h.s.queueStuck(l) && !h.isQueueShut(l) && !h.s.roads.gaveUp(l.by, l.entered-h.s.promptBound()):
+		h.s.recordViolation(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, h.s.promptBound())
 	}
 }
 
-// marked judges that a claim marks its dispatch as published, and that only scheduled executions
-// are marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being
-// published again.
-func (h *handedOnChecker) marked(e *history.Event, l *life) {
+// judgeMark requires that a claim marks its dispatch as published, and that only scheduled executions are
+// marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being republished.
+func (h *handedOnChecker) judgeMark(e *history.Event, l *life) {
 	switch {
 	case e.Kind == history.PublishedMarked:
-		h.s.judged(h.i)
+		h.s.countOccasion(h.i)
 		if l.status != execution.Scheduled || l.epoch != e.Epoch {
-			h.s.violate(h.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
+			h.s.recordViolation(h.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
 		}
-	case e.Kind == history.Transition && e.To == execution.Running && h.s.records(history.PublishedMarked):
-		h.s.judged(h.i)
+	case e.Kind == history.Transition && e.To == execution.Running && h.s.recordsKind(history.PublishedMarked):
+		h.s.countOccasion(h.i)
 		if !l.marked {
-			h.s.violate(h.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)
+			h.s.recordViolation(h.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)
 		}
 	}
 }
 
-// mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
-// The confirms of one step arrive together, after the executor has waited for those of a queue that
-// hangs; if it gives up its session, they don't arrive.
-func (h *handedOnChecker) mark(l *life, now time.Duration) {
-	// A row that a stranger has locked since can't be marked.
-	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || h.s.queueStuck(l) || !h.clear(l.by, l.status, h.s.recovered(l.entered)) || h.s.roads.gaveUp(l.by, l.entered) {
+// judgeUnmarked judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
+// The confirms of one step arrive together, after the executor has waited for those of a queue that hangs. If
+// it gives up its session, they don't arrive.
+func (h *handedOnChecker) judgeUnmarked(l *life, now time.Duration) {
+	// A row that a foreign session has locked since can't be marked.
+	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || h.s.queueStuck(l) || !h.isClear(l.by, l.status, h.s.recoveryStart(l.entered)) || h.s.roads.gaveUp(l.by, l.entered) {
 		return
 	}
-	within := h.s.prompt() + oracle.MarkedWithin(&h.s.config)
-	if slices.ContainsFunc(h.hung[l.by], func(at time.Duration) bool { return (at - l.entered).Abs() <= h.s.prompt()-callTime }) {
+	within := h.s.promptBound() + oracle.MarkedWithin(&h.s.config)
+	if slices.ContainsFunc(h.hung[l.by], func(at time.Duration) bool { return (at - l.entered).Abs() <= h.s.promptBound()-callTime }) {
 		within += stuckWait
 	}
 	if now <= l.entered+within {
-		h.unmarked.look(h.s, l.entered+within, l.id, l.epoch, l.status)
+		h.unmarked.scheduleCheck(h.s, l.entered+within, l.id, l.epoch, l.status)
 		return
 	}
-	h.s.violate(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, within)
+	h.s.recordViolation(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, within)
 }
 
-func (h *handedOnChecker) end(bool) {}
+func (h *handedOnChecker) endRun(bool) {}

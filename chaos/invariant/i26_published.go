@@ -8,40 +8,40 @@ import (
 	"handoff/core/broker"
 )
 
-// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md,
-// "Messages"). The broker doesn't see what the sender knew: the outcome that it was told, and the
-// other changes that it had to report. Only the simulated world shows this; see Conduct.
+// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md, "Messages"). The
+// history doesn't show what the sender knew: the outcome of its publish, and the other changes that it had to
+// report. Only the simulated world reports this; see Conduct.
 
-// Open is a session of the broker, reduced to what a rule needs to know.
+// Open is a broker session, as far as a rule needs to know it.
 type Open interface {
 	Closed() bool
-	// Usable is when its process could first publish over it.
+	// Usable is when its process could first publish over the session.
 	Usable() time.Duration
 }
 
-// published is what is known of the messages that processes have sent.
-type published struct {
-	// untaken are the hints that the broker has not accepted. Another attempt may follow or is
+// senderState records the hints that processes have sent.
+type senderState struct {
+	// unaccepted are the hints that the broker has not accepted. Another attempt may follow or is
 	// under way.
-	untaken []untaken
-	// last is the last message of hints from each process, by type and worker.
-	last map[sentTo]lastSent
+	unaccepted []unacceptedHint
+	// last is the last message of hints on each route.
+	last map[hintRoute]lastSent
 }
 
-// untaken is a message of hints that the broker has not accepted.
-type untaken struct {
+// unacceptedHint is a message of hints that the broker has not accepted.
+type unacceptedHint struct {
 	id, process string
 	over        Open
 	at          time.Duration
 	attempts    int
-	// unseen says that attempts without a session may have gone unseen: an attempt was made over a
-	// session that has ended, or the first one that was seen over a session that had just opened.
+	// unseen reports whether attempts without a session may be missing here: an attempt was made over a
+	// session that has ended, or the first known attempt over a session that had just opened.
 	unseen bool
-	// waits says that another attempt must follow and nothing excuses its absence.
+	// waits reports whether another attempt must follow and nothing excuses its absence.
 	waits bool
 }
 
-type sentTo struct {
+type hintRoute struct {
 	process, key string
 }
 
@@ -51,113 +51,112 @@ type lastSent struct {
 	size int
 }
 
-// hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s.
-// heldBack is longer than the time from a change to its ready hint, and than all pauses together. A
-// hint without another attempt for untakenFor is forgotten: its sender has given up without a
-// session.
+// hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s. heldBack is
+// longer than the time from a change to its ready hint, and than all pauses together. A hint without another
+// attempt for unacceptedFor is forgotten: its sender has given up without a session.
 const (
-	hintPause  = 500 * time.Millisecond
-	heldBack   = 2 * time.Second
-	untakenFor = time.Minute
+	hintPause     = 500 * time.Millisecond
+	heldBack      = 2 * time.Second
+	unacceptedFor = time.Minute
 )
 
-// publishing judges a message of hints before a process sends it.
-func (hc *hintChecker) publishing(process string, m *broker.Message, now time.Duration) {
-	hc.s.judged(hc.i)
+// judgePublishing judges a message of hints before a process sends it.
+func (hc *hintChecker) judgePublishing(process string, m *broker.Message, now time.Duration) {
+	hc.s.countOccasion(hc.i)
 	id := m.Envelope.MessageID
-	// A twin's name begins with the name of the process that it doubles, which its ids use.
+	// A twin's name begins with the name of its original, which its ids use.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
-		hc.s.violate(hc.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
+		hc.s.recordViolation(hc.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}
-	for i := range hc.untaken {
-		if u := &hc.untaken[i]; u.id == id && u.process == process {
+	for i := range hc.unaccepted {
+		if u := &hc.unaccepted[i]; u.id == id && u.process == process {
 			u.waits = false
 			return
 		}
 	}
-	hc.full(process, m, now)
+	hc.judgeFullness(process, m, now)
 }
 
-// full judges that a message which is not full leaves out no change, of its type and for its
-// worker, that its sender has known for a while: one message per change is extra work for the
-// broker and every receiver.
-func (hc *hintChecker) full(process string, m *broker.Message, now time.Duration) {
+// judgeFullness requires that a message which is not full omits no change, of its type and for its worker,
+// that its sender has known for a while: one message per change is extra work for the broker and every
+// receiver.
+func (hc *hintChecker) judgeFullness(process string, m *broker.Message, now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | databaseFails | hasTwin
-	to := sentTo{process, m.RoutingKey}
+	to := hintRoute{process, m.RoutingKey}
 	before, any := hc.last[to]
 	bit := uint8(1) << m.Envelope.Type
 	for _, told := range m.Envelope.Changes {
-		n := hc.committed(change{told.Key.ID, told.Key.Epoch, told.To})
-		if n == nil || n.process != process || n.told&bit != 0 {
+		n := hc.findChange(statusChange{told.Key.ID, told.Key.Epoch, told.To})
+		if n == nil || n.process != process || n.sentTypes&bit != 0 {
 			continue
 		}
-		n.told |= bit
-		from := hc.s.recovered(n.at)
-		if !any || before.size >= hintSize || n.at+heldBack >= before.at || hc.s.ledger.struck(hinders, process, 0, from) || hc.s.roads.of(process).wrong.since(from) {
+		n.sentTypes |= bit
+		from := hc.s.recoveryStart(n.at)
+		if !any || before.size >= hintSize || n.at+heldBack >= before.at || hc.s.ledger.hasStruck(hinders, process, 0, from) || hc.s.roads.roadOf(process).wrong.presentSince(from) {
 			continue
 		}
-		hc.s.violate(hc.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v: this change belonged in the previous %q, which had only %d changes when it was sent at %v; a message holds %d",
+		hc.s.recordViolation(hc.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v: this change belonged in the previous %q, which had only %d changes when it was sent at %v; a message holds %d",
 			process, m.RoutingKey, n.id, n.epoch, n.to, n.at, m.RoutingKey, before.size, before.at, hintSize)
 	}
 	if hc.last == nil {
-		hc.last = make(map[sentTo]lastSent)
+		hc.last = make(map[hintRoute]lastSent)
 	}
 	hc.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
-// outcome notes the broker's answer to a message of hints. A hint that may have arrived is not sent
-// again, nor is one after its last attempt.
-func (hc *hintChecker) outcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
+// noteOutcome notes the broker's answer to a message of hints. A hint that may have arrived is not repeated,
+// nor is a hint after its last attempt.
+func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
-	at := slices.IndexFunc(hc.untaken, func(u untaken) bool { return u.id == id && u.process == process })
+	at := slices.IndexFunc(hc.unaccepted, func(u unacceptedHint) bool { return u.id == id && u.process == process })
 	taken := o == broker.Confirmed || o == broker.Unknown
 	switch {
 	case at < 0 && taken:
 		return
 	case at < 0:
 		// Attempts without a session are at most a pause apart, unless their process stands still.
-		young := over.Usable()+heldBack >= now || hc.s.ledger.struck(standsStill, process, 0, now-heldBack)
-		hc.untaken = append(hc.untaken, untaken{id: id, process: process, unseen: young})
-		at = len(hc.untaken) - 1
-	case taken || hc.untaken[at].attempts == hintAttempts-1:
-		hc.untaken = slices.Delete(hc.untaken, at, at+1)
+		young := over.Usable()+heldBack >= now || hc.s.ledger.hasStruck(standsStill, process, 0, now-heldBack)
+		hc.unaccepted = append(hc.unaccepted, unacceptedHint{id: id, process: process, unseen: young})
+		at = len(hc.unaccepted) - 1
+	case taken || hc.unaccepted[at].attempts == hintAttempts-1:
+		hc.unaccepted = slices.Delete(hc.unaccepted, at, at+1)
 		return
 	}
-	u := &hc.untaken[at]
+	u := &hc.unaccepted[at]
 	u.unseen = u.unseen || u.over != nil && u.over.Closed()
 	u.over, u.at, u.attempts, u.waits = over, now, u.attempts+1, !u.unseen
-	hc.s.wake(now + hc.s.untriedWithin() + time.Nanosecond)
+	hc.s.wakeAt(now + hc.s.hintRetryBound() + time.Nanosecond)
 }
 
-// untriedWithin is the time within which another attempt of a hint must follow.
-func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
+// hintRetryBound is the time within which another attempt of a hint must follow.
+func (s *Suite) hintRetryBound() time.Duration { return s.promptBound() + hintPause }
 
-// untried judges hints that the broker did not accept and whose sender has not repeated them in
-// time. An attempt without a session is not seen, so a sender that had none a moment before may have
-// made its last attempt. The attempts keep their count while one is under
-// way, however late its answer, and while a fault excuses a late next attempt.
-func (hc *hintChecker) untried(now time.Duration) {
+// judgeUnrepeatedHints judges hints that the broker did not accept and whose sender has not repeated them in
+// time. An attempt without a session is not reported, so a sender that had none a moment before may have made
+// its last attempt. The attempts keep their count while one is under way, however late its answer, and while
+// a fault excuses a late next attempt.
+func (hc *hintChecker) judgeUnrepeatedHints(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
-	if len(hc.untaken) == 0 {
+	if len(hc.unaccepted) == 0 {
 		return
 	}
-	within := hc.s.untriedWithin()
-	for i := range hc.untaken {
-		u := &hc.untaken[i]
+	within := hc.s.hintRetryBound()
+	for i := range hc.unaccepted {
+		u := &hc.unaccepted[i]
 		if !u.waits || now-u.at <= within {
 			continue
 		}
 		u.waits = false
-		if p := hc.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || hc.s.ledger.struck(hinders, u.process, 0, u.at) ||
-			hc.s.ledger.struck(toBroker|brokerFails, u.process, 0, u.at-heldBack) {
+		if p := hc.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || hc.s.ledger.hasStruck(hinders, u.process, 0, u.at) ||
+			hc.s.ledger.hasStruck(toBroker|brokerFails, u.process, 0, u.at-heldBack) {
 			continue
 		}
-		hc.s.judged(hc.i)
-		hc.s.violate(hc.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
+		hc.s.countOccasion(hc.i)
+		hc.s.recordViolation(hc.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
 			u.process, u.at, u.id, u.attempts, within, hintAttempts)
 	}
-	hc.untaken = slices.DeleteFunc(hc.untaken, func(u untaken) bool {
+	hc.unaccepted = slices.DeleteFunc(hc.unaccepted, func(u unacceptedHint) bool {
 		p := hc.s.roads.byName[u.process]
-		return p == nil || !p.up || now-u.at > untakenFor && !hc.s.ledger.struck(standsStill, u.process, 0, u.at)
+		return p == nil || !p.up || now-u.at > unacceptedFor && !hc.s.ledger.hasStruck(standsStill, u.process, 0, u.at)
 	})
 }

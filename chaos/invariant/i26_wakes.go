@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that has arrived is
-// acted on.
-func wakes() *Invariant {
+// promptWakes is invariant 26 (defects D22, D46): messages are hints, and a process acts on a hint that has
+// arrived.
+func promptWakes() *Invariant {
 	i := &Invariant{
 		Number: 26, Name: "wakes are acted on", Across: true,
 		Statement: "While nothing is wrong on the way, an end is handled, a child is started and a due execution goes to a worker with room at once. None of them waits for the next periodic look. The writer of a claim, an end or a request to end a run publishes one correct hint about it at once.",
@@ -28,27 +28,27 @@ type wakeChecker struct {
 	roster
 	i      *Invariant
 	agenda agenda
-	// rooms are the times at which workers that got room are checked.
-	rooms []roomy
+	// rooms are the checks of workers that got room, the earliest first.
+	rooms []capacityCheck
 	// limited are the actions with a concurrency limit; their executions may wait for a slot.
 	limited map[string]bool
-	// blamed is when something last counted against a worker: while that counts, the worker may be
+	// blamed is when a failure or dispatch last counted against a worker. While it counts, the worker may be
 	// the last choice.
 	blamed map[execution.WorkerID]time.Duration
-	// deep is when a worker last had so many dispatches waiting that executors take it for
-	// unhealthy. They notice the end of that with their next periodic look.
+	// deep is when a worker last had so many dispatches waiting that executors consider it unhealthy. They
+	// detect the end of that with their next periodic look.
 	deep  map[execution.WorkerID]time.Duration
 	hints *hintChecker
 }
 
-// roomy is a worker to check at a certain time, if it has had room since.
-type roomy struct {
+// capacityCheck is a check of a worker at at, if it has had room since since.
+type capacityCheck struct {
 	at, since time.Duration
 	w         *candidate
 }
 
-// hears implements selective.
-func (wc *wakeChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (wc *wakeChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.ActionDefined, history.HealthReported, history.Created, history.ChildStarted, history.Orchestrated,
 		history.WorkerLifecycle, history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned,
@@ -56,13 +56,13 @@ func (wc *wakeChecker) hears() []history.Kind {
 	}
 }
 
-func (wc *wakeChecker) timed() {}
+func (wc *wakeChecker) isTimedChecker() {}
 
-func (wc *wakeChecker) observe(e *history.Event, l *life) {
-	wc.look(e.At)
-	wc.hints.observe(e, l)
-	wc.s.wake(wc.hints.waitsFor())
-	wc.hear(e)
+func (wc *wakeChecker) observeEvent(e *history.Event, l *life) {
+	wc.checkDue(e.At)
+	wc.hints.observeEvent(e, l)
+	wc.s.wakeAt(wc.hints.nextCheck())
+	wc.observeWorkers(e)
 	switch e.Kind {
 	case history.ActionDefined:
 		wc.limited[e.Action] = e.Count > 0
@@ -71,35 +71,35 @@ func (wc *wakeChecker) observe(e *history.Event, l *life) {
 			wc.blamed[e.Worker] = e.At
 		}
 	case history.Created:
-		wc.due(e, e.At)
+		wc.checkWhenDue(e, e.At)
 	case history.ChildStarted:
-		wc.due(e, e.At)
+		wc.checkWhenDue(e, e.At)
 	case history.Orchestrated:
 		if e.Related == 0 {
-			wc.children(e)
+			wc.checkChildren(e)
 		}
 	case history.WorkerLifecycle:
 		if w := wc.byIncarnation.Get(e.Incarnation); w != nil && e.Lifecycle == execution.Active {
-			wc.room(w, e.At, wc.s.config.Executor.ReconcileInterval)
+			wc.checkRoom(w, e.At, wc.s.config.Executor.ReconcileInterval)
 		}
 	case history.Transition:
-		wc.transition(e, l)
+		wc.judgeTransition(e, l)
 	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
 		// The roster and hintChecker have handled it.
 	default:
 	}
 }
 
-func (wc *wakeChecker) transition(e *history.Event, l *life) {
+func (wc *wakeChecker) judgeTransition(e *history.Event, l *life) {
 	if w := wc.byIncarnation.Get(e.Incarnation); w != nil {
-		before, deep := w.roomSince, wc.tooDeep(w)
-		if w.released(e); before == never && w.roomSince != never {
-			wc.room(w, e.At, 0)
+		before, deep := w.roomSince, wc.isTooDeep(w)
+		if w.countRelease(e); before == never && w.roomSince != never {
+			wc.checkRoom(w, e.At, 0)
 		}
 		if e.To == execution.Scheduled {
-			w.given(e.At)
+			w.countDispatch(e.At)
 		}
-		if deep || wc.tooDeep(w) {
+		if deep || wc.isTooDeep(w) {
 			wc.deep[w.worker] = e.At
 		}
 		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
@@ -107,116 +107,116 @@ func (wc *wakeChecker) transition(e *history.Event, l *life) {
 		}
 	}
 	switch {
-	case oracle.Terminal(e.To) && wc.written(e.Process, wc.s.recovered(e.At)):
-		wc.s.judged(wc.i)
-		wc.agenda.look(wc.s, e.At+wc.s.prompt(), e.Execution, e.Epoch, e.To)
+	case oracle.Terminal(e.To) && wc.isPathClear(e.Process, wc.s.recoveryStart(e.At)):
+		wc.s.countOccasion(wc.i)
+		wc.agenda.scheduleCheck(wc.s, e.At+wc.s.promptBound(), e.Execution, e.Epoch, e.To)
 	case e.To == execution.Requested:
-		wc.due(e, e.At)
+		wc.checkWhenDue(e, e.At)
 	}
 }
 
-// tooDeep says that so many dispatches wait at a worker that executors take it for unhealthy.
+// isTooDeep reports whether so many dispatches wait at a worker that executors consider it unhealthy.
 // Invariant 9 judges when such a worker gets work that is not pinned to it.
-func (wc *wakeChecker) tooDeep(w *candidate) bool {
+func (wc *wakeChecker) isTooDeep(w *candidate) bool {
 	h := &wc.s.config.Health
 	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 }
 
-// written says that nothing has been wrong since a moment between a process that reports its writes
-// and the executors.
-func (wc *wakeChecker) written(process string, from time.Duration) bool {
+// isPathClear reports whether nothing has been wrong since a moment between a process that hints at its
+// writes and the executors.
+func (wc *wakeChecker) isPathClear(process string, from time.Duration) bool {
 	p := wc.s.roads.byName[process]
-	return wc.s.roads.hinted(from) && (p == nil || p.clear(from))
+	return wc.s.roads.hintsArrive(from) && (p == nil || p.isClear(from))
 }
 
-// due schedules a check of an execution, a while after it is due for a worker.
-func (wc *wakeChecker) due(e *history.Event, at time.Duration) {
-	if wc.s.roads.hinted(wc.s.recovered(at)) {
-		wc.agenda.look(wc.s, max(at, e.Due-wc.s.skew)+wc.s.prompt(), e.Execution, e.Epoch, execution.Requested)
+// checkWhenDue schedules a check of an execution, a prompt bound after it is due for a worker.
+func (wc *wakeChecker) checkWhenDue(e *history.Event, at time.Duration) {
+	if wc.s.roads.hintsArrive(wc.s.recoveryStart(at)) {
+		wc.agenda.scheduleCheck(wc.s, max(at, e.Due-wc.s.skew)+wc.s.promptBound(), e.Execution, e.Epoch, execution.Requested)
 	}
 }
 
-// room schedules a check of a worker a while after it got room, and later by more.
-func (wc *wakeChecker) room(w *candidate, at, more time.Duration) {
-	if !wc.s.roads.hinted(wc.s.recovered(at)) {
+// checkRoom schedules a check of a worker two prompt bounds after it got room, and later by more.
+func (wc *wakeChecker) checkRoom(w *candidate, at, more time.Duration) {
+	if !wc.s.roads.hintsArrive(wc.s.recoveryStart(at)) {
 		return
 	}
-	r := roomy{at: at + more + 2*wc.s.prompt(), since: at, w: w}
-	i, _ := slices.BinarySearchFunc(wc.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
+	r := capacityCheck{at: at + more + 2*wc.s.promptBound(), since: at, w: w}
+	i, _ := slices.BinarySearchFunc(wc.rooms, r, func(a, b capacityCheck) int { return cmp.Compare(a.at, b.at) })
 	wc.rooms = slices.Insert(wc.rooms, i, r)
-	wc.s.wake(r.at)
+	wc.s.wakeAt(r.at)
 }
 
-// children schedules checks of the children that must be settled after the end of a chain.
-func (wc *wakeChecker) children(e *history.Event) {
+// checkChildren schedules checks of the children that must be settled after the end of a chain.
+func (wc *wakeChecker) checkChildren(e *history.Event) {
 	for _, id := range wc.s.orphans.waiting[e.Chain] {
-		wc.agenda.look(wc.s, e.At+wc.s.prompt(), id, 0, execution.Requested)
+		wc.agenda.scheduleCheck(wc.s, e.At+wc.s.promptBound(), id, 0, execution.Requested)
 	}
 }
 
-func (wc *wakeChecker) look(now time.Duration) {
-	for l, due := wc.agenda.next(wc.s, now); due; l, due = wc.agenda.next(wc.s, now) {
-		wc.check(l, now)
+func (wc *wakeChecker) checkDue(now time.Duration) {
+	for l, due := wc.agenda.nextDue(wc.s, now); due; l, due = wc.agenda.nextDue(wc.s, now) {
+		wc.judgeUnchanged(l, now)
 	}
 	for len(wc.rooms) > 0 && wc.rooms[0].at <= now {
 		r := wc.rooms[0]
 		if wc.rooms = wc.rooms[1:]; r.w.roomSince == r.since {
-			wc.leftOut(r.w, now)
+			wc.judgeLeftOut(r.w, now)
 		}
 	}
 	if len(wc.rooms) > 0 {
-		wc.s.wake(wc.rooms[0].at)
+		wc.s.wakeAt(wc.rooms[0].at)
 	}
 }
 
-// check judges an execution that has been unchanged for as long as a reaction may take.
-func (wc *wakeChecker) check(l *life, now time.Duration) {
+// judgeUnchanged judges an execution that has been unchanged for as long as a reaction may take.
+func (wc *wakeChecker) judgeUnchanged(l *life, now time.Duration) {
 	switch {
 	case l.hidden:
-		// No executor can act on it, and no message announces that its row is readable again.
+		// No executor can act on it, and no message announces when its row becomes readable.
 	case oracle.Terminal(l.status):
-		if l.orchestrated || l.shown > l.entered || wc.s.known(wc.i, l.id) || !wc.written(l.by, wc.s.recovered(l.entered)) {
+		if l.orchestrated || l.shown > l.entered || wc.s.isKnownFinding(wc.i, l.id) || !wc.isPathClear(l.by, wc.s.recoveryStart(l.entered)) {
 			return
 		}
-		if more := l.entered + wc.s.prompt() + wc.endsAhead(l)*passTime; now <= more {
-			wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
+		if more := l.entered + wc.s.promptBound() + wc.endsAhead(l)*passTime; now <= more {
+			wc.agenda.scheduleCheck(wc.s, more, l.id, l.epoch, l.status)
 		} else {
-			wc.s.violate(wc.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, wc.s.prompt())
+			wc.s.recordViolation(wc.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, wc.s.promptBound())
 		}
 	case l.orphan:
-		if more := l.parentEnded + time.Duration(l.ahead+1)*wc.s.prompt(); now <= more {
-			wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
-		} else if wc.s.roads.hinted(wc.s.recovered(l.parentEnded)) {
-			wc.s.judged(wc.i)
-			wc.s.violate(wc.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
+		if more := l.parentEnded + time.Duration(l.ahead+1)*wc.s.promptBound(); now <= more {
+			wc.agenda.scheduleCheck(wc.s, more, l.id, l.epoch, l.status)
+		} else if wc.s.roads.hintsArrive(wc.s.recoveryStart(l.parentEnded)) {
+			wc.s.countOccasion(wc.i)
+			wc.s.recordViolation(wc.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
 		}
-	case wc.waits(l, now):
-		wc.s.judged(wc.i)
+	case wc.waitsForWorker(l, now):
+		wc.s.countOccasion(wc.i)
 		for _, w := range wc.candidates {
-			if wc.takes(w, l, now) {
-				wc.leave(l, w, now)
+			if wc.canTake(w, l, now) {
+				wc.judgeWaiting(l, w, now)
 				return
 			}
 		}
 	}
 }
 
-// leftOut judges the executions that wait while a worker has room.
-func (wc *wakeChecker) leftOut(w *candidate, now time.Duration) {
+// judgeLeftOut judges the executions that wait while a worker has room.
+func (wc *wakeChecker) judgeLeftOut(w *candidate, now time.Duration) {
 	var first *life
 	for _, l := range wc.s.lives.All() {
-		if l.status == execution.Requested && (first == nil || l.id < first.id) && wc.waits(l, now) && wc.takes(w, l, now) {
+		if l.status == execution.Requested && (first == nil || l.id < first.id) && wc.waitsForWorker(l, now) && wc.canTake(w, l, now) {
 			first = l
 		}
 	}
-	wc.s.judged(wc.i)
+	wc.s.countOccasion(wc.i)
 	if first != nil {
-		wc.leave(first, w, now)
+		wc.judgeWaiting(first, w, now)
 	}
 }
 
-// endsAhead is the number of full batches of ends that precede an end: those that wait together with
-// it, and those that executors have handled since it came.
+// endsAhead is the number of full batches of ends that precede an end: those that wait together with it, and
+// those that executors have handled since it was written.
 func (wc *wakeChecker) endsAhead(l *life) time.Duration {
 	n := wc.s.endsHandled - l.endsBefore
 	for _, o := range wc.s.lives.All() {
@@ -227,32 +227,31 @@ func (wc *wakeChecker) endsAhead(l *life) time.Duration {
 	return time.Duration(n / max(1, wc.s.config.Executor.BatchSize))
 }
 
-// passTime is longer than an executor takes to hand out a batch, or to handle a batch of ends.
+// passTime is longer than an executor takes to dispatch a batch, or to handle a batch of ends.
 const passTime = 100 * time.Millisecond
 
 // stuckWait is longer than a pass of the scheduler waits for the confirm of a queue that hangs
-// (docs/queues.md, "A broker that is half well"). Once it has waited, it sends nothing more there.
+// (docs/queues.md, "A broker that is half well"). After that wait, it sends nothing more there.
 const stuckWait = 1500 * time.Millisecond
 
-// leave judges an execution that waits although a worker has room. An execution with more than a
-// batch ahead of it may wait for as many passes as there are batches, and one pass may wait for each
-// queue that hangs. An executor that has given up its session makes no pass until it is connected
-// again.
-func (wc *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
-	more := wc.since(l) + wc.s.prompt() + wc.batchesAhead(l)*passTime + wc.s.roads.stuckQueues(wc.since(l))*stuckWait
-	if again := wc.s.reunited(); slices.ContainsFunc(wc.s.roads.executors, func(p *road) bool { return p.givenUp.since(wc.since(l) - again) }) {
+// judgeWaiting judges an execution that waits although a worker has room. An execution with more than a batch
+// ahead of it may wait for as many passes as there are batches, and one pass may wait for each queue that
+// hangs. An executor that has given up its session makes no pass until it has reconnected.
+func (wc *wakeChecker) judgeWaiting(l *life, w *candidate, now time.Duration) {
+	more := wc.knownSince(l) + wc.s.promptBound() + wc.batchesAhead(l)*passTime + wc.s.roads.stuckQueues(wc.knownSince(l))*stuckWait
+	if again := wc.s.reconnectBound(); slices.ContainsFunc(wc.s.roads.executors, func(p *road) bool { return p.givenUp.presentSince(wc.knownSince(l) - again) }) {
 		more += again
 	}
 	if now < more {
-		wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
+		wc.agenda.scheduleCheck(wc.s, more, l.id, l.epoch, l.status)
 		return
 	}
-	wc.s.violate(wc.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
-		l.id, wc.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+	wc.s.recordViolation(wc.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
+		l.id, wc.knownSince(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// since is when executors can first have learned of an execution that waits for a worker.
-func (wc *wakeChecker) since(l *life) time.Duration {
+// knownSince is when executors can first have learned of an execution that waits for a worker.
+func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	since := max(l.entered, l.due-wc.s.skew)
 	if l.shown > 0 {
 		since = max(since, l.shown+wc.s.config.Executor.ReconcileInterval)
@@ -260,10 +259,10 @@ func (wc *wakeChecker) since(l *life) time.Duration {
 	return since
 }
 
-// batchesAhead is the number of full batches that wait together with an execution or were handed
-// out since it is due.
+// batchesAhead is the number of full batches that wait together with an execution or were dispatched since it
+// has been due.
 func (wc *wakeChecker) batchesAhead(l *life) time.Duration {
-	since, n := wc.since(l), 0
+	since, n := wc.knownSince(l), 0
 	for _, o := range wc.s.lives.All() {
 		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
 			n++
@@ -272,25 +271,25 @@ func (wc *wakeChecker) batchesAhead(l *life) time.Duration {
 	return time.Duration(n / max(1, wc.s.config.Executor.BatchSize))
 }
 
-// waits says that an execution has been due for as long as a reaction may take and waits only for a
-// worker.
-func (wc *wakeChecker) waits(l *life, now time.Duration) bool {
-	since := wc.since(l)
-	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !wc.limited[wc.s.actions[l.action]] && now-since >= wc.s.prompt() &&
-		wc.s.roads.hinted(wc.s.recovered(since)) && wc.written(l.by, wc.s.recovered(l.entered))
+// waitsForWorker reports whether an execution has been due for as long as a reaction may take and waits only
+// for a worker.
+func (wc *wakeChecker) waitsForWorker(l *life, now time.Duration) bool {
+	since := wc.knownSince(l)
+	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !wc.limited[wc.s.actions[l.action]] && now-since >= wc.s.promptBound() &&
+		wc.s.roads.hintsArrive(wc.s.recoveryStart(since)) && wc.isPathClear(l.by, wc.s.recoveryStart(l.entered))
 }
 
-// takes says that a worker has been able to take an execution for as long as a reaction may take
+// canTake reports whether a worker has been able to take an execution for as long as a reaction may take
 // after it got room: it is well, and nothing has been wrong with it.
-func (wc *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
-	prompt, s := wc.s.prompt(), wc.s
+func (wc *wakeChecker) canTake(w *candidate, l *life, now time.Duration) bool {
+	prompt, s := wc.s.promptBound(), wc.s
 	blamed, was := wc.blamed[w.worker]
 	deep, queued := wc.deep[w.worker]
 	t := s.workers.Get(w.incarnation)
 	// No message announces a new worker: executors look once each reconcile interval.
-	return w.worker != l.avoid && (!wc.tooDeep(w) || l.pinned == w.worker) && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
+	return w.worker != l.avoid && (!wc.isTooDeep(w) || l.pinned == w.worker) && (l.pinned == 0 || l.pinned == w.worker) && w.acceptsRuntime(l.runtime, s.databaseTime(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
-		(!was || now-blamed > 2*s.config.Health.Window) && (!queued || now-deep > s.config.Executor.ReconcileInterval+2*prompt) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
+		(!was || now-blamed > 2*s.config.Health.Window) && (!queued || now-deep > s.config.Executor.ReconcileInterval+2*prompt) && t != nil && s.roads.byName[t.process].isClear(max(s.recoveryStart(w.roomSince), w.fitSince))
 }
 
-func (wc *wakeChecker) end(bool) {}
+func (wc *wakeChecker) endRun(bool) {}

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// cancelledAtOnce is invariant 27: a message tells a worker of a cancellation. The reply to its
-// next heartbeat repeats it only in case the message was lost.
+// cancelledAtOnce is invariant 27: a message notifies a worker of a cancellation. The reply to its next
+// heartbeat repeats it only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
 		Number: 27, Name: "cancelled at once",
@@ -26,34 +26,34 @@ type cancelledChecker struct {
 	agenda agenda
 }
 
-// hears implements timed.
-func (c *cancelledChecker) hears() []history.Kind { return []history.Kind{history.Transition} }
+// observedKinds implements timed.
+func (c *cancelledChecker) observedKinds() []history.Kind { return []history.Kind{history.Transition} }
 
-func (*cancelledChecker) timed() {}
+func (*cancelledChecker) isTimedChecker() {}
 
-func (c *cancelledChecker) observe(e *history.Event, _ *life) {
-	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
-		c.check(l)
+func (c *cancelledChecker) observeEvent(e *history.Event, _ *life) {
+	for l, due := c.agenda.nextDue(c.s, e.At); due; l, due = c.agenda.nextDue(c.s, e.At) {
+		c.judgeCancellation(l)
 	}
-	if e.Kind == history.Transition && e.To == execution.Canceling && c.clear(e.Incarnation, c.s.recovered(e.At)) {
-		c.s.judged(c.i)
-		c.agenda.look(c.s, e.At+c.s.config.Worker.KillGrace+c.s.prompt(), e.Execution, e.Epoch, e.To)
+	if e.Kind == history.Transition && e.To == execution.Canceling && c.isClear(e.Incarnation, c.s.recoveryStart(e.At)) {
+		c.s.countOccasion(c.i)
+		c.agenda.scheduleCheck(c.s, e.At+c.s.config.Worker.KillGrace+c.s.promptBound(), e.Execution, e.Epoch, e.To)
 	}
 }
 
-// clear says that nothing has been wrong since a moment with a worker and the way of a cancellation
+// isClear reports whether nothing has been wrong since a moment with a worker and the path of a cancellation
 // to it.
-func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration) bool {
+func (c *cancelledChecker) isClear(owner execution.Incarnation, from time.Duration) bool {
 	t := c.s.workers.Get(owner)
-	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)
+	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].isClear(from) && c.s.roads.hintsArrive(from)
 }
 
-// check judges an execution that has been canceling for as long as its worker may take.
-func (c *cancelledChecker) check(l *life) {
-	if c.clear(l.incarnation, c.s.recovered(l.entered)) {
-		c.s.violate(c.i, l.id, "execution %d, epoch %d, is to be cancelled since %v, and %s has not ended it within its kill grace %v and %v",
-			l.id, l.epoch, l.entered, c.s.workers.Get(l.incarnation).process, c.s.config.Worker.KillGrace, c.s.prompt())
+// judgeCancellation judges an execution that has been canceling for as long as its worker may take.
+func (c *cancelledChecker) judgeCancellation(l *life) {
+	if c.isClear(l.incarnation, c.s.recoveryStart(l.entered)) {
+		c.s.recordViolation(c.i, l.id, "execution %d, epoch %d, is to be cancelled since %v, and %s has not ended it within its kill grace %v and %v",
+			l.id, l.epoch, l.entered, c.s.workers.Get(l.incarnation).process, c.s.config.Worker.KillGrace, c.s.promptBound())
 	}
 }
 
-func (c *cancelledChecker) end(bool) {}
+func (c *cancelledChecker) endRun(bool) {}

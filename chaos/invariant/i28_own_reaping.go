@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs
-// no second opinion.
+// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no further
+// evidence to reclaim its executions.
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts",
@@ -17,14 +17,14 @@ func ownReaping() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {
-		return &ownReapingChecker{i: i, s: s, reaped: make(map[execution.Incarnation]reaped)}
+		return &ownReapingChecker{i: i, s: s, reaped: make(map[execution.Incarnation]declaredLoss)}
 	}
 	return i
 }
 
-// reaped records which executor declared an incarnation lost, when, and from when on its running
-// executions may be taken back.
-type reaped struct {
+// declaredLoss records which executor declared an incarnation lost, when, and from when on its running
+// executions may be reclaimed.
+type declaredLoss struct {
 	by       string
 	at, over time.Duration
 }
@@ -33,30 +33,32 @@ type ownReapingChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
-	reaped map[execution.Incarnation]reaped
+	reaped map[execution.Incarnation]declaredLoss
 }
 
-// hears implements timed.
-func (o *ownReapingChecker) hears() []history.Kind { return []history.Kind{history.WorkerLifecycle} }
+// observedKinds implements timed.
+func (o *ownReapingChecker) observedKinds() []history.Kind {
+	return []history.Kind{history.WorkerLifecycle}
+}
 
-func (*ownReapingChecker) timed() {}
+func (*ownReapingChecker) isTimedChecker() {}
 
-func (o *ownReapingChecker) observe(e *history.Event, _ *life) {
-	for l, due := o.agenda.next(o.s, e.At); due; l, due = o.agenda.next(o.s, e.At) {
-		o.check(l)
+func (o *ownReapingChecker) observeEvent(e *history.Event, _ *life) {
+	for l, due := o.agenda.nextDue(o.s, e.At); due; l, due = o.agenda.nextDue(o.s, e.At) {
+		o.judgeHeld(l)
 	}
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost && e.Process != "" {
-		o.lost(e)
+		o.scheduleReclaims(e)
 	}
 }
 
-// lost notes the executions that must be taken back now.
-func (o *ownReapingChecker) lost(e *history.Event) {
+// scheduleReclaims schedules checks of the executions that must be reclaimed from a lost worker.
+func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 	t := o.s.workers.Get(e.Incarnation)
-	if t == nil || oracle.Gone(t.lifecycle) || !o.clear(e.Process, e.At) {
+	if t == nil || oracle.Gone(t.lifecycle) || !o.isClear(e.Process, e.At) {
 		return
 	}
-	x, prompt := o.s.config.Executor, o.s.prompt()
+	x, prompt := o.s.config.Executor, o.s.promptBound()
 	// The lease must be over by both clocks for as long as the grace.
 	over := max(t.leaseEnds-o.s.skew, t.renewed+oracle.Lease(&o.s.config.Worker)) + x.ReapGrace
 	held := false
@@ -65,36 +67,36 @@ func (o *ownReapingChecker) lost(e *history.Event) {
 			continue
 		}
 		held = true
-		o.s.judged(o.i)
+		o.s.countOccasion(o.i)
 		after := e.At + prompt
 		if oracle.Claimed(l.status) && over > e.At {
 			after = over + x.ReconcileInterval + prompt
 		}
-		o.agenda.due.push(watched{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
-		o.s.wake(after + time.Nanosecond)
+		o.agenda.due.push(watchEntry{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+		o.s.wakeAt(after + time.Nanosecond)
 	}
 	if held {
-		o.reaped[e.Incarnation] = reaped{e.Process, e.At, over}
+		o.reaped[e.Incarnation] = declaredLoss{e.Process, e.At, over}
 	}
 }
 
-// clear says that nothing was or is wrong with an executor that declared a worker lost at that
-// moment. A worker that registers again ends its last incarnation too, but takes nothing back; that
-// is left to the executors' passes.
-func (o *ownReapingChecker) clear(executor string, at time.Duration) bool {
-	from, p := o.s.recovered(at), o.s.roads.byName[executor]
-	return p.clear(from) && !p.worker && o.s.roads.clear(from)
+// isClear reports whether nothing was or is wrong with an executor that declared a worker lost at that
+// moment. A worker that re-registers also ends its last incarnation, but reclaims nothing; that is left to
+// the executors' passes.
+func (o *ownReapingChecker) isClear(executor string, at time.Duration) bool {
+	from, p := o.s.recoveryStart(at), o.s.roads.byName[executor]
+	return p.isClear(from) && !p.worker && o.s.roads.serversClear(from)
 }
 
-// check judges an execution that still belongs to a worker that was declared lost.
-func (o *ownReapingChecker) check(l *life) {
+// judgeHeld judges an execution that still belongs to a worker that was declared lost.
+func (o *ownReapingChecker) judgeHeld(l *life) {
 	r, known := o.reaped[l.incarnation]
-	// Nobody can take back a row that a stranger has locked.
-	if !known || l.hidden || l.shown > r.at || !o.clear(r.by, r.at) {
+	// No executor can reclaim a row that a foreign session has locked.
+	if !known || l.hidden || l.shown > r.at || !o.isClear(r.by, r.at) {
 		return
 	}
-	o.s.violate(o.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
+	o.s.recordViolation(o.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
 		l.id, l.epoch, l.status, l.worker, l.incarnation, r.by, r.at, r.over)
 }
 
-func (o *ownReapingChecker) end(bool) {}
+func (o *ownReapingChecker) endRun(bool) {}

@@ -9,41 +9,41 @@ import (
 	"handoff/core/execution"
 )
 
-// toldChanges is the part of invariant 29 about an operator's view of workers. Each executor probes
-// health endpoints for itself, so only its log shows what it found (docs/executor.md).
-type toldChanges struct {
+// endpointChanges is the part of invariant 29 about the log lines on health endpoints. Each executor probes
+// the endpoints itself, so only its log shows its results (docs/executor.md).
+type endpointChanges struct {
 	i *Invariant
 	s *Suite
 	// probes holds each process's probes, by address.
-	probes map[string]*probedBy
+	probes map[string]*proberState
 	// registered counts registrations: a new incarnation has no failures and uses the address of
 	// the previous one. registeredAt is the time of the last one.
 	registered   uint64
 	registeredAt time.Duration
-	// claimed is when each executor last claimed an execution for placement.
+	// claimed is when each executor last claimed an execution for scheduling.
 	claimed map[string]time.Duration
 }
 
-type probedBy struct {
+type proberState struct {
 	process any
 	at      map[string]*probedURL
 }
 
-// probedURL is the result of the probes of one address.
+// probedURL holds the results of the probes of one address.
 type probedURL struct {
 	last       time.Duration
 	registered uint64
 	// listed is the earliest moment at which the round of the last probe may have read the list of
-	// incarnations. A worker that has registered since was another incarnation in that round.
+	// incarnations. A worker that has registered since may have been an earlier incarnation in that round.
 	listed time.Duration
-	// known says that failed, the number of failures in a row, equals the process's own count.
-	// wasKnown says the same of was, the number before the last probe.
+	// known reports whether failed, the number of failures in a row, equals the process's own count. wasKnown
+	// does so for was, the number before the last probe.
 	known, wasKnown bool
 	failed, was     int
 	told            bool
 }
 
-func (t *toldChanges) observe(e *history.Event) {
+func (t *endpointChanges) observeEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		t.registered, t.registeredAt = t.registered+1, e.At
@@ -58,33 +58,33 @@ func (t *toldChanges) observe(e *history.Event) {
 	}
 }
 
-// listed is the earliest moment at which the round of a probe that ends now may have read the list of
-// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may
-// be of any age. The next round has a new one.
-func (t *toldChanges) listed(process string, now time.Duration) time.Duration {
+// listReadTime is the earliest moment at which the round of a probe that ends now may have read the list of
+// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may be of any
+// age. The next round reads a new one.
+func (t *endpointChanges) listReadTime(process string, now time.Duration) time.Duration {
 	from := now - t.s.config.Executor.StatementTimeout - probeTimeout - callTime
-	if p := t.s.ledger.byName[process]; p != nil && p.held.since(from) {
+	if p := t.s.ledger.byName[process]; p != nil && p.held.presentSince(from) {
 		return -1
 	}
 	return from
 }
 
-// changed says that the last probe has made the address unreachable, or reachable again.
-func (p *probedURL) changed() bool {
+// hasChanged reports whether the last probe changed the address from reachable to unreachable or back.
+func (p *probedURL) hasChanged() bool {
 	return (p.was >= oracle.UnreachableAfter) != (p.failed >= oracle.UnreachableAfter)
 }
 
-// probed notes a probe, and judges whether a change found by the previous probe was reported.
-func (t *toldChanges) probed(by any, process, url string, now time.Duration, failed bool) {
+// judgeProbe notes a probe, and judges whether a change found by the previous probe was logged.
+func (t *endpointChanges) judgeProbe(by any, process, url string, now time.Duration, failed bool) {
 	if t.s.config.Executor.HealthProbes != config.Act {
 		return // observations are in the database, and invariant 12 judges them
 	}
 	if t.probes == nil {
-		t.probes = make(map[string]*probedBy)
+		t.probes = make(map[string]*proberState)
 	}
 	of := t.probes[process]
 	if of == nil || of.process != by {
-		of = &probedBy{process: by, at: make(map[string]*probedURL)}
+		of = &proberState{process: by, at: make(map[string]*probedURL)}
 		t.probes[process] = of
 	}
 	u := of.at[url]
@@ -93,37 +93,37 @@ func (t *toldChanges) probed(by any, process, url string, now time.Duration, fai
 		u = &probedURL{known: true}
 		of.at[url] = u
 	} else {
-		t.s.judged(t.i)
-		if u.known && u.wasKnown && u.changed() && !u.told {
-			t.s.violate(t.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachability(u.failed))
+		t.s.countOccasion(t.i)
+		if u.known && u.wasKnown && u.hasChanged() && !u.told {
+			t.s.recordViolation(t.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachabilityName(u.failed))
 		}
-		// A round without the worker forgets it, and an address shared by two workers is counted
+		// An executor forgets a worker after a round without it, and counts an address of two workers once
 		// for each.
 		gap, interval := now-u.last, t.s.config.Executor.HealthCheckInterval
 		if u.registered != t.registered || t.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false
 		}
 	}
-	u.last, u.registered, u.listed, u.told = now, t.registered, t.listed(process, now), false
+	u.last, u.registered, u.listed, u.told = now, t.registered, t.listReadTime(process, now), false
 	u.was, u.wasKnown = u.failed, u.known
 	if u.failed++; !failed {
 		u.failed, u.known = 0, true
 	}
 }
 
-func reachability(failed int) string {
+func reachabilityName(failed int) string {
 	if failed >= oracle.UnreachableAfter {
 		return "unreachable"
 	}
 	return "reachable"
 }
 
-// line judges a log line about a worker.
-func (t *toldChanges) line(p Part, l Line) {
+// judgeLine judges a log line about a worker.
+func (t *endpointChanges) judgeLine(p Part, l Line) {
 	if l.PassedOver {
-		t.s.judged(t.i)
+		t.s.countOccasion(t.i)
 		if at, known := t.claimed[p.Process]; !known || at < l.Waited {
-			t.s.violate(t.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
+			t.s.recordViolation(t.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
 		}
 	}
 	of := t.probes[p.Process]
@@ -134,12 +134,12 @@ func (t *toldChanges) line(p Part, l Line) {
 	if !u.known || !u.wasKnown {
 		return
 	}
-	t.s.judged(t.i)
+	t.s.countOccasion(t.i)
 	switch {
-	case !u.changed() || u.told:
-		t.s.violate(t.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
+	case !u.hasChanged() || u.told:
+		t.s.recordViolation(t.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachabilityName(u.failed), u.was, u.failed)
 	case l.Reachable != (u.failed < oracle.UnreachableAfter):
-		t.s.violate(t.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
+		t.s.recordViolation(t.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachabilityName(u.failed))
 	}
 	u.told = true
 }

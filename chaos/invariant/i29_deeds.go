@@ -7,40 +7,40 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 29 about the log lines in which an executor reports what it
-// did to an execution (docs/executor.md): a line must match what the database has stored, because
-// people search for it.
+// This file is the part of invariant 29 about the log lines in which an executor reports what it did to an
+// execution (docs/executor.md). A line must match what the database has stored, because operators search for
+// it.
 
-// deed is a change of an execution by a part of an executor, or the record of what it would have
-// done.
+// deed is a change of an execution by a part of an executor, or the record of a change that it would have
+// made.
 type deed struct {
 	process string
 	by      execution.Part
 	epoch   execution.Epoch
 	to      execution.Status
-	// only says that it was only recorded.
+	// only reports whether the change was only recorded.
 	only bool
 }
 
-// doer is a part that changes an execution. Two parts may do so within a moment, each before the
+// deedKey is an execution and the part that changes it. Two parts may do so within a moment, each before the
 // other has logged its deed.
-type doer struct {
+type deedKey struct {
 	id execution.ID
 	by execution.Part
 }
 
-// does notes a deed that a log line must match.
-func (t *toldChecker) does(e *history.Event) {
+// noteDeed notes a deed that a log line must match.
+func (t *failureChecker) noteDeed(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
 	case e.Kind == history.Observed:
-		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
+		t.done[deedKey{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
 	default:
-		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
+		t.done[deedKey{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
 	}
 }
 
-// The ends of log lines about deeds.
+// Texts in log lines about deeds.
 const (
 	wouldDispatch = ", would dispatch it again (observe only)"
 	wouldMark     = ", would mark it "
@@ -51,9 +51,9 @@ const (
 	outcomeOfDeed = "reclaimed"
 )
 
-// claimed is the deed that a line reports; told is false if it reports none. The line about a dead
-// letter whose execution was taken back doesn't say what became of the execution.
-func (l *Line) claimed() (d deed, told bool) {
+// reportedDeed is the deed that a line reports; told is false if it reports none. The line about a dead
+// letter whose execution was reclaimed doesn't include its new status.
+func (l *Line) reportedDeed() (d deed, told bool) {
 	d.epoch = l.Epoch
 	if l.Text == deadLetter {
 		d.by = execution.DeadLetterHandler
@@ -76,8 +76,7 @@ func (l *Line) claimed() (d deed, told bool) {
 		}
 	}
 	for status := execution.None; int(status) < execution.Statuses; status++ {
-		// No line says that an execution is marked as requested; it says that it is dispatched
-		// again.
+		// No line reports requested as the new status; such a line reports another dispatch.
 		if status.String() == what && status != execution.Requested {
 			d.to = status
 		}
@@ -85,24 +84,24 @@ func (l *Line) claimed() (d deed, told bool) {
 	return d, true
 }
 
-// says judges a log line about an execution.
-func (t *toldChecker) says(p Part, l Line) {
-	told, tells := l.claimed()
+// judgeDeedLine judges a log line about an execution.
+func (t *failureChecker) judgeDeedLine(p Part, l Line) {
+	told, tells := l.reportedDeed()
 	if !tells {
 		return
 	}
-	t.s.judged(t.i)
-	is, known := t.done[doer{l.Execution, told.by}]
+	t.s.countOccasion(t.i)
+	is, known := t.done[deedKey{l.Execution, told.by}]
 	switch {
 	case !known && t.s.lives.Get(l.Execution) == nil:
-		// Its end was handled before the line came.
+		// Its end was handled before the line was logged.
 	case !known || is.process != p.Process || is.epoch != told.epoch:
-		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
+		t.s.recordViolation(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"
 		if is.only {
 			done = "was recorded that it would become"
 		}
-		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
+		t.s.recordViolation(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
 	}
 }

@@ -8,35 +8,33 @@ import (
 	"handoff/core/execution"
 )
 
-// told is invariant 29 (defects D22, D25): no part of the core continues after a failed call as if
-// nothing had happened. Only the simulated world knows which task made a call, so only its runs are
-// judged; see Conduct.
-func told() *Invariant {
+// reportedFailures is invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only the
+// simulated world knows which task made a call, so only its runs are judged; see Conduct.
+func reportedFailures() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
 		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass. A failed call that may have written dispatches is repeated once in any case. A failed pass does not count as successful. A part that knows that its context is done neither waits nor calls under it again. A process whose consumer the broker has cancelled declares the queue before it consumes again. A log line for an error contains the error. No process warns of an error, or counts a pass as failed, before one of its calls has failed or a fault has begun. A log line about what was or would be done to an execution is true. Each change of a worker's health endpoint is logged once, when it happens. Only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
-		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), done: make(map[doer]deed), changes: toldChanges{i: i, s: s}}
+		return &failureChecker{i: i, s: s, parts: make(map[uint64]*partFailures), failed: make(map[string]bool), done: make(map[deedKey]deed), changes: endpointChanges{i: i, s: s}}
 	}
 	return i
 }
 
-// Part is a task of a process of the core.
+// Part is a task of a process of the core, such as one of its loops.
 type Part struct {
 	Process, Name string
 	// Task is unique within the run.
 	Task uint64
 }
 
-// Line is a log line of the core about an error or a worker.
+// Line is a log line of the core about an error, an execution or a worker.
 type Line struct {
 	Text string
-	// Warns says that its level is warn or error, so that a person should look.
+	// Warns reports whether its level is warn or error.
 	Warns bool
-	// Error is the error in the line. Empty says that the line has a field for an error but no
-	// error.
+	// Error is the error in the line. Empty reports whether the line has an error field without an error.
 	Error string
 	Empty bool
 	// Execution and Epoch are the subject of the line, 0 for none. Outcome is the reported outcome
@@ -44,102 +42,101 @@ type Line struct {
 	Execution execution.ID
 	Epoch     execution.Epoch
 	Outcome   string
-	// Probe says that the line reports whether the health endpoint at URL is Reachable.
+	// Probe reports whether the line reports whether the health endpoint at URL is Reachable.
 	Probe, Reachable bool
 	URL              string
-	// PassedOver says that the line is about a worker that is passed over. Waited is when its task
-	// last began to wait.
+	// PassedOver reports whether the line is about a worker that is passed over. Waited is when the line's
+	// task last began to wait.
 	PassedOver bool
 	Waited     time.Duration
 }
 
-// failure is a failed call that was neither reported nor repeated.
+// failure is a failed call that was neither logged nor repeated.
 type failure struct {
 	call, text string
 	at         time.Duration
 }
 
-// failures are the failures of one part since it last waited.
-type failures struct {
+// partFailures are the failures of one part since it last waited.
+type partFailures struct {
 	open []failure
 	any  bool
-	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under
-	// does in Conduct.CallFailed. repeated identifies the call that repeated it: that one need not be
-	// repeated.
+	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under does in
+	// Conduct.CallFailed. repeated identifies the last repetition, which need not be repeated itself.
 	unsure         failure
 	made, repeated any
 }
 
-// makes notes an answer to the call that under identifies. It may be the repetition of one whose
+// noteRepeat notes an answer to the call that under identifies. It may be the repetition of a call whose
 // outcome is unknown.
-func (f *failures) makes(call string, under any) {
+func (f *partFailures) noteRepeat(call string, under any) {
 	if f.unsure.call == call && f.made != under {
 		f.unsure, f.repeated = failure{}, under
 	}
 }
 
-// askedAgain says that a call must be repeated once if its outcome is unknown: until a reconciler
-// finds what it has written, no other part acts on it.
-func askedAgain(call string) bool { return call == "Dispatch" }
+// mustRepeat reports whether a call must be repeated once if its outcome is unknown: until a reconciler
+// detects what it has written, no other part acts on it.
+func mustRepeat(call string) bool { return call == "Dispatch" }
 
-type toldChecker struct {
+type failureChecker struct {
 	i *Invariant
 	s *Suite
-	// parts are the parts with failures since they last waited; failed are the processes that ever
-	// had one.
-	parts  map[uint64]*failures
+	// parts are the parts with failures since they last waited, by task. failed are the processes that ever
+	// had a failure.
+	parts  map[uint64]*partFailures
 	failed map[string]bool
-	// struck says that a fault has begun.
+	// struck reports whether a fault has begun.
 	struck  bool
-	changes toldChanges
+	changes endpointChanges
 	// done holds the last change of each execution by the timeout monitor and by the dead letter
 	// handler, made or only recorded, until the execution's end is handled.
-	done map[doer]deed
+	done map[deedKey]deed
 }
 
-// hears implements selective.
-func (t *toldChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (t *failureChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.FaultBegan, history.Transition, history.Observed, history.Orchestrated, history.WorkerRegistered}
 }
 
-func (t *toldChecker) observe(e *history.Event, _ *life) {
+func (t *failureChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.FaultBegan:
 		t.struck = true
 	case history.Transition, history.Observed:
-		t.does(e)
+		t.noteDeed(e)
 	case history.Orchestrated:
-		delete(t.done, doer{e.Execution, execution.TimeoutMonitor})
-		delete(t.done, doer{e.Execution, execution.DeadLetterHandler})
+		delete(t.done, deedKey{e.Execution, execution.TimeoutMonitor})
+		delete(t.done, deedKey{e.Execution, execution.DeadLetterHandler})
 	case history.WorkerRegistered:
-		// toldChanges handles changes of endpoints.
+		// endpointChanges handles changes of endpoints.
 	default:
 	}
-	t.changes.observe(e)
+	t.changes.observeEvent(e)
 }
 
-func (t *toldChecker) end(bool) {}
+func (t *failureChecker) endRun(bool) {}
 
-// callFailed notes a call that was answered with an error.
-func (t *toldChecker) callFailed(p Part, under any, call, text string, again bool) {
-	t.s.judged(t.i)
+// noteFailedCall notes a call that was answered with an error.
+func (t *failureChecker) noteFailedCall(p Part, under any, call, text string, again bool) {
+	t.s.countOccasion(t.i)
 	t.failed[p.Process] = true
 	of := t.parts[p.Task]
 	if of == nil {
-		of = new(failures)
+		of = new(partFailures)
 		t.parts[p.Task] = of
 	}
 	of.any = true
-	of.makes(call, under)
-	if again && askedAgain(call) && of.unsure.call == "" && of.repeated != under {
+	of.noteRepeat(call, under)
+	if again && mustRepeat(call) && of.unsure.call == "" && of.repeated != under {
 		of.unsure, of.made = failure{call, text, t.s.now.At}, under
 	}
-	of.answered(call)
+	of.forgetCall(call)
 	of.open = append(of.open, failure{call, text, t.s.now.At})
 }
 
-// answered forgets the failures of a call that was repeated successfully.
-func (f *failures) answered(call string) {
+// forgetCall forgets the failures of a call that was repeated successfully.
+func (f *partFailures) forgetCall(call string) {
 	kept := f.open[:0]
 	for _, one := range f.open {
 		if one.call != call {
@@ -149,86 +146,86 @@ func (f *failures) answered(call string) {
 	f.open = kept
 }
 
-// longestCompared is how much of an error's text a log line must contain: long lines are cut, and
-// lines are not continued.
+// longestCompared is how many bytes of an error's first line a log line must contain, because long lines are
+// truncated.
 const longestCompared = 200
 
-func (f *failures) told(text string) {
+func (f *partFailures) noteLogged(text string) {
 	for _, one := range f.open {
 		want, _, _ := strings.Cut(one.text, "\n")
 		if strings.Contains(text, want[:min(len(want), longestCompared)]) {
-			// The error passed on may stand for others with the same cause: the first is enough.
+			// The logged error may stand for others with the same cause: the first is enough.
 			f.open = f.open[:0]
 			return
 		}
 	}
 }
 
-func (t *toldChecker) line(p Part, l Line) {
-	t.changes.line(p, l)
+func (t *failureChecker) judgeLine(p Part, l Line) {
+	t.changes.judgeLine(p, l)
 	of := t.parts[p.Task]
 	if of != nil && l.Error != "" {
-		of.told(l.Error)
+		of.noteLogged(l.Error)
 	}
 	switch {
 	case l.Empty:
-		t.s.judged(t.i)
-		t.s.violate(t.i, 0, "%s: %s logs %q with an empty error field", p.Process, p.Name, l.Text)
+		t.s.countOccasion(t.i)
+		t.s.recordViolation(t.i, 0, "%s: %s logs %q with an empty error field", p.Process, p.Name, l.Text)
 	case l.Warns && l.Error != "" && !t.struck && !t.failed[p.Process]:
-		t.s.judged(t.i)
-		t.s.violate(t.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
+		t.s.countOccasion(t.i)
+		t.s.recordViolation(t.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
 	}
 }
 
-// suppressed notes a line that the rate limit kept out of the log and that was counted instead.
-func (t *toldChecker) suppressed(p Part) {
+// noteSuppressed notes a line that the rate limit suppressed and counted.
+func (t *failureChecker) noteSuppressed(p Part) {
 	if of := t.parts[p.Task]; of != nil {
 		of.open = of.open[:0]
 	}
 }
 
-func (t *toldChecker) counted(p Part, loop string, failed bool) {
-	t.s.judged(t.i)
+func (t *failureChecker) judgePass(p Part, loop string, failed bool) {
+	t.s.countOccasion(t.i)
 	of := t.parts[p.Task]
 	switch {
 	case !failed && of != nil && len(of.open) > 0:
 		f := of.open[0]
-		t.s.violate(t.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
+		t.s.recordViolation(t.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
 	case failed && !t.struck && !t.failed[p.Process]:
-		t.s.violate(t.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
+		t.s.recordViolation(t.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
 	}
 }
 
-// waits judges a part that begins to wait for its next pass.
-func (t *toldChecker) waits(p Part) {
+// judgeWait judges a part that begins to wait for its next pass.
+func (t *failureChecker) judgeWait(p Part) {
 	of := t.parts[p.Task]
 	if of == nil {
 		return
 	}
 	if f := of.unsure; f.call != "" {
-		t.s.violate(t.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
+		t.s.recordViolation(t.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	if len(of.open) > 0 {
 		f := of.open[0]
-		t.s.violate(t.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
+		t.s.recordViolation(t.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	delete(t.parts, p.Task)
 }
 
-// goesOn judges a part that knows that a context is done and still waits or calls under it. The
-// wait or call ends before it begins, so a loop around it may spin.
-func (t *toldChecker) goesOn(p Part, what string, since time.Duration) {
-	t.s.judged(t.i)
-	t.s.violate(t.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
+// judgeDoneContext judges a part that has observed that a context is done and still waits or calls under it.
+// The wait or call ends before it begins, so a loop around it may spin.
+func (t *failureChecker) judgeDoneContext(p Part, what string, since time.Duration) {
+	t.s.countOccasion(t.i)
+	t.s.recordViolation(t.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
 }
 
-// undeclared judges a process that consumes a queue without declaring it first. When the broker
-// cancelled the consumer, the queue may have been deleted or have lost its bindings.
-func (t *toldChecker) undeclared(process, queue string, taken bool) {
-	t.s.judged(t.i)
+// judgeUndeclared judges a process that consumes a queue without declaring it first. When the broker cancels
+// a consumer, the queue may have been deleted or have lost its bindings.
+func (t *failureChecker) judgeUndeclared(process, queue string, taken bool) {
+	t.s.countOccasion(t.i)
 	why := "since the session was opened"
 	if taken {
 		why = "since the broker cancelled a consumer of the session"
 	}
-	t.s.violate(t.i, 0, "%s consumes queue %s over a session on which it has not declared this queue %s", process, queue, why)
+	t.s.recordViolation(t.i, 0, "%s consumes queue %s over a session on which it has not declared this queue %s", process, queue, why)
 }

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// conduct29 returns the findings of invariants 29 and 30 about the conduct of a part.
-func conduct29(behave func(c *Conduct, s *Suite)) string {
+// conductFindings returns the findings of invariants 29 and 30 about the conduct of a part.
+func conductFindings(behave func(c *Conduct, s *Suite)) string {
 	s := New(config.Default(config.Hardened), []int{29, 30})
 	behave(s.Conduct(), s)
 	var found []string
@@ -23,7 +23,7 @@ func conduct29(behave func(c *Conduct, s *Suite)) string {
 
 var scheduling = Part{Process: "executor-1", Name: "scheduler", Task: 7}
 
-func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
+func TestFailedCallIsLoggedOrRepeated(t *testing.T) {
 	const refused = "database unavailable: out of memory (53200)"
 	const unknown = "database outcome unknown: connection reset"
 	for name, c := range map[string]struct {
@@ -31,17 +31,17 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 		want   string
 	}{
 		"nothing failed": {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, 0) }, ""},
-		"told": {func(c *Conduct, _ *Suite) {
+		"logged": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Workers", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "pass: " + refused})
 			c.Waits(scheduling, 0, 0)
 		}, ""},
-		"made again": {func(c *Conduct, _ *Suite) {
+		"repeated": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, 1, "Dispatch")
 			c.Waits(scheduling, 0, 0)
 		}, ""},
-		"made again once, and unknown in part": {func(c *Conduct, _ *Suite) {
+		"repeated once, and unknown in part": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
 			c.CallFailed(scheduling, 2, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, 2, "Dispatch")
@@ -49,21 +49,21 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
 			c.Waits(scheduling, 0, 0)
 		}, ""},
-		"unknown in part and not made again": {func(c *Conduct, _ *Suite) {
+		"unknown in part and not repeated": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
 			c.CallAnswered(scheduling, 1, "Dispatch")
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
 			c.Waits(scheduling, 0, 0)
 		}, "has not repeated its call Dispatch"},
-		"made again, and another one unknown and not made again": {func(c *Conduct, _ *Suite) {
+		"repeated, and another one unknown and not repeated": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
 			c.CallAnswered(scheduling, 2, "Dispatch")
 			c.CallFailed(scheduling, 3, "Dispatch", unknown, true)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
 			c.Waits(scheduling, 0, 0)
 		}, "has not repeated its call Dispatch"},
-		"counted by the limit of lines": {func(c *Conduct, _ *Suite) {
+		"suppressed by the rate limit": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Claim", refused, false)
 			c.Suppressed(scheduling)
 			c.Waits(scheduling, 0, 0)
@@ -73,65 +73,65 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			c.CallAnswered(scheduling, 1, "Workers")
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: scheduler waits for its next pass, but its call Dispatch failed"},
-		"told as something else": {func(c *Conduct, _ *Suite) {
+		"logged with another error": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no such thing"})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
-		"told by another part": {func(c *Conduct, _ *Suite) {
+		"logged by another part": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.Logged(Part{Process: "executor-1", Name: "figures", Task: 8}, Line{Text: "figures", Warns: true, Error: refused})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
-		"counted as one that went well": {func(c *Conduct, _ *Suite) {
+		"counted as successful": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Find", refused, false)
 			c.Counted(scheduling, "scheduler", false)
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: a pass of scheduler counts as successful, but its call Find failed"},
-		"counted as failed for nothing": {func(c *Conduct, _ *Suite) { c.Counted(scheduling, "scheduler", true) }, "counts as failed, but no call of that process has failed"},
-		"told for nothing": {func(c *Conduct, _ *Suite) {
+		"counted as failed without a failed call": {func(c *Conduct, _ *Suite) { c.Counted(scheduling, "scheduler", true) }, "counts as failed, but no call of that process has failed"},
+		"logged without a failed call": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no workers"})
 		}, `logs "scheduling pass failed" with the error "no workers"`},
-		"told while a fault lasts": {func(c *Conduct, s *Suite) {
+		"logged while a fault lasts": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.FaultBegan})
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no connection"})
 		}, ""},
-		"told without an error": {func(c *Conduct, _ *Suite) {
+		"logged without an error": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
 		}, `logs "scheduling pass failed" with an empty error field`},
-		"what was done": {func(c *Conduct, s *Suite) {
+		"the change that was made": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Transition, Process: "executor-1", Execution: 7, OldEpoch: 1, Epoch: 2, From: execution.Scheduled, To: execution.Requested, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has been scheduled too long, dispatching again", Execution: 7, Epoch: 1})
 		}, ""},
-		"another end": {func(c *Conduct, s *Suite) {
+		"another status": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Requested, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has been scheduled too long, would mark it requested (observe only)", Execution: 7, Epoch: 1})
 		}, "but it was recorded that it would become requested"},
-		"an end that was only recorded": {func(c *Conduct, s *Suite) {
+		"a change that was only recorded": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Timeout, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has run past its deadline, marking timeout", Execution: 7, Epoch: 1})
 		}, "but it was recorded that it would become timeout"},
-		"nothing was done": {func(c *Conduct, s *Suite) {
+		"no change was made": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "reclaimed", Execution: 7, Epoch: 1})
 		}, "but nothing of the kind was done"},
 		"another outcome": {func(c *Conduct, _ *Suite) {
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
 		}, ""},
-		"the end is no next pass": {func(c *Conduct, _ *Suite) {
+		"a part may end after a failed call": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, 1, "Find", refused, false)
 			c.Ends(scheduling, 0)
 		}, ""},
 	} {
-		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := conductFindings(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-func TestWhatWasTakenIsGivenBack(t *testing.T) {
+func TestHeldResourcesStayBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
@@ -153,49 +153,48 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 		"tasks":              {func(c *Conduct, _ *Suite) { c.Starts(scheduling, true, 1, mostParts+3) }, "has 43 tasks"},
 		"tasks of executors": {func(c *Conduct, _ *Suite) { c.Starts(scheduling, false, 0, mostParts+mostProbes+1) }, "has 57 tasks"},
 	} {
-		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := conductFindings(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
 		}
 	}
 	if New(config.Default(config.Hardened), []int{1}).Conduct() != nil {
-		t.Error("somebody judges conduct who was not asked to")
+		t.Error("a suite without rules about conduct judges conduct")
 	}
 }
 
-func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
+func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
 	}{
-		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context, although it saw at 7s that this context was done"},
-		"consumes without a queue": {
+		"waits under a done context": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context, although it saw at 7s that this context was done"},
+		"consumes an undeclared queue": {
 			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", false) },
 			"shell-1 consumes queue worker.1.executions over a session on which it has not declared this queue since the session was opened",
 		},
-		"consumes where it was cancelled": {
+		"consumes after a cancellation without declaring": {
 			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", true) },
 			"has not declared this queue since the broker cancelled a consumer of the session",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := conduct29(c.behave); !strings.Contains(got, c.want) {
+			if got := conductFindings(c.behave); !strings.Contains(got, c.want) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// A probe counts for the incarnation that its round has read from the database. A round whose
-// process stood still may have read the list of long ago, so its failure does not count for a
-// worker that has registered since.
-func TestARoundThatStoodStillMayProbeAnEarlierIncarnation(t *testing.T) {
+// A probe counts for the incarnation that its round has read from the database. A round whose process was
+// halted may have read an old list, so its failure does not count for a worker that has registered since.
+func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 	const url = "sim://w/readyz"
 	registers := func(at time.Duration) history.Event {
 		e := registered(1, 1, "shell")
 		e.At, e.Incarnation = at, execution.Incarnation(at/second)+1
 		return e
 	}
-	// halted is a worker that registers again while a process stands still.
+	// halted is a worker that re-registers while a process is halted.
 	halted := func(process string, began, ended history.Kind, from, again, until time.Duration) []history.Event {
 		return []history.Event{
 			registers(0),
@@ -214,16 +213,16 @@ func TestARoundThatStoodStillMayProbeAnEarlierIncarnation(t *testing.T) {
 		probes []time.Duration
 		want   string
 	}{
-		{"three failures that are not told", []history.Event{registers(0)}, rounds(30 * second), untold},
+		{"three failures that are not logged", []history.Event{registers(0)}, rounds(30 * second), untold},
 		{"a worker that registers between two rounds", []history.Event{registers(0), registers(45 * second)}, rounds(30 * second), ""},
-		{"a worker that registers while the first round stands still", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), ""},
+		{"a worker that registers while the first round is paused", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), ""},
 		{"a worker that registers while the first round is frozen", halted("executor-1", history.ProcessFrozen, history.ProcessThawed, 31*second, 100*second, 300*second), rounds(300 * second), ""},
-		{"a worker that registers while another process stands still", halted("executor-2", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), untold},
-		{"a process that stood still long before", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(330 * second), untold},
+		{"a worker that registers while another process is paused", halted("executor-2", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), untold},
+		{"a process that was paused long before", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(330 * second), untold},
 		{"a worker that registers while the first list is read", []history.Event{registers(24 * second)}, rounds(30 * second), ""},
 		{"a worker that registers before the first list is read", []history.Event{registers(21 * second)}, rounds(30 * second), untold},
 	} {
-		got := conduct29(func(c *Conduct, s *Suite) {
+		got := conductFindings(func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-1"})
 			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-2"})
 			events := x.events

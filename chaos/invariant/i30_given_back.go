@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// givenBack is invariant 30: a process releases what it was given, so what it holds doesn't grow
-// with the number of its passes. Only the simulated world counts what processes hold; see Conduct.
+// givenBack is invariant 30: a process releases its contexts, sessions, consumers and tasks, so their number
+// doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",
@@ -23,12 +23,12 @@ const (
 	// mostSessions: an executor works over one session, sends canaries over another, and uses a
 	// third before it deletes idle queues. A worker consumes over one and publishes over another.
 	mostSessions = 3
-	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it
-	// waits. They live as long as the work that they end, so there may be a few, but their number
-	// must not grow with each pass.
+	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it waits.
+	// Each lives as long as the work that it cancels, so there may be a few, but their number must not grow
+	// with each pass.
 	mostPlainContexts = 4
-	// mostParts is greater than the number of parts of a process. mostProbes is the number of
-	// workers that an executor probes at once.
+	// mostParts is greater than the number of parts of a process. mostProbes is the number of workers that an
+	// executor probes concurrently.
 	mostParts, mostProbes = 40, 16
 )
 
@@ -37,65 +37,65 @@ type heldChecker struct {
 	s *Suite
 }
 
-// hears implements selective.
-func (*heldChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (*heldChecker) observedKinds() []history.Kind {
 	return []history.Kind{}
 }
 
-func (h *heldChecker) observe(*history.Event, *life) {}
+func (h *heldChecker) observeEvent(*history.Event, *life) {}
 
-func (h *heldChecker) end(bool) {}
+func (h *heldChecker) endRun(bool) {}
 
-// waits judges what a waiting part holds. deadlines counts the deadlines under which it does not
-// wait.
-func (h *heldChecker) waits(p Part, deadlines, plain int) {
+// judgeWaiting judges the contexts that a waiting part holds. deadlines counts the deadlines under which it
+// does not wait.
+func (h *heldChecker) judgeWaiting(p Part, deadlines, plain int) {
 	if deadlines+plain == 0 {
 		return
 	}
-	h.s.judged(h.i)
+	h.s.countOccasion(h.i)
 	if deadlines > 0 {
-		h.s.violate(h.i, 0, "%s: %s waits, and holds %d contexts with a deadline that it has not ended: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
+		h.s.recordViolation(h.i, 0, "%s: %s waits, and holds %d contexts with a deadline that it has not ended: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
 	}
 	if plain > mostPlainContexts {
-		h.s.violate(h.i, 0, "%s: %s waits, and holds %d contexts without a deadline that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+		h.s.recordViolation(h.i, 0, "%s: %s waits, and holds %d contexts without a deadline that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
 	}
 }
 
-func (h *heldChecker) ends(p Part, contexts int) {
+func (h *heldChecker) judgeEnded(p Part, contexts int) {
 	if contexts == 0 {
 		return
 	}
-	h.s.judged(h.i)
-	h.s.violate(h.i, 0, "%s: %s has ended, but has not ended %d contexts that it made", p.Process, p.Name, contexts)
+	h.s.countOccasion(h.i)
+	h.s.recordViolation(h.i, 0, "%s: %s has ended, but has not ended %d contexts that it made", p.Process, p.Name, contexts)
 }
 
-func (h *heldChecker) cancelled(p Part, call string, at time.Duration) {
-	h.s.judged(h.i)
-	h.s.violate(h.i, 0, "%s: %s makes the call %s under a context with a deadline that it made itself and had already ended at %v", p.Process, p.Name, call, at)
+func (h *heldChecker) judgeLateCall(p Part, call string, at time.Duration) {
+	h.s.countOccasion(h.i)
+	h.s.recordViolation(h.i, 0, "%s: %s makes the call %s under a context with a deadline that it made itself and had already ended at %v", p.Process, p.Name, call, at)
 }
 
-func (h *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {
-	h.s.judged(h.i)
+func (h *heldChecker) judgeTasks(p Part, worker bool, concurrency, tasks int) {
+	h.s.countOccasion(h.i)
 	bound := mostParts + mostProbes
 	if worker {
 		// An incarnation's remaining results may be written while the next one works.
 		bound = mostParts + 2*concurrency
 	}
 	if tasks > bound {
-		h.s.violate(h.i, 0, "%s has %d tasks when it starts %s; the bound is %d (a fixed number, and some for probes or executions)", p.Process, tasks, p.Name, bound)
+		h.s.recordViolation(h.i, 0, "%s has %d tasks when it starts %s; the bound is %d (a fixed number, and some for probes or executions)", p.Process, tasks, p.Name, bound)
 	}
 }
 
-func (h *heldChecker) sessions(process string, open int) {
-	h.s.judged(h.i)
+func (h *heldChecker) judgeSessions(process string, open int) {
+	h.s.countOccasion(h.i)
 	if open > mostSessions {
-		h.s.violate(h.i, 0, "%s has %d sessions of the broker open; the bound is %d", process, open, mostSessions)
+		h.s.recordViolation(h.i, 0, "%s has %d sessions of the broker open; the bound is %d", process, open, mostSessions)
 	}
 }
 
-func (h *heldChecker) consumers(process, queue string, open int) {
-	h.s.judged(h.i)
+func (h *heldChecker) judgeConsumers(process, queue string, open int) {
+	h.s.countOccasion(h.i)
 	if open > 1 {
-		h.s.violate(h.i, 0, "%s consumes the queue %s %d times over one session", process, queue, open)
+		h.s.recordViolation(h.i, 0, "%s consumes the queue %s %d times over one session", process, queue, open)
 	}
 }

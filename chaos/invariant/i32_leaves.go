@@ -8,49 +8,49 @@ import (
 	"handoff/core/execution"
 )
 
-// leaves is invariant 32: a configured retention deletes what nobody needs any more, and only that.
-func leaves() *Invariant {
+// timelyRetention is invariant 32: a configured retention deletes exactly the rows that are no longer needed.
+func timelyRetention() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "retention deletes in time", Across: true,
 		Statement: "Retention deletes a chain as a whole. It keeps the chain until all its rows have ended, are handled and were kept for the configured time. It also keeps the chain while it has children, while its parent's chain is younger, or while an idempotency key leads to it. It deletes an incarnation or a worker only when it is gone and holds nothing. It deletes all of them soon after it may.",
 		Needs:     []history.Kind{history.Purged},
 	}
 	i.make = func(s *Suite) checker {
-		return &leavesChecker{i: i, s: s, chains: make(map[execution.ID]*keptChain), off: !s.config.Retention.Any()}
+		return &retentionChecker{i: i, s: s, chains: make(map[execution.ID]*keptChain), off: !s.config.Retention.Any()}
 	}
 	return i
 }
 
-// keptChain is what the history says of a chain that was not deleted.
+// keptChain is the state of a chain that was not deleted, according to the history.
 type keptChain struct {
 	rows, open int
-	// ended is when its last row ended so far, key when the key of its first row is free, both by the
-	// database's clock. freed is when its last child was deleted.
+	// ended is when its latest row ended, key when its idempotency key expires, freed when its last child was
+	// deleted, all by the database's clock.
 	ended, key, freed time.Duration
 	parent            execution.ID
 	children          int
 }
 
-type leavesChecker struct {
+type retentionChecker struct {
 	i *Invariant
 	s *Suite
-	// chains are those that were not deleted, by their first rows. order lists the first rows of all
-	// chains, also of deleted ones.
+	// chains holds the chains that were not deleted, by their first rows. order lists the first rows of all
+	// chains, including deleted ones.
 	chains map[execution.ID]*keptChain
 	order  []execution.ID
-	// off says that nothing is judged: the configuration keeps everything, or the database is as it
-	// was at an earlier time, so that deleted rows are back.
+	// off reports whether nothing is judged: the configuration keeps everything, or the database was rewound,
+	// which restores deleted rows.
 	off bool
 }
 
-// hears implements selective.
-func (lc *leavesChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (lc *retentionChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.Created, history.Transition, history.Orchestrated, history.Purged, history.WorkerPurged, history.DatabaseRewound,
 	}
 }
 
-func (lc *leavesChecker) observe(e *history.Event, _ *life) {
+func (lc *retentionChecker) observeEvent(e *history.Event, _ *life) {
 	if lc.off {
 		return
 	}
@@ -58,24 +58,24 @@ func (lc *leavesChecker) observe(e *history.Event, _ *life) {
 	case history.DatabaseRewound:
 		lc.off = true
 	case history.Created:
-		lc.created(e)
+		lc.addRow(e)
 	case history.Transition:
 		if k := lc.chains[e.Chain]; k != nil && oracle.Terminal(e.To) {
-			k.ended = max(k.ended, lc.s.database(e.At))
+			k.ended = max(k.ended, lc.s.databaseTime(e.At))
 		}
 	case history.Orchestrated:
 		if k := lc.chains[e.Chain]; k != nil {
 			k.open--
 		}
 	case history.Purged:
-		lc.purged(e)
+		lc.judgePurge(e)
 	case history.WorkerPurged:
-		lc.workerPurged(e)
+		lc.judgeWorkerPurge(e)
 	default:
 	}
 }
 
-func (lc *leavesChecker) created(e *history.Event) {
+func (lc *retentionChecker) addRow(e *history.Event) {
 	k := lc.chains[e.Chain]
 	if k == nil {
 		k = &keptChain{parent: e.Related}
@@ -88,13 +88,13 @@ func (lc *leavesChecker) created(e *history.Event) {
 	k.rows++
 	k.open++
 	if e.Key != "" {
-		k.key = lc.s.database(e.At) + oracle.KeyLifetime
+		k.key = lc.s.databaseTime(e.At) + oracle.KeyLifetime
 	}
 }
 
-// may is the time of the database from which on retention may delete a chain, and why not before;
-// never while something keeps the chain.
-func (lc *leavesChecker) may(k *keptChain) (from time.Duration, why string) {
+// purgeableFrom returns from when on, by the database's clock, retention may delete a chain, and why not
+// before. It returns never while something keeps the chain.
+func (lc *retentionChecker) purgeableFrom(k *keptChain) (from time.Duration, why string) {
 	age := lc.s.config.Retention.Executions
 	switch {
 	case age == 0:
@@ -119,24 +119,24 @@ func (lc *leavesChecker) may(k *keptChain) (from time.Duration, why string) {
 	return from, why
 }
 
-func (lc *leavesChecker) purged(e *history.Event) {
+func (lc *retentionChecker) judgePurge(e *history.Event) {
 	k := lc.chains[e.Execution]
 	if k == nil {
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain that begins with execution %d, but no such chain was created, or it was deleted before", e.Execution)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain that begins with execution %d, but no such chain was created, or it was deleted before", e.Execution)
 		return
 	}
-	lc.s.judged(lc.i)
-	now := lc.s.database(e.At)
-	from, why := lc.may(k)
+	lc.s.countOccasion(lc.i)
+	now := lc.s.databaseTime(e.At)
+	from, why := lc.purgeableFrom(k)
 	switch {
 	case from == never:
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain at %v, but must keep it: %s", e.At, why)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain at %v, but must keep it: %s", e.At, why)
 	case now < from-lc.s.tolerance:
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain at %v, %v too early: %s", e.At, from-now, why)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain at %v, %v too early: %s", e.At, from-now, why)
 	case int(e.Count) != k.rows:
-		lc.s.violate(lc.i, e.Execution, "retention deleted %d of the %d rows of the chain", e.Count, k.rows)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted %d of the %d rows of the chain", e.Count, k.rows)
 	default:
-		lc.late(e.Execution, k, from, now)
+		lc.judgeLatePurge(e.Execution, k, from, now)
 	}
 	delete(lc.chains, e.Execution)
 	if p := lc.chains[k.parent]; p != nil {
@@ -145,68 +145,68 @@ func (lc *leavesChecker) purged(e *history.Event) {
 	}
 }
 
-// late judges whether a chain that may be deleted since from, and was still there just before now,
+// judgeLatePurge judges whether a chain that may be deleted since from, and still existed just before now,
 // was deleted in time.
-func (lc *leavesChecker) late(id execution.ID, k *keptChain, from, now time.Duration) {
-	// Keys are forgotten once a minute; then two passes, as one may have looked just before, and one
-	// for each statement that a pass waits for.
+func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, now time.Duration) {
+	// The bound is a pass over the keys, which comes once a minute, and two passes of retention, because one
+	// may have looked just before.
 	from = max(from, k.freed)
 	r := &lc.s.config.Retention
-	bound := sweepPeriod + drift(sweepPeriod) + 2*(r.Interval+drift(r.Interval)) + lc.s.bounds.Slack + purgeTime
-	if now <= from+bound || lc.s.calm.troubled(from-lc.s.skew) || lc.s.setBack > 0 {
+	bound := sweepPeriod + clockDrift(sweepPeriod) + 2*(r.Interval+clockDrift(r.Interval)) + lc.s.bounds.Slack + purgeTime
+	if now <= from+bound || lc.s.hindrances.hinderedSince(from-lc.s.skew) || lc.s.setBack > 0 {
 		return
 	}
-	lc.s.violate(lc.i, id, "retention may delete the chain since %v by the database's clock, and the chain was still there %v later; the bound is %v (a pass over the idempotency keys and two passes of retention)", from, now-from, bound)
+	lc.s.recordViolation(lc.i, id, "retention may delete the chain since %v by the database's clock, and the chain was still there %v later; the bound is %v (a pass over the idempotency keys and two passes of retention)", from, now-from, bound)
 }
 
-// keptKinds is how many kinds of rows retention deletes.
+// keptKinds is the number of kinds of rows that retention deletes.
 const keptKinds = 6
 
-// purgeTime is how long a pass of all kinds may take.
+// purgeTime is the longest time of a pass over all kinds.
 const purgeTime = 30 * time.Second
 
-// workerPurged judges the deletion of an incarnation, alone or with its worker.
-func (lc *leavesChecker) workerPurged(e *history.Event) {
+// judgeWorkerPurge judges the deletion of an incarnation, alone or with its worker.
+func (lc *retentionChecker) judgeWorkerPurge(e *history.Event) {
 	t := lc.s.workers.Get(e.Incarnation)
 	if t == nil {
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which never registered, or was deleted before", e.Incarnation)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which never registered, or was deleted before", e.Incarnation)
 		return
 	}
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	age, latest := lc.s.config.Retention.Incarnations, e.Count > 0
 	if latest {
 		age = lc.s.config.Retention.Workers
 	}
-	now := lc.s.database(e.At)
+	now := lc.s.databaseTime(e.At)
 	switch {
 	case age == 0:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which the configuration keeps for ever", e.Incarnation)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which the configuration keeps for ever", e.Incarnation)
 	case !oracle.Gone(t.lifecycle):
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which is %v", e.Incarnation, t.lifecycle)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which is %v", e.Incarnation, t.lifecycle)
 	case latest && t.superseded:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d with its worker %d, as the latest one, but a later one has registered", e.Incarnation, e.Worker)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d with its worker %d, as the latest one, but a later one has registered", e.Incarnation, e.Worker)
 	case !latest && !t.superseded:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d alone, but it is the latest of worker %d: both must be deleted together", e.Incarnation, e.Worker)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d alone, but it is the latest of worker %d: both must be deleted together", e.Incarnation, e.Worker)
 	case now < t.leaseEnds+age-lc.s.tolerance:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d %v too early: its lease ended at %v by the database's clock", e.Incarnation, t.leaseEnds+age-now, t.leaseEnds)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d %v too early: its lease ended at %v by the database's clock", e.Incarnation, t.leaseEnds+age-now, t.leaseEnds)
 	}
 	for _, l := range lc.s.lives.All() {
 		if l.incarnation == e.Incarnation && (l.status == execution.Scheduled || oracle.Claimed(l.status)) {
-			lc.s.violate(lc.i, l.id, "retention deleted incarnation %d, which still holds the execution", e.Incarnation)
+			lc.s.recordViolation(lc.i, l.id, "retention deleted incarnation %d, which still holds the execution", e.Incarnation)
 		}
 	}
 }
 
-func (lc *leavesChecker) end(bool) {
+func (lc *retentionChecker) endRun(bool) {
 	if lc.off {
 		return
 	}
-	now := lc.s.database(lc.s.now.At)
+	now := lc.s.databaseTime(lc.s.now.At)
 	for _, id := range lc.order {
 		if k := lc.chains[id]; k != nil {
-			if from, _ := lc.may(k); from != never {
-				lc.s.judged(lc.i)
-				lc.late(id, k, from, now)
+			if from, _ := lc.purgeableFrom(k); from != never {
+				lc.s.countOccasion(lc.i)
+				lc.judgeLatePurge(id, k, from, now)
 			}
 		}
 	}

@@ -12,79 +12,83 @@ import (
 	"handoff/core/execution"
 )
 
-// keptRun is the story of one chain under a retention of an hour.
+// keptRun is the story of chains under a retention of an hour.
 type keptRun struct{ events []history.Event }
 
-func (k *keptRun) created(at time.Duration, id, chain, parent execution.ID, key string) {
+func (k *keptRun) addCreated(at time.Duration, id, chain, parent execution.ID, key string) {
 	k.events = append(k.events, history.Event{
 		At: at, Kind: history.Created, Execution: id, Chain: chain, Related: parent, Key: key, To: execution.Requested, By: execution.API, Action: "a", Text: "shell",
 	})
 }
 
-func (k *keptRun) over(at time.Duration, id, chain execution.ID) {
+func (k *keptRun) addEnd(at time.Duration, id, chain execution.ID) {
 	k.events = append(k.events,
 		history.Event{At: at, Kind: history.Transition, Execution: id, Chain: chain, From: execution.Requested, To: execution.Cancelled, By: execution.API},
 		history.Event{At: at, Kind: history.Orchestrated, Execution: id, Chain: chain, From: execution.Cancelled})
 }
 
-func (k *keptRun) leaves(at time.Duration, chain execution.ID, rows int64) {
+func (k *keptRun) addPurge(at time.Duration, chain execution.ID, rows int64) {
 	k.events = append(k.events, history.Event{At: at, Kind: history.Purged, Execution: chain, Count: rows})
 }
 
-func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
+func TestRetentionDeletesChainsOnTime(t *testing.T) {
 	const ended = 10 * time.Second
 	for name, x := range map[string]struct {
 		story func(r *keptRun)
 		says  string
 	}{
-		"at its age": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(ended+time.Hour, 1, 1) }, ""},
-		"too early": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.over(ended, 1, 1)
-			r.leaves(ended+time.Hour-time.Second, 1, 1)
-		}, "too early"},
-		"too late":         {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(3*time.Hour, 1, 1) }, "still there"},
-		"never":            {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1) }, "still there"},
-		"while it goes on": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.leaves(2*time.Hour, 1, 1) }, "has not ended"},
-		"half of a chain": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.over(ended, 1, 1)
-			r.created(ended, 2, 1, 0, "")
-			r.over(ended, 2, 1)
-			r.leaves(ended+time.Hour, 1, 1)
-		}, "1 of the 2 rows"},
-		"while a key leads to it": {func(r *keptRun) { r.created(0, 1, 1, 0, "k"); r.over(ended, 1, 1); r.leaves(2*time.Hour, 1, 1) }, "idempotency key"},
-		"when its key is free": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "k")
-			r.over(ended, 1, 1)
-			r.leaves(oracle.KeyLifetime, 1, 1)
+		"at its age": {func(r *keptRun) {
+			r.addCreated(0, 1, 1, 0, "")
+			r.addEnd(ended, 1, 1)
+			r.addPurge(ended+time.Hour, 1, 1)
 		}, ""},
-		"a child of a parent that goes on": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.created(0, 2, 2, 1, "")
-			r.over(ended, 2, 2)
-			r.leaves(ended+time.Hour, 2, 1)
+		"too early": {func(r *keptRun) {
+			r.addCreated(0, 1, 1, 0, "")
+			r.addEnd(ended, 1, 1)
+			r.addPurge(ended+time.Hour-time.Second, 1, 1)
+		}, "too early"},
+		"too late":               {func(r *keptRun) { r.addCreated(0, 1, 1, 0, ""); r.addEnd(ended, 1, 1); r.addPurge(3*time.Hour, 1, 1) }, "still there"},
+		"never":                  {func(r *keptRun) { r.addCreated(0, 1, 1, 0, ""); r.addEnd(ended, 1, 1) }, "still there"},
+		"while it is unfinished": {func(r *keptRun) { r.addCreated(0, 1, 1, 0, ""); r.addPurge(2*time.Hour, 1, 1) }, "has not ended"},
+		"half of a chain": {func(r *keptRun) {
+			r.addCreated(0, 1, 1, 0, "")
+			r.addEnd(ended, 1, 1)
+			r.addCreated(ended, 2, 1, 0, "")
+			r.addEnd(ended, 2, 1)
+			r.addPurge(ended+time.Hour, 1, 1)
+		}, "1 of the 2 rows"},
+		"while a key leads to it": {func(r *keptRun) { r.addCreated(0, 1, 1, 0, "k"); r.addEnd(ended, 1, 1); r.addPurge(2*time.Hour, 1, 1) }, "idempotency key"},
+		"when its key is free": {func(r *keptRun) {
+			r.addCreated(0, 1, 1, 0, "k")
+			r.addEnd(ended, 1, 1)
+			r.addPurge(oracle.KeyLifetime, 1, 1)
+		}, ""},
+		"a child of an unfinished parent": {func(r *keptRun) {
+			r.addCreated(0, 1, 1, 0, "")
+			r.addCreated(0, 2, 2, 1, "")
+			r.addEnd(ended, 2, 2)
+			r.addPurge(ended+time.Hour, 2, 1)
 		}, "the chain of its parent has not ended"},
 		"a parent of children": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.created(0, 2, 2, 1, "")
-			r.over(ended, 1, 1)
-			r.over(ended, 2, 2)
-			r.leaves(ended+time.Hour, 1, 1)
+			r.addCreated(0, 1, 1, 0, "")
+			r.addCreated(0, 2, 2, 1, "")
+			r.addEnd(ended, 1, 1)
+			r.addEnd(ended, 2, 2)
+			r.addPurge(ended+time.Hour, 1, 1)
 		}, "children"},
 		"a child, and then its parent": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.created(0, 2, 2, 1, "")
-			r.over(ended, 1, 1)
-			r.over(ended, 2, 2)
-			r.leaves(ended+time.Hour, 2, 1)
-			r.leaves(ended+time.Hour+time.Second, 1, 1)
+			r.addCreated(0, 1, 1, 0, "")
+			r.addCreated(0, 2, 2, 1, "")
+			r.addEnd(ended, 1, 1)
+			r.addEnd(ended, 2, 2)
+			r.addPurge(ended+time.Hour, 2, 1)
+			r.addPurge(ended+time.Hour+time.Second, 1, 1)
 		}, ""},
 		"one that was deleted before": {func(r *keptRun) {
-			r.created(0, 1, 1, 0, "")
-			r.over(ended, 1, 1)
-			r.leaves(ended+time.Hour, 1, 1)
-			r.leaves(ended+time.Hour, 1, 1)
+			r.addCreated(0, 1, 1, 0, "")
+			r.addEnd(ended, 1, 1)
+			r.addPurge(ended+time.Hour, 1, 1)
+			r.addPurge(ended+time.Hour, 1, 1)
 		}, "deleted before"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +112,7 @@ func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
 	}
 }
 
-func TestAnIncarnationLeavesOnlyWhenItIsGone(t *testing.T) {
+func TestRetentionDeletesOnlyGoneIncarnations(t *testing.T) {
 	const lease = 30 * time.Second
 	registered := func(at time.Duration, n execution.Incarnation) history.Event {
 		return history.Event{At: at, Kind: history.WorkerRegistered, Worker: 1, Incarnation: n, Process: "w", Due: at + lease, Limit: 1, Text: "shell"}
@@ -128,7 +132,7 @@ func TestAnIncarnationLeavesOnlyWhenItIsGone(t *testing.T) {
 		"with its worker, although it has a successor": {
 			[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(4*time.Hour, 1)}, "but a later one has registered",
 		},
-		"while it is there": {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
+		"while it is up": {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config.Default(config.Hardened)

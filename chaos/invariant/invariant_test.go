@@ -68,7 +68,7 @@ func beat(at time.Duration, w execution.WorkerID) history.Event {
 	return history.Event{At: at, Kind: history.HeartbeatRenewed, Worker: w, Incarnation: execution.Incarnation(w), Process: "w", Due: at + 30*second, Limit: 1}
 }
 
-// beginning is a worker that is active and an execution that it has claimed, at 2 s.
+// beginning returns an active worker and an execution that it has claimed at 2 s.
 func beginning() []history.Event {
 	return []history.Event{
 		registered(1, 1, "shell"),
@@ -112,13 +112,13 @@ func judgeUnder(c config.Config, events []history.Event) []int {
 	return broken
 }
 
-func TestALawfulStoryBreaksNothing(t *testing.T) {
+func TestLawfulStoryBreaksNothing(t *testing.T) {
 	if broken := judge(handled()); len(broken) > 0 {
 		t.Errorf("invariants %v are broken", broken)
 	}
 }
 
-func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
+func TestUnlawfulStoryBreaksItsInvariant(t *testing.T) {
 	keyed := func(at time.Duration, id execution.ID) history.Event {
 		e := created(at)
 		e.Execution, e.Chain, e.Key = id, id, "k"
@@ -163,23 +163,23 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	}{
 		{"a terminal status is changed", 1, with(handled(), move(4*second, execution.Completed, execution.Failed, execution.TimeoutMonitor, 1, 1))},
 		{"a status is skipped", 1, with(beginning()[:3:3], move(second, execution.Requested, execution.Running, execution.Worker, 0, 0))},
-		{"the monitor fails what runs", 2, with(beginning(), move(4*second, execution.Running, execution.Failed, execution.TimeoutMonitor, 1, 1))},
+		{"the monitor fails a running execution", 2, with(beginning(), move(4*second, execution.Running, execution.Failed, execution.TimeoutMonitor, 1, 1))},
 		{"another incarnation writes the result", 2, with(beginning(), foreign)},
-		{"running work is taken before lease and grace are over", 2, with(beginning(), lost, abandon(39*second))},
+		{"running work is reclaimed before lease and grace are over", 2, with(beginning(), lost, abandon(39*second))},
 		{"a worker is marked lost while its lease is valid", 2, with(beginning(), history.Event{At: 29 * second, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"})},
-		{"unclaimed work is taken too early by the monitor", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
-		{"unclaimed work is taken although no message died", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2))},
+		{"unclaimed work is reclaimed too early by the monitor", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
+		{"unclaimed work is reclaimed although no message died", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2))},
 		{"a write that names an old epoch takes effect", 3, with(beginning(), stale)},
-		{"a take-back keeps the epoch", 3, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 1))},
+		{"a reclaim keeps the epoch", 3, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 1))},
 		{"an epoch is claimed twice", 4, with(beginning(), move(3*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1))},
 		{"an action is started twice", 4, with(beginning(), action(3*second, history.ActionStarted, "v", 1))},
 		{"an action starts that nobody has claimed", 4, with(beginning()[:7:7], action(3*second, history.ActionStarted, "w", 1))},
 		{"an execution is never ended", 5, beginning()},
 		{"a dead letter goes nowhere", 6, with(beginning()[:7:7], message(200*second, history.Expired, "worker.1.executions", 0), message(200*second, history.Dropped, "worker.1.executions", 0))},
 		{"a message leaves a queue twice", 6, with(handled(), message(4*second, history.Acked, "worker.1.executions", 0))},
-		{"what can't be read is acknowledged and stored nowhere", 6, unread("executor-1")},
-		{"what can't be read is acknowledged before it is stored", 6, unread("executor-1", "executor-1")},
-		{"what can't be read is acknowledged by somebody and stored nowhere", 6, unread("")},
+		{"an unreadable message is acknowledged and not stored", 6, unread("executor-1")},
+		{"an unreadable message is acknowledged before it is stored", 6, unread("executor-1", "executor-1")},
+		{"an unreadable message is acknowledged by an unknown process and not stored", 6, unread("")},
 		{"an end is handled twice", 7, with(handled(), history.Event{At: 4 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1})},
 		{"an end is never handled", 7, finished()},
 		{"a second retry of one number is created", 7, with(beginning(), retry(1, execution.WorkerLost, 52*second), func() history.Event {
@@ -193,17 +193,17 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 		{"a draining worker's run ends as stale", 10, with(beginning(), worker(3*second, execution.Draining), drainEnd)},
 		{"a worker stops with work running", 10, with(beginning(), worker(3*second, execution.Draining), worker(4*second, execution.Stopped))},
 		{"a stopped worker claims", 10, with(beginning()[:7:7], worker(second, execution.Stopped), move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1))},
-		{"a dead worker is not noticed", 12, with(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent})},
+		{"a dead worker is not detected", 12, with(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent})},
 		{"an execution is scheduled and never published", 12, with(beginning()[:5:5], history.Event{At: 60 * second, Kind: history.Quiescent})},
 		{"a queue is not empty", 14, with(handled(), history.Event{At: 4 * second, Kind: history.Published, Message: 2, Count: 1}, history.Event{At: 4 * second, Kind: history.Enqueued, Message: 2, Queue: "q"})},
 		{"an action outlives its lease", 4, with(beginning(), action(31*second, history.ActionEnded, "w", 1))},
 		{"running work is ended by the executor while its action runs", 4, with(beginning(), lost, abandon(41*second))},
-		{"a message goes round and round", 6, with(beginning(), slices.Repeat([]history.Event{message(3*second, history.Requeued, "worker.1.executions", 0)}, mostRounds+1)...)},
-		{"a take-back without backoff", 8, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
-		{"a stop takes for ever", 10, with(handled(), history.Event{At: 60 * second, Kind: history.ProcessStopping, Process: "w"}, history.Event{At: 200 * second, Kind: history.ProcessStopped, Process: "w"})},
+		{"a message is requeued endlessly", 6, with(beginning(), slices.Repeat([]history.Event{message(3*second, history.Requeued, "worker.1.executions", 0)}, mostRounds+1)...)},
+		{"a reclaim without backoff", 8, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
+		{"a stop never ends", 10, with(handled(), history.Event{At: 60 * second, Kind: history.ProcessStopping, Process: "w"}, history.Event{At: 200 * second, Kind: history.ProcessStopped, Process: "w"})},
 		{"a key creates two executions", 16, []history.Event{keyed(second, 1), keyed(11*time.Hour, 2)}},
 		{"a result that no run computed", 13, with(beginning(), move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1))},
-		{"a run that completed is called lost by its worker", 13, with(beginning(), action(3*second, history.ActionEnded, "w", 1), func() history.Event {
+		{"a completed run is reported as lost by its worker", 13, with(beginning(), action(3*second, history.ActionEnded, "w", 1), func() history.Event {
 			e := move(3*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
 			e.Reason = execution.WorkerLost
 			return e
@@ -215,21 +215,20 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	}
 }
 
-// After a day, a key counts as a new one.
-func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
+// After a day, a key can create another execution.
+func TestOldKeyCanBeReused(t *testing.T) {
 	for _, first := range []time.Duration{0, 11 * time.Hour, 13 * time.Hour} {
 		one, two := created(first), created(first+24*time.Hour)
 		one.Key, two.Key = "k", "k"
 		two.Execution, two.Chain = 2, 2
 		if broken := judge([]history.Event{one, two}); slices.Contains(broken, 16) {
-			t.Errorf("a key of %v was used again a day later, and invariants %v are broken", first, broken)
+			t.Errorf("a key of %v was reused a day later, and invariants %v are broken", first, broken)
 		}
 	}
 }
 
-// While a fault hinders the executors, nothing need be detected, and the bounds count from the
-// fault's end.
-func TestDetectionWaitsForCalm(t *testing.T) {
+// While a fault hinders the executors, nothing need be detected. The bounds count from the fault's end.
+func TestHindrancePostponesDetection(t *testing.T) {
 	hindered := append(beginning(),
 		history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "restart database", Text: "database_restart", Count: 1},
 		history.Event{At: 110 * second, Kind: history.FaultEnded, Fault: "restart database", Text: "database_restart", Count: 1},
@@ -239,15 +238,15 @@ func TestDetectionWaitsForCalm(t *testing.T) {
 	}
 }
 
-// The message says since when an execution has been stuck, why, and how long it may.
-func TestDetectionTellsSinceWhenAndWhy(t *testing.T) {
+// The message contains since when an execution has been stuck, why, and the bound.
+func TestDetectionReportsTimeAndReason(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{12})
 	for _, e := range append(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent}) {
 		s.Observe(&e)
 	}
 	found := s.End(true)
 	if len(found) == 0 {
-		t.Fatal("a dead worker is not noticed")
+		t.Fatal("a dead worker is not detected")
 	}
 	const want = "execution 1, epoch 1: since 0s its worker has not renewed its lease; the bound for that is "
 	if m := found[0].Message; !strings.HasPrefix(m, want) {
@@ -255,9 +254,9 @@ func TestDetectionTellsSinceWhenAndWhy(t *testing.T) {
 	}
 }
 
-// No two actions of one chain run at a time, except on a frozen machine: its clocks stood still, so
-// its fences could not work.
-func TestOverlapInAChainAndItsExemption(t *testing.T) {
+// No two actions of one chain run at a time. A frozen machine is exempt: its clocks stood still, so its
+// fences could not work.
+func TestOnlyFrozenMachineExcusesOverlappingActions(t *testing.T) {
 	overlap := func(frozen bool) []int {
 		story := beginning()
 		if frozen {
@@ -287,7 +286,7 @@ func TestOverlapInAChainAndItsExemption(t *testing.T) {
 	}
 }
 
-// Only unfinished executions take memory.
+// Only unfinished executions use memory.
 func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	for id := execution.ID(1); id <= 1000; id++ {
@@ -311,8 +310,8 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A second failure by one rule is noise, except to somebody who asks about each execution.
-func TestEachExecutionHasItsOwnFindingIfAsked(t *testing.T) {
+// A second finding of one rule is noise, unless the caller asks about each execution.
+func TestEachExecutionModeRecordsEveryExecution(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		s := New(config.Default(config.Hardened), []int{5})
 		if each {

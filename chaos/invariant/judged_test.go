@@ -9,14 +9,14 @@ import (
 	"handoff/core/execution"
 )
 
-func TestInvariantsStandAtTheirNumbers(t *testing.T) {
+func TestInvariantsAreOrderedByNumber(t *testing.T) {
 	number := 0
-	for _, i := range all() {
+	for _, i := range newInvariants() {
 		if number++; number == 31 { // unused
 			number++
 		}
 		if i.Number != number {
-			t.Errorf("invariant %d (%s) stands at number %d of the list", i.Number, i.Name, number)
+			t.Errorf("invariant %d (%s) is at place %d of the list", i.Number, i.Name, number)
 		}
 	}
 	if number != Last {
@@ -24,8 +24,8 @@ func TestInvariantsStandAtTheirNumbers(t *testing.T) {
 	}
 }
 
-// Each evaluated condition counts once, and an invariant that was not requested has none.
-func TestTheSuiteCountsWhatItJudges(t *testing.T) {
+// Each evaluated condition counts once. An invariant that is not in the suite has no occasions.
+func TestSuiteCountsJudgedOccasions(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{1, 5})
 	for _, e := range []history.Event{
 		created(second),
@@ -43,7 +43,7 @@ func TestTheSuiteCountsWhatItJudges(t *testing.T) {
 	}
 }
 
-// A statement is read at three in the morning. It has a few short sentences, each with one idea.
+// A statement is read at three in the morning, so it has a few short sentences, each with one idea.
 func TestStatementsHaveShortSentences(t *testing.T) {
 	const most = 32
 	for _, i := range All() {

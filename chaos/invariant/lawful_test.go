@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Each is a lawful story that resembles a broken one, next to that one.
-func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
+// Each lawful story resembles an unlawful one, which is next to it.
+func TestLawfulVariantsBreakNothing(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	grace := config.Default(config.Hardened).Executor.ReapGrace
@@ -39,10 +39,10 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(parent, e)
 	}
 
-	// A cordoned worker comes back and is idle while executions are due.
+	// A cordoned worker re-registers and is idle while executions are due.
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	again := func(cordoned bool) []history.Event {
-		story := pair()[:6]
+		story := workerPair()[:6]
 		for i := range story {
 			if story[i].Worker == 2 {
 				story[i].Kind = history.Logged
@@ -60,10 +60,9 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
 	}
 
-	// A message is returned and its dispatch taken back, repeatedly, for longer than a worker may
-	// be idle.
+	// Messages are returned and their dispatches reclaimed, repeatedly, for longer than a worker may be idle.
 	returned := func(taken bool) []history.Event {
-		story := pair()
+		story := workerPair()
 		for at := second; at < 60*second; at += 10 * second {
 			epoch := execution.Epoch(at / (10 * second) * 2)
 			story = append(story, beat(at, 1), beat(at, 2))
@@ -71,8 +70,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
 				back.Due = at + 9*second
 				there := move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1)
-				// It alternates between the two workers, because it avoids the one from which it
-				// comes back.
+				// It alternates between the two workers, because it avoids the one from which it was
+				// reclaimed.
 				n := epoch / 2 % 2
 				there.Worker, there.Incarnation = execution.WorkerID(n+1), execution.Incarnation(n+1)
 				back.Worker, back.Incarnation = there.Worker, there.Incarnation
@@ -82,8 +81,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// The database has the renewals of a worker that was asked to end an execution, but a fault
-	// holds back the replies.
+	// The database has the renewals of a worker that was asked to end an execution, but a fault delays the
+	// replies.
 	unheard := func(kind string) []history.Event {
 		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
 		canceling.Due = 302 * second
@@ -95,7 +94,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// Evidence that doesn't say which process acknowledged an unreadable message, and when.
+	// This evidence doesn't show which process acknowledged an unreadable message, and when.
 	unread := func(kinds ...history.Kind) []history.Event {
 		story := handled()
 		for i, kind := range kinds {
@@ -134,21 +133,21 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		broken    bool
 		story     []history.Event
 	}{
-		{"what is canceling is ended after its deadline and grace", 2, false, asked(302*second+grace, execution.TimeoutMonitor)},
-		{"and before", 2, true, asked(302*second+grace-second, execution.TimeoutMonitor)},
-		{"and by somebody who does not look at deadlines", 2, true, asked(302*second+grace, execution.Reconciler)},
+		{"canceling is ended after its deadline and grace", 2, false, asked(302*second+grace, execution.TimeoutMonitor)},
+		{"canceling is ended before that", 2, true, asked(302*second+grace-second, execution.TimeoutMonitor)},
+		{"canceling is ended by a part that does not check deadlines", 2, true, asked(302*second+grace, execution.Reconciler)},
 		{"a child is due by the clock of the database", 8, false, child(5 * second)},
 		{"a new incarnation of a cordoned worker waits", 9, false, again(true)},
-		{"a new incarnation of another waits", 9, true, again(false)},
-		{"what comes back again and again is not left waiting", 9, false, returned(true)},
-		{"what nobody takes is", 9, true, returned(false)},
-		{"what somebody acknowledged unread is stored before", 6, false, unread(history.DeadLetterStored, history.Acked)},
-		{"or after, as far as can be told", 6, false, unread(history.Acked, history.DeadLetterStored)},
-		{"once, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
-		{"what an attacker sent expires and waits, and its queue is deleted", 6, false, forged(history.Expired, history.Dropped)},
-		{"what an attacker sent is dropped before its time", 6, true, forged(history.Dropped)},
-		{"a worker is not told", 12, false, unheard("partition")},
-		{"a worker is told", 12, true, unheard("crash")},
+		{"a new incarnation of an uncordoned worker waits", 9, true, again(false)},
+		{"an execution whose dispatches are returned is not left waiting", 9, false, returned(true)},
+		{"an execution without dispatches is left waiting", 9, true, returned(false)},
+		{"an unreadable message is stored before its acknowledgement", 6, false, unread(history.DeadLetterStored, history.Acked)},
+		{"an unreadable message is stored after its acknowledgement", 6, false, unread(history.Acked, history.DeadLetterStored)},
+		{"one unreadable message is stored, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
+		{"an attacker's message expires, and its queue is deleted", 6, false, forged(history.Expired, history.Dropped)},
+		{"an attacker's message is dropped before its time", 6, true, forged(history.Dropped)},
+		{"a worker does not learn of a cancellation", 12, false, unheard("partition")},
+		{"a worker learns of a cancellation", 12, true, unheard("crash")},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
 			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)
@@ -156,8 +155,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 	}
 }
 
-// Without dead lettering, dead messages go nowhere, as configured.
-func TestWithoutDeadLetteringWhatDiesIsGone(t *testing.T) {
+// Without dead-lettering, dead messages are dropped, as configured.
+func TestDisabledDeadLetteringAllowsDroppedMessages(t *testing.T) {
 	for enabled, want := range map[bool]bool{true: true, false: false} {
 		c := config.Default(config.Hardened)
 		c.MessageQueue.RabbitMQ.DeadLetter.Enabled = enabled

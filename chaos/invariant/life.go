@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// life is the state of one unfinished execution according to the history. An execution is finished
-// when it is terminal, handled and without a live action. Checkers read a life; learn updates it
-// after all of them have seen the event.
+// life is the state of one unfinished execution according to the history. An execution is finished when it is
+// terminal, handled and without a live action. Checkers read a life; Suite.applyEvent updates it after all of
+// them have seen the event.
 type life struct {
 	id, chain  execution.ID
 	status     execution.Status
@@ -19,49 +19,48 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	// claimed says that the execution ran, or was to, before the latest change of its status.
+	// claimed reports whether the execution was running before the latest change of its status.
 	claimed bool
-	// firstRetries is maxRetries of the first row of the chain.
+	// firstRetries is maxRetries of the chain's first row.
 	firstRetries int64
-	// runTimeout and dispatchTimeout are the row's. A runTimeout of 0 is unknown; a dispatchTimeout
-	// of 0 means the configuration's.
+	// runTimeout and dispatchTimeout are the timeouts of the row. A runTimeout of 0 is unknown; a
+	// dispatchTimeout of 0 means the configuration's.
 	runTimeout, dispatchTimeout time.Duration
 	notBefore                   time.Duration
 	reason                      execution.Reason
 	runtime                     string
 	pinned                      execution.WorkerID
-	// left is the worker that had it before the last transition, 0 for none.
+	// left is the worker that had the execution before the last transition, 0 for none.
 	left execution.WorkerID
-	// avoid is the worker from which it was last taken back, or on which its predecessor failed. It
-	// goes to another worker if there is any, however unhealthy.
+	// avoid is the worker from which it was last reclaimed, or on which its predecessor failed. It goes to
+	// another worker if there is any, however unhealthy.
 	avoid execution.WorkerID
 
-	// entered is when the present status began, due what the status waits for (see
-	// history.Event.Due).
+	// entered is when the present status began, due until when the status waits (see history.Event.Due).
 	entered time.Duration
 	due     time.Duration
-	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change
-	// it.
+	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change this time.
 	waits time.Duration
-	// claimLost is when the reconciler took back a scheduling claim that trouble may have lost.
-	// Until then no executor could look at it.
+	// claimLost is when the reconciler reclaimed a scheduling claim that a fault may have lost. Until then no
+	// executor could schedule the execution.
 	claimLost time.Duration
 	// stamped is entered by the database's clock.
 	stamped time.Duration
 
-	// of the present dispatch
+	// The following fields are about the present dispatch.
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
 	published   bool // the broker has routed it
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate says that the message reached the broker after half of the time for its claim had
+	// sentLate reports whether the message reached the broker after half of the time for its claim had
 	// passed.
 	sentLate bool
-	// observed says that an observing timeout monitor has recorded what it would do.
+	// observed reports whether an observing timeout monitor has recorded what it would do to the present
+	// dispatch.
 	observed bool
-	// observedAt is when it last did so, by the database's clock.
+	// observedAt is when the monitor last recorded that, by the database's clock.
 	observedAt time.Duration
 	// by is the process that wrote the present status.
 	by string
@@ -69,32 +68,31 @@ type life struct {
 	// ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired, rejected and tooOften say how copies of its message died. tooOften: they returned
-	// too often.
+	// expired, rejected and tooOften report how copies of its message died. tooOften: they were requeued too
+	// often.
 	expired, rejected, tooOften bool
-	// scheduler is the process that wrote the dispatch. orphanSentLate says that this process
-	// restarted before the message was sent, and that the message came when it could no longer be
-	// claimed.
+	// scheduler is the process that wrote the dispatch. orphanSentLate reports whether this process restarted
+	// before the message was sent, and the message came when the dispatch could no longer be claimed.
 	scheduler      string
 	orphanSentLate bool
 	// action is the index of its action in Suite.actions, slot the concurrency slot that it holds,
 	// 0 for none.
 	action    uint16
 	slot      uint16
-	delivered time.Duration // when the message came to the worker that has it, 0 if none has
+	delivered time.Duration // when the message came to the worker that has it, 0 if no worker has it
 	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
 	behind    int32         // number of dead letters ahead of it then
 	before    int32         // number of ends that were not handled when it ended
 	cameBack  time.Duration // when its message was returned
-	// givenUp says that the dead letter was given up, because the database didn't accept it within
+	// givenUp reports whether the dead letter was given up because the database didn't accept it within
 	// letterHeld.
 	givenUp bool
 
 	// parent is the first row of the parent's chain, 0 if it waits for no parent.
 	parent execution.ID
-	// orphan says that the end of the parent's chain was handled, parentEnded when. ahead bounds
-	// the number of batches until this child is settled, counting all children that waited then.
+	// orphan reports whether the end of the parent's chain was handled, parentEnded when. ahead bounds the
+	// number of batches until this child is settled, counting all children that waited then.
 	orphan      bool
 	parentEnded time.Duration
 	ahead       int32
@@ -105,15 +103,15 @@ type life struct {
 	orchestrated bool
 	nextRetry    execution.ID
 
-	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other
-	// rule uses them.
+	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other rule uses
+	// them.
 	effort budget
-	ran    exit
-	// hidden says that the row is unreadable; shown is when that last changed. No message announces
-	// that the row is readable again: executors find it at their next look.
+	ran    runExit
+	// hidden reports whether the row is unreadable; shown is when that last changed. No message announces
+	// that the row has become readable: executors find it at their next look.
 	hidden bool
 	shown  time.Duration
-	// endsBefore is Suite.endsHandled when it ended.
+	// endsBefore is the value of Suite.endsHandled when it ended.
 	endsBefore int
 }
 
@@ -127,32 +125,31 @@ type session struct {
 	leaseEnds time.Duration
 	renewed   time.Duration
 	joined    time.Duration
-	// answered is when the database stored the latest heartbeat of which the worker knows that it
-	// did, and beats are those stored since. Only a suite that judges after a loss keeps
-	// them, and only if the calls of workers are reported; see Suite.called.
+	// answered is when the database stored the latest heartbeat whose reply the worker got, beats are the
+	// heartbeats stored since. Only a suite that judges after a loss keeps them, and only if the calls of
+	// workers are reported; see Suite.called.
 	answered    time.Duration
 	beats       []storedBeat
 	superseded  bool
 	supersededA time.Duration
-	// late says that the time between two renewals was so long that the worker may have fenced
-	// itself before the second one, already under way, was stored. Its later calls belong to
-	// another incarnation.
+	// late reports whether the time between two renewals was so long that the worker may have fenced itself
+	// before the second one, already under way, was stored. Its later calls belong to another incarnation.
 	late bool
-	// outage says that an observing prober has recorded that the health endpoint doesn't answer,
+	// outage reports whether an observing prober has recorded that the health endpoint doesn't answer,
 	// outageAt when, by the database's clock.
 	outage   bool
 	outageAt time.Duration
-	// looked is when invariant 12 next checks the executions that waited for this worker when it
-	// was lost.
+	// looked is when invariant 12 next checks the executions that were scheduled to this worker when it was
+	// lost.
 	looked time.Duration
 }
 
-// letterHeld is how long an executor holds a dead letter that it can't handle before it gives it up
+// letterHeld is how long an executor holds a dead letter that it can't handle before it gives up
 // (docs/executor.md).
 const letterHeld = 30 * time.Second
 
-// gone says that the incarnation has ended or was superseded, and since when.
-func (s *session) gone() (since time.Duration, gone bool) {
+// goneSince reports since when the incarnation has ended or been superseded, and whether it has.
+func (s *session) goneSince() (since time.Duration, gone bool) {
 	switch {
 	case oracle.Gone(s.lifecycle):
 		return s.since, true
@@ -162,34 +159,36 @@ func (s *session) gone() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// calm records the faults that could hinder an executor. While one lasts, nothing need be detected
-// in time.
-type calm struct {
-	hindering int
-	since     time.Duration
+// hindranceLog records the faults that could hinder an executor. While one lasts, no bound on detection
+// applies.
+type hindranceLog struct {
+	lasting int
+	lastEnd time.Duration
 }
 
-// troubled says whether a fault could hinder an executor at some time since a moment.
-func (c *calm) troubled(since time.Duration) bool { return c.hindering > 0 || c.since >= since }
+// hinderedSince reports whether a fault could hinder an executor at or after a moment.
+func (c *hindranceLog) hinderedSince(since time.Duration) bool {
+	return c.lasting > 0 || c.lastEnd >= since
+}
 
-// learn applies an event that every checker has seen.
-func (s *Suite) learn(e *history.Event, l *life) {
-	s.roads.learn(e)
+// applyEvent applies an event that every checker has seen.
+func (s *Suite) applyEvent(e *history.Event, l *life) {
+	s.roads.applyEvent(e)
 	switch e.Kind {
 	case history.Created:
-		s.learnCreated(e)
+		s.applyCreated(e)
 	case history.Transition:
 		if l != nil {
-			s.settled(l)
-			if e.From == execution.Scheduling && e.By == execution.Reconciler && s.calm.troubled(l.entered-s.config.Executor.StatementTimeout) {
+			s.noteSettled(l)
+			if e.From == execution.Scheduling && e.By == execution.Reconciler && s.hindrances.hinderedSince(l.entered-s.config.Executor.StatementTimeout) {
 				l.claimLost = e.At
 			}
-			l.transition(e)
+			l.applyTransition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)
 			}
-			l.stamped, l.endsBefore = s.database(e.At), s.endsHandled
-			s.retire(l)
+			l.stamped, l.endsBefore = s.databaseTime(e.At), s.endsHandled
+			s.retireIfFinished(l)
 		}
 	case history.RowUnreadable, history.RowLocked:
 		if l != nil {
@@ -206,8 +205,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
-			s.settled(l)
-			l.parent, l.due, l.waits = 0, max(l.due, s.database(e.At)), e.At
+			s.noteSettled(l)
+			l.parent, l.due, l.waits = 0, max(l.due, s.databaseTime(e.At)), e.At
 		}
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true
@@ -216,8 +215,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			s.endsHandled++
 		}
 		if e.Related == 0 {
-			s.ended.set(e.Chain, e.From)
-			s.learnOrphans(e)
+			s.ended.setStatus(e.Chain, e.From)
+			s.orphanChildren(e)
 			delete(s.cancelled, e.Chain)
 		}
 		if l != nil {
@@ -225,7 +224,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			if next := s.lives.Get(e.Related); next != nil {
 				next.avoid, next.firstRetries = l.left, l.firstRetries
 			}
-			s.retire(l)
+			s.retireIfFinished(l)
 		}
 	case history.ActionStarted:
 		if l != nil {
@@ -240,14 +239,14 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			if e.Epoch == l.epoch {
 				l.exit, l.exited = e.Reason, e.To
 			}
-			s.retire(l)
+			s.retireIfFinished(l)
 		}
 	case history.Published:
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch && !l.published {
-			l.orphanSentLate = s.database(e.At) > l.due && s.started[l.scheduler] > l.entered
-			l.sentLate = s.database(e.At) > l.stamped+(l.due-l.stamped)/2
+			l.orphanSentLate = s.databaseTime(e.At) > l.due && s.started[l.scheduler] > l.entered
+			l.sentLate = s.databaseTime(e.At) > l.stamped+(l.due-l.stamped)/2
 		}
-		l.message(e)
+		l.applyMessageEvent(e)
 	case history.Delivered:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = max(e.At, 1)
@@ -258,50 +257,49 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.delivered = 0
 		}
 	case history.Acked:
-		// The message was unreadable. The worker then learns of the dispatch from the database, and
-		// no message is left to settle.
+		// The message was unreadable. The worker then learns of the dispatch from the database, and no
+		// message is left to settle.
 		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
 			l.delivered = 0
 		}
-		// A dead letter that the database didn't accept within letterHeld is given up; nothing acts
-		// on it any more.
-		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
+		// A dead letter that the database didn't accept within letterHeld is given up; no part acts on it.
+		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-clockDrift(letterHeld) && s.ledger.hasStruck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
-		l.message(e)
+		l.applyMessageEvent(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
-		s.learnWorker(e)
-		s.fleet.learn(e, s.workers.Get(e.Incarnation))
+		s.applyWorkerEvent(e)
+		s.fleet.applyEvent(e, s.workers.Get(e.Incarnation))
 	case history.Observed:
 		if t := s.workers.Get(e.Incarnation); t != nil && e.Execution == 0 {
-			t.outage, t.outageAt = e.Count > 0, s.database(e.At)
+			t.outage, t.outageAt = e.Count > 0, s.databaseTime(e.At)
 		}
 		if l != nil && l.epoch == e.Epoch {
-			l.observed, l.observedAt = true, s.database(e.At)
+			l.observed, l.observedAt = true, s.databaseTime(e.At)
 		}
 	case history.FaultBegan:
-		s.calm.hindering += int(e.Count)
+		s.hindrances.lasting += int(e.Count)
 	case history.FaultEnded:
-		s.calm.hindering -= int(e.Count)
-		s.calm.since = e.At
+		s.hindrances.lasting -= int(e.Count)
+		s.hindrances.lastEnd = e.At
 	case history.ProcessStarted:
-		s.roads.of(e.Process).missed = s.stepped
-		s.started[e.Process], s.calm.since = e.At, e.At
+		s.roads.roadOf(e.Process).missed = s.stepped
+		s.started[e.Process], s.hindrances.lastEnd = e.At, e.At
 	case history.BrokerUp, history.DatabaseUp:
-		s.calm.since = e.At
+		s.hindrances.lastEnd = e.At
 	case history.ClockStepped:
-		s.latest, s.stepped = max(s.latest, s.database(e.At)), e.At
+		s.latest, s.stepped = max(s.latest, s.databaseTime(e.At)), e.At
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		for _, l := range s.lives.All() {
-			// It is due by the database's clock, so a step forward brings that time nearer and a
-			// step back delays it.
+			// It is due by the database's clock, so a step forwards makes that time earlier and a step back
+			// delays it.
 			if l.waits > e.At {
 				l.waits = max(e.At, l.waits-e.Due)
 			}
 		}
-		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
+		s.setBack = max(s.setBack, e.At+s.latest-s.databaseTime(e.At))
 	case history.Dropped:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
@@ -314,16 +312,16 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	}
 }
 
-// shown is the latest time that the database's clock may have shown between since and now. The
-// writer of a decision has read the clock earlier.
-func (s *Suite) shown(since, now time.Duration) time.Duration {
+// latestShownTime is the latest time that the database's clock may have shown between since and now. A
+// decision may rest on an earlier reading.
+func (s *Suite) latestShownTime(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
-		return max(s.latest, s.database(now))
+		return max(s.latest, s.databaseTime(now))
 	}
-	return s.database(now)
+	return s.databaseTime(now)
 }
 
-func (s *Suite) learnCreated(e *history.Event) {
+func (s *Suite) applyCreated(e *history.Event) {
 	var l *life
 	if n := len(s.free); n > 0 {
 		l, s.free = s.free[n-1], s.free[:n-1]
@@ -335,17 +333,17 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.firstRetries = e.Limit
 	l.runTimeout, l.dispatchTimeout = e.RunTimeout, e.DispatchTimeout
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
-	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
-	l.action, l.parent = s.action(e.Action), e.Related
+	l.stamped, l.waits = s.databaseTime(e.At), max(e.At, e.Due-s.skew)
+	l.action, l.parent = s.actionIndex(e.Action), e.Related
 	l.runtime, l.pinned, l.by = e.Text, e.Worker, e.Process
 	if l.parent != 0 {
-		s.learnChild(l, e.At)
+		s.addChild(l, e.At)
 	}
 	s.lives.Set(e.Execution, l)
 	s.created = max(s.created, e.Execution)
 }
 
-func (l *life) transition(e *history.Event) {
+func (l *life) applyTransition(e *history.Event) {
 	l.claimed = e.From == execution.Running
 	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
 	l.by = e.Process
@@ -371,9 +369,9 @@ func (l *life) transition(e *history.Event) {
 	}
 }
 
-// message notes what happened to the dispatch of the present epoch. The broker may be faster than
+// applyMessageEvent applies an event about the message of the present dispatch. The broker may be faster than
 // the reply to the process that committed the dispatch, but never faster than the commit.
-func (l *life) message(e *history.Event) {
+func (l *life) applyMessageEvent(e *history.Event) {
 	if l == nil || e.Epoch != l.epoch {
 		return
 	}
@@ -389,26 +387,26 @@ func (l *life) message(e *history.Event) {
 			l.died = max(e.At, 1)
 		}
 	default:
-		// No part can act on an unreadable dead letter; the timeout monitor covers these.
+		// No part can act on an unreadable dead letter; the timeout monitor covers that case.
 		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
 		l.tooOften = l.tooOften || e.Kind == history.ReturnedTooOften
 		l.dying = e.Fault == ""
 	}
 }
 
-// retire forgets an execution once no more events about it are expected.
-func (s *Suite) retire(l *life) {
+// retireIfFinished removes an execution once no more events about it are expected.
+func (s *Suite) retireIfFinished(l *life) {
 	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
 		s.lives.Delete(l.id)
 		s.free = append(s.free, l)
 	}
 }
 
-func (s *Suite) learnWorker(e *history.Event) {
+func (s *Suite) applyWorkerEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		all := s.registered.Make(e.Worker)
-		if n := len(*all); n > 0 { // those before it were superseded by it
+		if n := len(*all); n > 0 { // it supersedes those before it
 			if t := s.workers.Get((*all)[n-1]); t != nil && t.worker == e.Worker && !t.superseded {
 				t.superseded, t.supersededA = true, e.At
 			}
@@ -438,13 +436,13 @@ func (s *Suite) learnWorker(e *history.Event) {
 	}
 }
 
-// ends holds the final status of chains, one byte each, in pages. Chain numbers are dense if
-// Handoff assigned them, but a large number in a file must not cost memory for all smaller ones.
-type ends map[execution.ID]*[endsPage]execution.Status
+// finalStatuses holds the final status of chains, one byte each, in pages. Chain numbers are dense if Handoff
+// assigned them, but a large number in a file must not cost memory for all smaller ones.
+type finalStatuses map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
 
-func (e ends) set(chain execution.ID, as execution.Status) {
+func (e finalStatuses) setStatus(chain execution.ID, as execution.Status) {
 	if chain < 0 {
 		return
 	}
@@ -456,16 +454,16 @@ func (e ends) set(chain execution.ID, as execution.Status) {
 	page[chain%endsPage] = as
 }
 
-// of returns None for a chain whose end was not handled.
-func (e ends) of(chain execution.ID) execution.Status {
+// finalStatus returns the final status of a chain, None if its end was not handled.
+func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	if page := e[chain/endsPage]; page != nil && chain >= 0 {
 		return page[chain%endsPage]
 	}
 	return execution.None
 }
 
-// action is the index of an action's name, so a life need not store the name.
-func (s *Suite) action(ref string) uint16 {
+// actionIndex is the index of an action's name in actions, so that a life need not store the name.
+func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {
 		at = uint16(len(s.actions)) //nolint:gosec // readers of histories bound how many actions there are
@@ -475,7 +473,7 @@ func (s *Suite) action(ref string) uint16 {
 	return at
 }
 
-// freeRetry says that a retry of this execution costs none.
+// freeRetry reports whether a retry of this execution doesn't count against its maxRetries.
 func (s *Suite) freeRetry(l *life) bool {
 	return oracle.FreeRetry(l.status, l.reason, l.claimed, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
 }

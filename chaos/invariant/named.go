@@ -7,11 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// numbered is a worker's number in a message, with its incarnation if that follows in brackets.
+// numbered matches a worker's number in a message, with an incarnation that follows in brackets.
 var numbered = regexp.MustCompile(`\bworker (\d+)\b( \((incarnation ))?`)
 
-// NameWorkers adds the names of workers to their numbers in the messages of findings, because
-// scenarios, queues and logs know workers by name.
+// NameWorkers adds the names of workers to their numbers in the messages of findings, because scenarios,
+// queues and logs identify workers by name.
 func NameWorkers(findings []Finding, names map[execution.WorkerID]string) {
 	for i := range findings {
 		f := &findings[i]

@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestWorkersAreNamedBesideTheirNumbers(t *testing.T) {
+func TestNameWorkersAddsNamesToNumbers(t *testing.T) {
 	names := map[execution.WorkerID]string{1: "shell-2", 12: "python-1"}
 	for text, want := range map[string]string{
 		"worker 1 (incarnation 4) is charged with 3": "worker 1 (shell-2, incarnation 4) is charged with 3",

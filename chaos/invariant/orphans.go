@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// orphans are the waiting workflow children, by the first row of their parent's chain. They are
-// settled in batches, some time after the end of that chain was handled.
+// orphans are the waiting workflow children, by the first row of their parent's chain. They are settled in
+// batches after the end of that chain was handled.
 type orphans struct {
 	// waiting holds the children of chains whose end was not handled yet. Children that end
 	// meanwhile stay in the list.
@@ -19,21 +19,21 @@ type orphans struct {
 	all      int
 }
 
-// learnChild files a new child. If the end of its parent's chain was already handled, the child
-// counts as to be settled.
-func (s *Suite) learnChild(l *life, at time.Duration) {
+// addChild adds a new child. If the end of its parent's chain was already handled, the child must be settled
+// now.
+func (s *Suite) addChild(l *life, at time.Duration) {
 	o := &s.orphans
-	if s.ended.of(l.parent) == execution.None {
+	if s.ended.finalStatus(l.parent) == execution.None {
 		o.waiting[l.parent] = append(o.waiting[l.parent], l.id)
 		return
 	}
 	o.settling[l.parent]++
 	o.all++
-	l.orphan, l.parentEnded, l.ahead = true, at, s.batches()
+	l.orphan, l.parentEnded, l.ahead = true, at, s.settlingBatches()
 }
 
-// learnOrphans notes that the end of a chain was handled: its waiting children must now be settled.
-func (s *Suite) learnOrphans(e *history.Event) {
+// orphanChildren notes that the end of a chain was handled: its waiting children must be settled now.
+func (s *Suite) orphanChildren(e *history.Event) {
 	o := &s.orphans
 	var left []*life
 	for _, id := range o.waiting[e.Chain] {
@@ -48,19 +48,18 @@ func (s *Suite) learnOrphans(e *history.Event) {
 	o.settling[e.Chain] += len(left)
 	o.all += len(left)
 	for _, l := range left {
-		l.orphan, l.parentEnded, l.ahead = true, e.At, s.batches()
+		l.orphan, l.parentEnded, l.ahead = true, e.At, s.settlingBatches()
 	}
 }
 
-// batches is an upper bound of the number of batches in which all children that must be settled now
-// are settled: each batch settles at least half of its maximum, or is the last one of a chain.
-func (s *Suite) batches() int32 {
+// settlingBatches is an upper bound of the number of batches that settle all children that must be settled
+// now: each batch settles at least half of its maximum, or is the last one of a chain.
+func (s *Suite) settlingBatches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }
 
-// settled notes that a child was started or has ended. It is called before the life itself is
-// updated.
-func (s *Suite) settled(l *life) {
+// noteSettled notes that a child was started or has ended. It is called before the life is updated.
+func (s *Suite) noteSettled(l *life) {
 	if !l.orphan {
 		return
 	}

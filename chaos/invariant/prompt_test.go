@@ -12,8 +12,8 @@ import (
 
 const minute = time.Minute
 
-// calmly is a world with two executors and a worker, long after its start.
-func calmly(more ...history.Event) []history.Event {
+// calmStory returns a story with two executors and a worker, long after their start, followed by more.
+func calmStory(more ...history.Event) []history.Event {
 	return append([]history.Event{
 		{At: second, Kind: history.ProcessStarted, Process: "executor-1"},
 		{At: second, Kind: history.ProcessStarted, Process: "executor-2"},
@@ -24,12 +24,12 @@ func calmly(more ...history.Event) []history.Event {
 	}, more...)
 }
 
-// to is a transition of execution 1.
+// to returns a transition of execution 1.
 func to(at time.Duration, from, to execution.Status, process string) history.Event {
 	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
 }
 
-func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
+func TestReactionsArePrompt(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	claimed := to(3*minute, execution.Requested, execution.Scheduling, "executor-1")
 	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
@@ -48,9 +48,9 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	fault := func(process string) history.Event {
 		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
 	}
-	// Worker 2 has another runtime, so nothing of this goes to it.
+	// Worker 2 has another runtime, so execution 1 does not go to it.
 	beside := func(more ...history.Event) []history.Event {
-		return calmly(append([]history.Event{
+		return calmStory(append([]history.Event{
 			{At: 2 * minute, Kind: history.ProcessStarted, Process: "python-1"},
 			{At: 2 * minute, Kind: history.WorkerRegistered, Worker: 2, Incarnation: 2, Process: "python-1", Due: 10 * minute, Limit: 2, Text: "python"},
 		}, more...)...)
@@ -61,7 +61,7 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	// then is a claim by a later pass.
 	then := claimed
 	then.At += second / 2
-	// earlier is something half a second before.
+	// earlier moves an event half a second back.
 	earlier := func(e history.Event) history.Event {
 		e.At -= second / 2
 		return e
@@ -76,14 +76,14 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		other.Text, other.Worker = "python", 0
 		return []history.Event{other, of(claimed), of(dispatched), of(published)}
 	}
-	// passing is a pass that has made a claim and a dispatch to worker 2.
+	// passing is a pass with a claim of execution 1 and a dispatch to worker 2.
 	passing := func(process string, more ...history.Event) []history.Event {
 		return beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), submitted, claimed}, sent(process), more)...)
 	}
 	// unsent is a dispatch of execution 2 to worker 2 that is not sent.
 	unsent := func(process string) []history.Event { return sent(process)[:3] }
-	// answersAgain is such a dispatch at 3 minutes. The queue has answered again since a moment, and
-	// an executor sent a dispatch there while it hung.
+	// answersAgain is such a dispatch at 3 minutes. The queue hung until again, and waited sent a dispatch
+	// there meanwhile.
 	answersAgain := func(waited string, at, again time.Duration, process string) []history.Event {
 		var before []history.Event
 		for _, e := range sent(waited) {
@@ -99,10 +99,10 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"a claim that is kept", 25, calmly(submitted, claimed, later(2*second)), true},
-		{"a claim that is young", 25, calmly(submitted, claimed, later(second/2)), false},
-		{"a claim of an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, later(2*second)), false},
-		{"a claim while another executor's link is slow", 25, calmly(fault("executor-2"), submitted, claimed, later(2*second)), true},
+		{"a claim that is kept", 25, calmStory(submitted, claimed, later(2*second)), true},
+		{"a claim that is young", 25, calmStory(submitted, claimed, later(second/2)), false},
+		{"a claim of an executor on a slow link", 25, calmStory(fault("executor-1"), submitted, claimed, later(2*second)), false},
+		{"a claim while another executor's link is slow", 25, calmStory(fault("executor-2"), submitted, claimed, later(2*second)), true},
 		{"a claim that is kept while its pass waits for the queue of another worker", 25, passing("executor-1", later(2*second)), false},
 		{"a claim that is kept for longer than a pass waits for a queue", 25, passing("executor-1", later(2*second), later(3*second)), true},
 		{"a claim that is kept while another executor waits for a queue", 25, passing("executor-2", later(2*second)), true},
@@ -113,34 +113,34 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a dispatch that is not marked while another executor waits for a queue", 25, passing("executor-2", dispatched, published, later(3*second)), true},
 		{"a dispatch that is not marked, of a pass before the one that waits for a queue", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), earlier(submitted), earlier(claimed), earlier(dispatched), earlier(published)}, sent("executor-1"), []history.Event{later(2 * second)})...), true},
 		{"a dispatch that is not sent to a queue that hangs", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan)}, unsent("executor-1"), []history.Event{later(2 * second)})...), false},
-		{"a dispatch that is not sent, before its executor has heard that the queue answers again", 25, answersAgain("executor-1", 150*second, 3*minute-5*time.Millisecond, "executor-1"), false},
-		{"a dispatch that is not sent, long after the queue answered again", 25, answersAgain("executor-1", 150*second, 179*second-time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, before its executor can know that the queue answers", 25, answersAgain("executor-1", 150*second, 3*minute-5*time.Millisecond, "executor-1"), false},
+		{"a dispatch that is not sent, long after the queue answers", 25, answersAgain("executor-1", 150*second, 179*second-time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and another executor waited for the queue", 25, answersAgain("executor-2", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
-		{"a dispatch that is not sent, and nobody waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, and no executor waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and its executor must have given up its session", 25, answersAgain("executor-1", 145*second, 3*minute-5*time.Millisecond, "executor-1"), true},
-		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
-		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
-		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},
-		{"a dispatch that is marked in time", 25, calmly(submitted, claimed, dispatched, published, marked(1), later(3*second)), false},
-		{"a dispatch that is not marked by an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, dispatched, published, later(3*second)), false},
-		{"a dispatch that is claimed and not marked", 25, calmly(submitted, claimed, dispatched, published, running), true},
-		{"a refused claim of a dispatch that is not marked", 25, calmly(submitted, claimed, dispatched, published, refused), false},
-		{"a dispatch that is claimed and marked", 25, calmly(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
-		{"a mark of what is not scheduled", 25, calmly(submitted, claimed, marked(1)), true},
-		{"a mark of another epoch", 25, calmly(submitted, claimed, dispatched, published, marked(3)), true},
-		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
-		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
+		{"a dispatch that is not sent", 25, calmStory(submitted, claimed, dispatched, later(2*second)), true},
+		{"a dispatch that is sent", 25, calmStory(submitted, claimed, dispatched, published, later(2*second)), false},
+		{"a dispatch that is sent and not marked", 25, calmStory(submitted, claimed, dispatched, published, later(3*second)), true},
+		{"a dispatch that is marked in time", 25, calmStory(submitted, claimed, dispatched, published, marked(1), later(3*second)), false},
+		{"a dispatch that is not marked by an executor on a slow link", 25, calmStory(fault("executor-1"), submitted, claimed, dispatched, published, later(3*second)), false},
+		{"a dispatch that is claimed and not marked", 25, calmStory(submitted, claimed, dispatched, published, running), true},
+		{"a refused claim of a dispatch that is not marked", 25, calmStory(submitted, claimed, dispatched, published, refused), false},
+		{"a dispatch that is claimed and marked", 25, calmStory(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
+		{"a mark of an execution that is not scheduled", 25, calmStory(submitted, claimed, marked(1)), true},
+		{"a mark of another epoch", 25, calmStory(submitted, claimed, dispatched, published, marked(3)), true},
+		{"due, with a worker that has room", 26, calmStory(submitted, later(3*second)), true},
+		{"due, while an executor that may hold the hint is on a slow link", 26, calmStory(fault("executor-2"), submitted, later(3*second)), false},
 		{"due, while a pass waits for the queue of another worker", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second)), false},
 		{"due, longer than a pass waits for a queue", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second), later(4*second)), true},
 		{"due, after the queue of another worker hung", 26, beside(hangs(170*second, history.FaultBegan), hangs(175*second, history.FaultEnded), submitted, later(2*second)), true},
-		{"an end that is not handled", 26, calmly(submitted, claimed, dispatched, running, ended, later(2*second)), true},
-		{"an end whose writer is on a slow link", 26, calmly(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
-		{"canceling beyond the kill grace", 27, calmly(submitted, claimed, dispatched, running, canceling, later(4*second)), true},
-		{"canceling within it", 27, calmly(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
-		{"canceling at a worker on a slow link", 27, calmly(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
-		{"scheduled at a worker that was declared lost", 28, calmly(submitted, claimed, dispatched, published, lost, later(2*second)), true},
-		{"scheduled at a worker that has registered anew", 28, calmly(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
-		{"running there, within the grace", 28, calmly(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
+		{"an end that is not handled", 26, calmStory(submitted, claimed, dispatched, running, ended, later(2*second)), true},
+		{"an end whose writer is on a slow link", 26, calmStory(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
+		{"canceling beyond the kill grace", 27, calmStory(submitted, claimed, dispatched, running, canceling, later(4*second)), true},
+		{"canceling within it", 27, calmStory(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
+		{"canceling at a worker on a slow link", 27, calmStory(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
+		{"scheduled at a worker that was declared lost", 28, calmStory(submitted, claimed, dispatched, published, lost, later(2*second)), true},
+		{"scheduled at a worker that has re-registered", 28, calmStory(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
+		{"running there, within the grace", 28, calmStory(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{x.rule})
@@ -155,10 +155,10 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	}
 }
 
-// A queue that hangs ends the session of an executor that has waited for its confirm for too long.
-// What the executor was about to publish then is not sent, and what it has just sent is not
-// confirmed. The end of another executor's session explains neither.
-func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
+// A hanging queue ends the session of an executor that has waited too long for its confirm. The executor's
+// unsent messages are not sent, and those that it has just sent are not confirmed. The end of another
+// executor's session explains neither.
+func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	claimed, dispatched := to(3*minute, execution.Requested, execution.Scheduling, "executor-1"), to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
 	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
@@ -171,14 +171,14 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	}{
 		{"not sent", false, "executor-1", 3 * minute, false},
 		{"not sent, and the pass began before that", false, "executor-1", 3*minute - second/2, false},
-		{"not sent, and it was connected again long before", false, "executor-1", 3*minute - 2*second, true},
+		{"not sent, and it had reconnected long before", false, "executor-1", 3*minute - 2*second, true},
 		{"not sent, and another executor gave up its session", false, "executor-2", 3 * minute, true},
 		{"sent, not confirmed", true, "executor-1", 3 * minute, false},
-		{"sent, not confirmed, and it was connected again before", true, "executor-1", 3*minute - second/2, true},
+		{"sent, not confirmed, and it had reconnected before", true, "executor-1", 3*minute - second/2, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{25})
-			story := calmly(submitted, claimed, dispatched)
+			story := calmStory(submitted, claimed, dispatched)
 			if x.sent {
 				story = append(story, published)
 			}
@@ -193,10 +193,10 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	}
 }
 
-// The executor that has the hint of an execution may have no session for a moment.
-func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
+// The executor that has the hint about an execution may have no session for a while.
+func TestGivenUpSessionExcusesWaitingExecution(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
-	again := New(config.Default(config.Hardened), nil).reunited()
+	again := New(config.Default(config.Hardened), nil).reconnectBound()
 	for _, x := range []struct {
 		name       string
 		by         string
@@ -204,13 +204,13 @@ func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
 		breaks     bool
 	}{
 		{"one of them gave it up", "executor-2", 3 * minute, 3*minute + again, false},
-		{"it was connected again long ago", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
+		{"it had reconnected long before", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
 		{"it waits for longer than that", "executor-2", 3 * minute, 3*minute + again + 2*second, true},
 		{"a worker gave it up", "shell-1", 3 * minute, 3*minute + 3*second, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{26})
-			story := calmly(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
+			story := calmStory(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
 			for i := range story {
 				if i == len(story)-2 {
 					s.GivenUp(x.by, x.gaveUp)
@@ -224,8 +224,8 @@ func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
 	}
 }
 
-// An executor handles ends batch by batch.
-func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
+// An executor handles ends in batches, so an end may wait for earlier batches.
+func TestEndMayWaitForEarlierEnds(t *testing.T) {
 	const executions, each = 30, 50 * time.Millisecond
 	for _, x := range []struct {
 		name           string
@@ -240,7 +240,7 @@ func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 			c := config.Default(config.Hardened)
 			c.Executor.BatchSize = x.batch
 			s := New(c, []int{26})
-			story := calmly()
+			story := calmStory()
 			for id := execution.ID(1); id <= executions; id++ {
 				story = append(story, history.Event{
 					At: 3 * minute, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client",
@@ -268,9 +268,10 @@ func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 	}
 }
 
-// Invariant 26 demands no work for a worker that executors take for unhealthy because of what waits
-// there, unless it is pinned there. They notice the end of that with their next look.
-func TestAnExecutionMayWaitWhileTooMuchWaitsAtTheWorker(t *testing.T) {
+// Invariant 26 requires no dispatch to a worker that executors consider unhealthy for its many waiting
+// dispatches, unless the execution is pinned to it. Executors detect the end of that state with their next
+// look.
+func TestDeepQueueExcusesWaitingExecution(t *testing.T) {
 	waiting := []history.Event{
 		{At: 150 * second, Kind: history.Created, Execution: 2, Chain: 2, To: execution.Requested, Action: "a", Text: "shell", Process: "client"},
 		to(150*second, execution.Requested, execution.Scheduling, "executor-1"),
@@ -300,7 +301,7 @@ func TestAnExecutionMayWaitWhileTooMuchWaitsAtTheWorker(t *testing.T) {
 			c := config.Default(config.Hardened)
 			c.Health.QueueDepthUnhealthy = x.deep
 			s := New(c, []int{26})
-			for _, e := range calmly(slices.Concat(waiting, x.story)...) {
+			for _, e := range calmStory(slices.Concat(waiting, x.story)...) {
 				s.Observe(&e)
 			}
 			found := slices.ContainsFunc(s.End(false), func(f Finding) bool { return f.Execution == 1 })

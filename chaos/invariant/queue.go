@@ -1,7 +1,7 @@
 package invariant
 
-// queue returns what was added, the oldest first. It reuses its storage, so a queue that is emptied
-// as fast as it is filled costs no memory.
+// queue is a first-in, first-out queue. It reuses its storage, so a queue that is emptied as fast as it is
+// filled allocates nothing.
 type queue[T any] struct {
 	all  []T
 	head int
@@ -16,7 +16,7 @@ func (q *queue[T]) add(one T) {
 	q.all = append(q.all, one)
 }
 
-// first returns the oldest, if there is one.
+// first returns the oldest element, if there is one.
 func (q *queue[T]) first() (one T, any bool) {
 	if q.head == len(q.all) {
 		return one, false
@@ -24,7 +24,7 @@ func (q *queue[T]) first() (one T, any bool) {
 	return q.all[q.head], true
 }
 
-// drop removes the oldest.
+// drop removes the oldest element.
 func (q *queue[T]) drop() {
 	var none T
 	q.all[q.head] = none
@@ -33,8 +33,8 @@ func (q *queue[T]) drop() {
 	}
 }
 
-// spare returns an unused entry, or a new one. New ones are made several at a time.
-func spare[T any](of *[]*T) *T {
+// spareEntry returns an unused entry, or a new one. New entries are allocated several at a time.
+func spareEntry[T any](of *[]*T) *T {
 	if len(*of) == 0 {
 		block := make([]T, 16)
 		for i := range block {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDurationsOfAViolationAreReadable(t *testing.T) {
+func TestViolationDurationsAreRounded(t *testing.T) {
 	for _, c := range []struct {
 		args []any
 		want string
@@ -15,8 +15,8 @@ func TestDurationsOfAViolationAreReadable(t *testing.T) {
 		{[]any{8 * time.Second, 8*time.Second - 1, 7}, "8s 7.999999999s 7"},
 		{[]any{8*time.Second + 5, 8*time.Second + 5, "x"}, "8s 8s x"},
 	} {
-		if got := fmt.Sprintf("%v %v %v", readable(c.args)...); got != c.want {
-			t.Errorf("%v is told as %q, not as %q", c.args, got, c.want)
+		if got := fmt.Sprintf("%v %v %v", roundDurations(c.args)...); got != c.want {
+			t.Errorf("%v is formatted as %q, want %q", c.args, got, c.want)
 		}
 	}
 }

@@ -6,27 +6,27 @@ import (
 	"handoff/chaos/history"
 )
 
-// An executor compares the database's clock with its own (docs/ownership.md, "Two clocks"). It can't
-// know of a step before its first reading. Its timeout monitor makes that at the start, or, if it
-// can't reach the database then, with a later pass.
+// An executor compares the database's clock with its own (docs/ownership.md, "Two clocks"). It can't know of
+// a step before its first reading. Its timeout monitor reads the clock at the start or, if the database is
+// unreachable then, in a later pass.
 
 // hindersReading are the causes that can keep an executor from reading the database's clock.
 const hindersReading = standsStill | toDatabase | databaseFails
 
-// firstReading is when an executor must have read the database's clock since its start, never if
-// nothing is certain by now. A process whose start is unknown counts as started with the history.
+// firstReading is when an executor must first have read the database's clock since its start, never if it
+// need not have read it yet. A process whose start is unknown counts as started with the history.
 func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	p := s.roads.byName[process]
 	if p != nil && p.read != 0 {
 		return p.read
 	}
 	start := s.started[process]
-	last, lasts := s.ledger.last(hindersReading, process)
-	at := start + s.prompt()
+	last, lasts := s.ledger.lastPresence(hindersReading, process)
+	at := start + s.promptBound()
 	if last > start {
 		// A call that was under way ends, and the next pass reads the clock.
 		e := &s.config.Executor
-		at = last + e.StatementTimeout + e.TimeoutCheckInterval + drift(e.TimeoutCheckInterval) + s.prompt()
+		at = last + e.StatementTimeout + e.TimeoutCheckInterval + clockDrift(e.TimeoutCheckInterval) + s.promptBound()
 	}
 	if lasts || now < at {
 		return never
@@ -37,7 +37,7 @@ func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	return at
 }
 
-// missedStep is when the database's clock was last moved before an executor must have read it.
+// missedStep is when the database's clock was last moved before an executor must have read it, 0 for never.
 func (s *Suite) missedStep(process string) time.Duration {
 	if p := s.roads.byName[process]; p != nil {
 		return p.missed
@@ -45,8 +45,8 @@ func (s *Suite) missedStep(process string) time.Duration {
 	return 0
 }
 
-// noteReadings notes the first readings so far, before an event that may hinder an executor, and the
-// steps that came before them.
+// noteReadings records the first readings so far before an event that may hinder an executor, and which
+// executors miss a step of the clock.
 func (s *Suite) noteReadings(e *history.Event) {
 	switch e.Kind {
 	case history.ClockStepped:
@@ -67,22 +67,21 @@ func (s *Suite) noteReadings(e *history.Event) {
 	}
 }
 
-// stepBack is a step of the database's clock backwards: when it was, how far, and the clock's skew
-// before it.
+// stepBack is a backward step of the database's clock: its time, its size, and the clock's skew before it.
 type stepBack struct{ at, by, skew time.Duration }
 
-// offsetTolerance is how far the clock may be moved without an executor's noticing it.
+// offsetTolerance is how far the clock may be moved without being detected by an executor.
 const offsetTolerance = 500 * time.Millisecond
 
-// unseenBack is how much longer a wait since a moment may seem to an executor because the clock was
-// set back before that moment and forwards after it. An executor does not notice a step that another
-// one undoes before its next reading, which its timeout monitor makes at every pass.
+// unseenBack is how much longer a wait since a moment may seem to an executor because the clock was set back
+// before that moment and forwards after it. An executor does not detect a step that another step undoes
+// before its next reading, which its timeout monitor makes in every pass.
 func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
 	b, interval := s.back, s.config.Executor.TimeoutCheckInterval
 	if b.by == 0 || b.at > since || s.stepped <= since || s.skew < b.skew-offsetTolerance {
 		return 0
 	}
-	if s.stepped-b.at > interval+drift(interval)+s.prompt() && !s.ledger.struck(hindersReading, process, 0, b.at) {
+	if s.stepped-b.at > interval+clockDrift(interval)+s.promptBound() && !s.ledger.hasStruck(hindersReading, process, 0, b.at) {
 		return 0
 	}
 	return b.by

@@ -11,10 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// Execution 1 runs from 2 s. At 10 s the database's clock is set past its deadline, and much later
-// executor-1 ends it while its action still runs. That is no fault of an executor that had not read
-// that clock before.
-func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
+// Execution 1 runs from 2 s. At 10 s the database's clock is set past its deadline, and much later executor-1
+// ends it while its action still runs. That is lawful for an executor that had not read the clock before.
+func TestMissedClockStepExcusesExecutor(t *testing.T) {
 	event := func(at time.Duration, kind history.Kind) history.Event {
 		return history.Event{At: at, Kind: kind, Process: "executor-1"}
 	}
@@ -28,7 +27,7 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"it had read it", []history.Event{event(0, history.ProcessStarted), stepped}, true},
+		{"it had read the clock", []history.Event{event(0, history.ProcessStarted), stepped}, true},
 		{"it started after the step", []history.Event{event(0, history.ProcessStarted), event(3*second, history.ProcessCrashed), stepped, event(11*second, history.ProcessStarted)}, false},
 		{"it was cut off from its start until after the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, false},
 		{"it was cut off until just before the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), cut(9*second, history.FaultEnded), stepped}, false},
@@ -48,10 +47,9 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 	}
 }
 
-// A dispatch is rejected although it has waited for a second, because the database's clock was set
-// forwards. It is no fault of an executor that the dispatch seems older if the clock was set back
-// shortly before it.
-func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
+// A dispatch is rejected after a wait of three seconds, because the database's clock was set forwards. That
+// is lawful if the clock was set back shortly before the dispatch.
+func TestUndoneClockStepExcusesExecutor(t *testing.T) {
 	step := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
@@ -70,11 +68,11 @@ func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
 		{"a step back before a reading", 20 * second, 110 * second, 125 * second, true},
 		{"a step back after the dispatch", 41 * second, 110 * second, 240 * second, true},
 	} {
-		dispatch := dispatched(40 * second)
+		dispatch := dispatchEvents(40 * second)
 		dispatch[1].Due = 40*second - c.by + x.Executor.DispatchTimeout
 		taken := move(43*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 1)
 		taken.Count, taken.Reason = 1, execution.DispatchTimeout
-		story := slices.Concat(pair(), beats(10*second, 40*second), dispatch, []history.Event{step(42*second, c.forward), taken})
+		story := slices.Concat(workerPair(), heartbeats(10*second, 40*second), dispatch, []history.Event{step(42*second, c.forward), taken})
 		if c.by > 0 {
 			story = append(story, step(c.back, -c.by))
 		}
@@ -95,10 +93,9 @@ func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
 	}
 }
 
-// Execution 1 is ended at 50 s by an executor that started after a step of the database's clock. Its
-// worker still runs the action when the retry starts. It learns of the end within a lease, and not
-// later.
-func TestARetryMayRunBesideARunThatOnlyAStepEnded(t *testing.T) {
+// Execution 1 is ended at 50 s by an executor that started after a step of the database's clock. Its worker
+// still runs the action when the retry starts. The worker must learn of the end within a lease.
+func TestMissedClockStepAllowsOverlappingRetry(t *testing.T) {
 	retry := func(at time.Duration) []history.Event {
 		story := []history.Event{
 			created(50 * second),

@@ -11,40 +11,40 @@ import (
 
 // This file adapts the rules to a database that loses its latest writes (history.DatabaseRewound).
 //
-// Until then every rule judges as usual. From then on this suite is silent and passes the history
-// on to another suite. That suite has seen the processes, servers, faults and workers from the
-// beginning. Of executions it has seen only the failures that workers count. It waits until the
-// contract holds again: until every incarnation that has lost an answered heartbeat is over, and
-// nothing older is left to do. Then it judges everything accepted from that moment on, by every
-// rule, and ignores messages and ends of older executions.
+// Until the loss every rule judges as usual. From then on this suite is silent and passes the history on to
+// another suite. That suite has observed the processes, servers, faults and workers from the beginning. Of
+// executions it has observed only the failures that workers count. It waits until the contract holds: every
+// incarnation that has lost an answered heartbeat is over, and no older work is left. Then it judges
+// everything accepted from that moment on, by every rule, and ignores messages and ends of older executions.
 //
-// While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
+// While it waits, it judges only one rule, as part of invariant 12: those incarnations must end in time.
 
-// rewinding is a suite's state for this.
-type rewinding struct {
+// rewindState is a suite's state about losses of the database.
+type rewindState struct {
 	only []int
-	// later judges the history after the next loss; nil if none is expected. over says that it has
-	// taken over.
+	// later is the suite that judges the history after the next loss, nil if none is expected. over reports
+	// whether it has taken over.
 	later *Suite
 	over  bool
 
-	// waits says that the suite judges nothing yet, and ready that the loss before it has happened.
+	// waits reports whether the suite judges nothing yet, and ready whether the loss that it waits for has
+	// happened.
 	waits, ready bool
-	// quiet asks the world whether nothing is left to do.
+	// quiet reports whether the world has nothing left to do.
 	quiet func() bool
-	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be
-	// over. What was written between from and to is lost.
+	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be over. The
+	// writes between from and to are lost.
 	stale         []execution.Incarnation
 	due, from, to time.Duration
-	// execution and message are the last numbers from before; foreign are later executions that
-	// belong to earlier ones.
+	// execution and message are the last numbers before the suite began to judge; foreign are later
+	// executions that belong to earlier ones.
 	execution execution.ID
 	message   uint64
 	foreign   map[execution.ID]bool
 }
 
-// ExpectRewinds says how often the database may lose its latest writes, and how to ask whether
-// nothing is left to do. Call it after all other setters, before the run.
+// ExpectRewinds sets how often the database may lose its latest writes. quiet reports whether nothing is left
+// to do. Call it after all other setters, before the run.
 func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	if n == 0 {
 		return
@@ -59,9 +59,9 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	s.later.ExpectRewinds(n-1, quiet)
 }
 
-// environment says that a kind of event is about the environment of executions: processes, servers,
-// faults, workers.
-func environment(k history.Kind) bool {
+// isEnvironment reports whether a kind of event is about the environment of executions: processes, servers,
+// faults or workers.
+func isEnvironment(k history.Kind) bool {
 	switch k {
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopping, history.ProcessStopped, history.ProcessPaused,
 		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed, history.FaultBegan, history.FaultEnded,
@@ -74,10 +74,10 @@ func environment(k history.Kind) bool {
 	}
 }
 
-// passes hands an event to the later suite, and says whether this suite looks at it too.
-func (s *Suite) passes(e *history.Event) bool {
-	if s.waits && !s.awaits(e) || s.foreign != nil && s.before(e) {
-		s.charges(e)
+// routeEvent passes an event on to the later suite, and reports whether this suite observes it too.
+func (s *Suite) routeEvent(e *history.Event) bool {
+	if s.waits && !s.observeWaiting(e) || s.foreign != nil && s.concernsOlder(e) {
+		s.noteForeignFailures(e)
 		return false
 	}
 	switch {
@@ -87,37 +87,37 @@ func (s *Suite) passes(e *history.Event) bool {
 		return false
 	case e.Kind == history.DatabaseRewound && (s.foreign == nil || s.ready):
 		s.over = true
-		s.later.lost(e)
+		s.later.beginWait(e)
 		return false
-	case environment(e.Kind) || s.later.waits:
+	case isEnvironment(e.Kind) || s.later.waits:
 		s.later.Observe(e)
 	}
 	return true
 }
 
-// lost begins the wait.
-func (s *Suite) lost(e *history.Event) {
-	s.ready, s.due, s.from, s.to = true, e.At+s.surrender(), e.Due, e.At
+// beginWait begins the wait after a loss.
+func (s *Suite) beginWait(e *history.Event) {
+	s.ready, s.due, s.from, s.to = true, e.At+s.surrenderTime(), e.Due, e.At
 	for i, t := range s.workers.All() {
-		// A worker can't miss a heartbeat if it doesn't know that the database had stored it.
+		// A worker can't miss a heartbeat if it got no reply to it.
 		known := t.answered
 		if !s.called {
 			known = t.renewed
 		}
-		s.loses(i, t, known)
+		s.markStale(i, t, known)
 	}
 	slices.SortFunc(s.stale, cmp.Compare)
 	for _, c := range s.checkers {
 		if of, ok := c.(*gracefulChecker); ok {
-			of.loses(s.from)
+			of.forgetLostRequests(s.from)
 		}
 	}
 }
 
-// loses notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at
-// the very moment of the loss may have been kept.
-func (s *Suite) loses(i execution.Incarnation, t *session, at time.Duration) {
-	if _, gone := t.gone(); !gone && at > s.from && !slices.Contains(s.stale, i) {
+// markStale adds an incarnation to stale if a heartbeat stored at at is lost. A heartbeat at the very moment
+// of from may have been kept.
+func (s *Suite) markStale(i execution.Incarnation, t *session, at time.Duration) {
+	if _, gone := t.goneSince(); !gone && at > s.from && !slices.Contains(s.stale, i) {
 		s.stale = append(s.stale, i)
 	}
 }
@@ -128,8 +128,8 @@ type storedBeat struct {
 	at     time.Duration
 }
 
-// acknowledge notes that a heartbeat was answered.
-func (s *Suite) acknowledge(i execution.Incarnation, number uint64) {
+// noteAnsweredBeat notes that a heartbeat was answered.
+func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t := s.workers.Get(i)
 	if t == nil {
 		return
@@ -141,59 +141,59 @@ func (s *Suite) acknowledge(i execution.Incarnation, number uint64) {
 		t.answered = max(t.answered, b.at)
 		if s.waits && s.ready && b.at < s.to {
 			// The answer was under way when the database was lost.
-			s.loses(i, t, b.at)
-			s.due = max(s.due, s.now.At+s.surrender())
+			s.markStale(i, t, b.at)
+			s.due = max(s.due, s.now.At+s.surrenderTime())
 		}
 	}
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrender is how long an incarnation that has lost an answered heartbeat may go on: until it beats again,
-// or until an executor finds its lease over.
-func (s *Suite) surrender() time.Duration {
+// surrenderTime is how long an incarnation that has lost an answered heartbeat may continue: until its next
+// heartbeat, or until an executor detects that its lease is over.
+func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
 
-// awaits sees an event while the suite waits, and says whether the suite learns from it.
-func (s *Suite) awaits(e *history.Event) bool {
+// observeWaiting observes an event while the suite waits, and reports whether the suite applies it.
+func (s *Suite) observeWaiting(e *history.Event) bool {
 	s.execution, s.message = max(s.execution, e.Execution), max(s.message, e.Message)
 	if !s.ready {
-		return environment(e.Kind)
+		return isEnvironment(e.Kind)
 	}
 	s.stale = slices.DeleteFunc(s.stale, func(i execution.Incarnation) bool {
 		t := s.workers.Get(i)
 		if t == nil {
 			return true
 		}
-		_, gone := t.gone()
+		_, gone := t.goneSince()
 		return gone
 	})
 	switch {
 	case len(s.stale) == 0:
 		s.waits = !s.quiet()
-	case s.calm.hindering > 0:
-		s.due = e.At + s.surrender()
+	case s.hindrances.lasting > 0:
+		s.due = e.At + s.surrenderTime()
 	case e.At > s.due:
-		s.overdue(s.stale[0])
+		s.reportOverdue(s.stale[0])
 	}
-	return environment(e.Kind)
+	return isEnvironment(e.Kind)
 }
 
-// overdue records a violation of the one rule that holds while the suite waits.
-func (s *Suite) overdue(i execution.Incarnation) {
+// reportOverdue records a violation of the only rule that is judged while the suite waits.
+func (s *Suite) reportOverdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
-			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat that it had answered, and perhaps more of its writes",
+			s.recordViolation(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat that it had answered, and perhaps more of its writes",
 				i, s.workers.Get(i).process)
 			s.waits = true
 		}
 	}
 }
 
-// before says that an event is about something older than the moment at which the suite began to
+// concernsOlder reports whether an event is about an execution or message from before the suite began to
 // judge.
-func (s *Suite) before(e *history.Event) bool {
+func (s *Suite) concernsOlder(e *history.Event) bool {
 	if s.waits {
 		return false
 	}
@@ -204,26 +204,26 @@ func (s *Suite) before(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// charges notes the failures of workers in executions that this suite does not judge: a worker goes
-// on counting them, also those that the database has lost.
-func (s *Suite) charges(e *history.Event) {
+// noteForeignFailures notes the failures of workers in executions that this suite does not judge. A worker
+// continues to count them, even those that the database has lost.
+func (s *Suite) noteForeignFailures(e *history.Event) {
 	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
 		return
 	}
 	for _, c := range s.checkers {
 		if of, ok := c.(*placementChecker); ok {
-			of.charges(e)
+			of.noteWorkerFailures(e)
 		}
 	}
 	if s.later != nil {
-		s.later.charges(e)
+		s.later.noteForeignFailures(e)
 	}
 }
 
-// silent says that findings don't count now.
-func (s *Suite) silent() bool { return s.over || s.waits }
+// isSilent reports whether findings don't count now.
+func (s *Suite) isSilent() bool { return s.over || s.waits }
 
-// laterFindings returns this suite's findings and those of the suite that took over.
+// laterFindings returns this suite's findings and those of the suites that took over.
 func (s *Suite) laterFindings() []Finding {
 	if !s.over {
 		return s.findings

@@ -11,16 +11,16 @@ import (
 	"handoff/core/execution"
 )
 
-// afterALoss returns the findings of invariants 9, 12 and 19 for a history whose database loses, at 40
+// findingsAfterLoss returns the findings of invariants 9, 12 and 19 for a history whose database loses, at 40
 // s, everything written since 20 s. From quiet on, nothing is left to do.
-func afterALoss(quiet time.Duration, events ...history.Event) []string {
-	return afterALossWithCalls(quiet, nil, events...)
+func findingsAfterLoss(quiet time.Duration, events ...history.Event) []string {
+	return findingsAfterLossWithCalls(quiet, nil, events...)
 }
 
-// afterALossWithCalls is afterALoss where the calls of the workers are reported: answers has, for
-// each moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no
-// calls are reported.
-func afterALossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
+// findingsAfterLossWithCalls is findingsAfterLoss with reported calls of the worker: answers has, for each
+// moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no calls are
+// reported.
+func findingsAfterLossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{9, 12, 19})
 	var now time.Duration
 	s.SetRequests(func(key string) (execution.Action, bool) {
@@ -47,13 +47,13 @@ func afterALossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, 
 	return found
 }
 
-// wronglyLimited is an execution that does not have the limits of its request.
-func wronglyLimited(at time.Duration, id execution.ID, parent execution.ID) history.Event {
+// wronglyLimitedExecution is an execution that does not have the limits of its request.
+func wronglyLimitedExecution(at time.Duration, id execution.ID, parent execution.ID) history.Event {
 	return asked(func(e *history.Event) { e.At, e.Execution, e.Chain, e.Related, e.Limit = at, id, id, parent, 9 })
 }
 
-// After a loss, only executions are judged that were accepted once all earlier ones had ended.
-func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
+// After a loss, only executions are judged that were accepted after all earlier ones had ended.
+func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 	tick := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.FaultEnded, Fault: "x"}
 	}
@@ -61,26 +61,26 @@ func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
 		e    history.Event
 		want int
 	}{
-		"before the loss":                         {wronglyLimited(30*second, 1, 0), 1},
-		"while something from before is left":     {wronglyLimited(41*second, 2, 0), 0},
-		"after that":                              {wronglyLimited(70*second, 3, 0), 1},
-		"a child of an execution from before":     {wronglyLimited(70*second, 3, 1), 0},
-		"an execution from before, told of again": {wronglyLimited(70*second, 1, 0), 0},
+		"before the loss":                         {wronglyLimitedExecution(30*second, 1, 0), 1},
+		"while something from before is left":     {wronglyLimitedExecution(41*second, 2, 0), 0},
+		"after that":                              {wronglyLimitedExecution(70*second, 3, 0), 1},
+		"a child of an execution from before":     {wronglyLimitedExecution(70*second, 3, 1), 0},
+		"an execution from before, created again": {wronglyLimitedExecution(70*second, 1, 0), 0},
 	} {
 		before := asked(func(e *history.Event) { e.At, e.Execution, e.Chain = 2*second, 1, 1 })
 		events := []history.Event{before, c.e, tick(60 * second), tick(80 * second)}
 		slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.At - b.At) })
-		if found := afterALoss(50*second, events...); len(found) != c.want {
+		if found := findingsAfterLoss(50*second, events...); len(found) != c.want {
 			t.Errorf("%s: found %q, want %d", what, found, c.want)
 		}
 	}
 }
 
-// lostABeat is part of the finding about an incarnation that has lost a heartbeat and goes on.
-const lostABeat = "lost a heartbeat that it had answered"
+// lostHeartbeatText is part of the finding about an incarnation that has lost a heartbeat and continues.
+const lostHeartbeatText = "lost a heartbeat that it had answered"
 
-// An incarnation that has lost a heartbeat must end; one that has lost none may go on.
-func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
+// An incarnation that has lost a heartbeat must end; one that has lost none may continue.
+func TestIncarnationWithLostHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
 		e.At = at
 		return e
@@ -90,20 +90,20 @@ func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 		events []history.Event
 		want   bool
 	}{
-		"it goes on":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), last}, true},
-		"it is lost":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
-		"it had not beaten since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
+		"it continues":                   {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), last}, true},
+		"it is lost":                     {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
+		"it had sent no heartbeat since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
 	} {
-		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, lostABeat) })
+		found := slices.ContainsFunc(findingsAfterLoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, lostHeartbeatText) })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}
 	}
 }
 
-// A worker that got no answer to the heartbeat that was lost knows of no loss, and goes on. If the
-// answer arrives after the loss, its next heartbeat is refused.
-func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
+// A worker that got no answer to the lost heartbeat does not know of the loss, and continues. If the answer
+// arrives after the loss, its next heartbeat is refused.
+func TestIncarnationSurvivesLossOfUnansweredHeartbeat(t *testing.T) {
 	numbered := func(at time.Duration, number int64) history.Event {
 		e := beat(at, 1)
 		e.Count = number
@@ -122,17 +122,17 @@ func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
 		"an answer that comes after the loss":   {map[time.Duration]uint64{15 * second: 1, 41 * second: 3}, true},
 		"a late answer to a beat that was kept": {map[time.Duration]uint64{35 * second: 1, 41 * second: 4}, false},
 	} {
-		found := slices.ContainsFunc(afterALossWithCalls(400*second, c.answers, events...), func(f string) bool { return strings.Contains(f, lostABeat) })
+		found := slices.ContainsFunc(findingsAfterLossWithCalls(400*second, c.answers, events...), func(f string) bool { return strings.Contains(f, lostHeartbeatText) })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}
 	}
 }
 
-// A worker goes on counting the failures of executions from before, whether or not the database has
-// lost them. Others it may not have.
-func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
-	failed := func(at time.Duration) history.Event { return bad(at, 1)[0] }
+// A worker continues to count failures from before the loss, whether or not the database has lost them. It
+// may count no others.
+func TestEarlierWorkerFailuresCountAfterLoss(t *testing.T) {
+	failed := func(at time.Duration) history.Event { return failureReport(at, 1)[0] }
 	report := func(at time.Duration, n int64) history.Event {
 		return history.Event{At: at, Kind: history.HealthReported, Worker: 1, Incarnation: 1, Process: "w", Count: n, Limit: n, Message: 3}
 	}
@@ -143,7 +143,7 @@ func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
 	}{
 		"kept, lost, and after the loss": {[]time.Duration{10 * second, 30 * second, 45 * second}, 3, false},
 		"one more than there were":       {[]time.Duration{10 * second, 30 * second, 45 * second}, 4, true},
-		"an execution told of again":     {[]time.Duration{45 * second, 65 * second}, 2, false},
+		"an execution that fails again":  {[]time.Duration{45 * second, 65 * second}, 2, false},
 		"none":                           {nil, 1, true},
 	} {
 		events := []history.Event{registered(1, 1, "shell"), beat(15*second, 1), beat(50*second, 1), report(70*second, c.counted)}
@@ -151,20 +151,20 @@ func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
 			events = append(events, failed(at))
 		}
 		slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.At - b.At) })
-		found := slices.ContainsFunc(afterALoss(50*second, events...), func(f string) bool { return strings.Contains(f, "is charged with") })
+		found := slices.ContainsFunc(findingsAfterLoss(50*second, events...), func(f string) bool { return strings.Contains(f, "is charged with") })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}
 	}
 }
 
-// A drain that an operator asked for in the lost time is lost with it; an earlier one is not.
-func TestADrainIsLostWithTheTimeInWhichItWasAskedFor(t *testing.T) {
+// A drain request from the lost period is lost; an earlier one is not.
+func TestDatabaseLossErasesLaterDrainRequests(t *testing.T) {
 	for at, demanded := range map[time.Duration]bool{15 * second: true, 25 * second: false} {
 		s := New(config.Default(config.Hardened), []int{10})
 		s.ExpectRewinds(1, func() bool { return true })
 		story := []history.Event{
-			registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), beat(14*second, 1), faultOf(at, "drain", ""),
+			registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), beat(14*second, 1), beginFault(at, "drain", ""),
 			{At: at, Kind: history.WorkerCordoned, Worker: 1, Count: 1},
 			{At: 40 * second, Kind: history.DatabaseRewound, Due: 20 * second},
 		}
@@ -175,7 +175,7 @@ func TestADrainIsLostWithTheTimeInWhichItWasAskedFor(t *testing.T) {
 			s.Observe(&story[i])
 		}
 		if got := len(s.End(false)) > 0; got != demanded {
-			t.Errorf("asked for at %v: the worker has to drain: %v, want %v", at, got, demanded)
+			t.Errorf("requested at %v: the worker must drain: %v, want %v", at, got, demanded)
 		}
 	}
 }

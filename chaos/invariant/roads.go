@@ -10,93 +10,93 @@ import (
 	"handoff/core/execution"
 )
 
-// roads records what was wrong, when and where: one entry for each process, with its links, its
-// clock and its machine, and one for what all processes share. A bound about one process, or about
-// one way from a process to the executors, counts from the last trouble on just that way. Trouble
-// elsewhere doesn't loosen it.
+// roads records what was wrong, when and where: one entry for each process, with its links, its clock and its
+// machine, and one for what all processes share. A bound about one process, or about the path from a process
+// to the executors, counts from the last trouble on that path. Trouble elsewhere doesn't loosen it.
 //
-// Trouble that isn't known to concern one process concerns all.
+// Trouble that isn't known to concern one process concerns all processes.
 type roads struct {
 	byName map[string]*road
 	// executors are the processes that have started and are not known to be workers, in the order
 	// of their first start.
 	executors []*road
-	// servers is the trouble of the database, the broker, their clocks and their queues.
+	// servers records trouble of the database, the broker, their clocks and their queues.
 	servers trouble
-	// dispatches and hints are the trouble of messages of these types.
+	// dispatches and hints record trouble of messages of these types.
 	dispatches, hints trouble
 	// ofWorker lists the processes that have registered as a worker: a twin uses the queues of
 	// another process.
 	ofWorker map[execution.WorkerID][]*road
-	// strangers counts the faults whose target was no known process when they began.
+	// strangers counts, by target, the lasting faults whose target was no known process when they began.
 	strangers map[string]int
 }
 
-// road is one process with its trouble.
+// road records the trouble of one process.
 type road struct {
 	name   string
 	worker bool
-	// up says that it runs: it has started, and has neither stopped nor crashed since.
+	// up reports whether the process has started, and has neither stopped nor crashed since.
 	up bool
-	// ended says that it has stopped or crashed, and has not started again. A process whose start the
+	// ended reports whether it has stopped or crashed, and has not restarted. A process whose start the
 	// history does not record is neither up nor ended.
 	ended bool
 	wrong trouble
-	// stuck is the time in which its queue hangs, if it is a worker.
+	// stuck records when its queue hung, if it is a worker.
 	stuck trouble
-	// givenUp is when it gave up its session with the broker; see Suite.GivenUp.
+	// givenUp records when it gave up its session with the broker; see Suite.GivenUp.
 	givenUp trouble
-	// read is when it must first have read the database's clock since its start, 0 if nothing is
-	// certain; see Suite.firstReading.
+	// read is when it must have read the database's clock since its start, 0 if that is not certain; see
+	// Suite.firstReading.
 	read time.Duration
-	// missed is when the database's clock was last moved before that.
+	// missed is when the database's clock was last moved before that reading.
 	missed time.Duration
-	// stopping and held last until it starts again, whatever else happens.
+	// stopping reports whether it was asked to stop. held counts the faults that halt it. A restart resets
+	// both.
 	stopping bool
 	held     int16
-	// frozen are the times since its start in which its machine was frozen, and its clock stood still,
-	// the latest last, no more than mostFrozen. The last one may last.
-	frozen []frozen
+	// frozen are the periods since its start in which its machine was frozen and its clock stood still, the
+	// latest last, at most mostFrozen. The last one may not have ended.
+	frozen []freezePeriod
 }
 
-// frozen is a time in which a machine is frozen; until is never while it lasts.
-type frozen struct{ from, until time.Duration }
+// freezePeriod is a period in which a machine is frozen; until is never while it lasts.
+type freezePeriod struct{ from, until time.Duration }
 
-// mostFrozen bounds how many times are known in which a machine was frozen.
+// mostFrozen is the greatest number of remembered freeze periods of a machine.
 const mostFrozen = 100
 
-// freeze notes that the machine of a process is frozen.
-func (r *road) freeze(at time.Duration) {
+// beginFreeze notes that the machine of a process is frozen.
+func (r *road) beginFreeze(at time.Duration) {
 	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		return
 	}
-	if r.frozen = append(r.frozen, frozen{at, never}); len(r.frozen) > mostFrozen {
+	if r.frozen = append(r.frozen, freezePeriod{at, never}); len(r.frozen) > mostFrozen {
 		r.frozen = slices.Delete(r.frozen, 0, 1)
 	}
 }
 
-// thaw notes that it no longer is.
-func (r *road) thaw(at time.Duration) {
+// endFreeze notes that the machine is no longer frozen.
+func (r *road) endFreeze(at time.Duration) {
 	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		r.frozen[n-1].until = at
 	}
 }
 
-// stood is for how long the clock of a process stood still between two moments.
-func (r *road) stood(from, until time.Duration) (long time.Duration) {
+// clockStoppage is how long the clock of a process stood still between two moments.
+func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
 	}
 	return long
 }
 
-// stood is for how long the clock of every running executor stood still between two moments, at
-// least.
-func (r *roads) stood(from, until time.Duration) time.Duration {
+// leastClockStoppage is the shortest time for which the clock of any running executor stood still between two
+// moments.
+func (r *roads) leastClockStoppage(from, until time.Duration) time.Duration {
 	least := never
 	for _, p := range r.executors {
 		if p.up {
-			least = min(least, p.stood(from, until))
+			least = min(least, p.clockStoppage(from, until))
 		}
 	}
 	if least == never {
@@ -109,8 +109,8 @@ func newRoads() roads {
 	return roads{byName: make(map[string]*road), ofWorker: make(map[execution.WorkerID][]*road), strangers: make(map[string]int)}
 }
 
-// of returns the road of a process. A new one is not up.
-func (r *roads) of(name string) *road {
+// roadOf returns the road of a process, and creates it if it is new. A new process is not up.
+func (r *roads) roadOf(name string) *road {
 	p := r.byName[name]
 	if p == nil {
 		p = &road{name: name}
@@ -119,40 +119,40 @@ func (r *roads) of(name string) *road {
 	return p
 }
 
-// learn notes what an event says about processes, links, servers and messages.
-func (r *roads) learn(e *history.Event) {
+// applyEvent applies an event about processes, links, servers or messages.
+func (r *roads) applyEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		if !p.worker && !slices.Contains(r.executors, p) {
 			r.executors = append(r.executors, p)
 		}
 		p.up, p.ended, p.stopping, p.held, p.read, p.frozen = true, false, false, 0, 0, nil
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessCrashed, history.ProcessStopped:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.up, p.ended = false, true
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessStopping:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.stopping = true
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessPaused, history.ProcessFrozen:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.held++
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 		if e.Kind == history.ProcessFrozen {
-			p.freeze(e.At)
+			p.beginFreeze(e.At)
 		}
 	case history.ProcessResumed, history.ProcessThawed:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.held = max(0, p.held-1)
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 		if e.Kind == history.ProcessThawed {
-			p.thaw(e.At)
+			p.endFreeze(e.At)
 		}
 	case history.WorkerRegistered:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		if !slices.Contains(r.ofWorker[e.Worker], p) {
 			r.ofWorker[e.Worker] = append(r.ofWorker[e.Worker], p)
 		}
@@ -165,17 +165,17 @@ func (r *roads) learn(e *history.Event) {
 	case history.DatabaseUp, history.BrokerUp:
 		r.servers.end(e.At)
 	case history.ClockStepped:
-		r.servers.strike(e.At)
+		r.servers.recordMoment(e.At)
 	case history.FaultBegan:
-		r.announced(e, (*trouble).begin)
+		r.noteFault(e, (*trouble).begin)
 	case history.FaultEnded:
-		r.announced(e, (*trouble).end)
+		r.noteFault(e, (*trouble).end)
 	default:
 	}
 }
 
-// announced notes the beginning or end of a fault for each of its targets.
-func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) {
+// noteFault notes the beginning or end of a fault for each of its targets.
+func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	switch {
 	case kind != nil && kind.Under == "messages":
@@ -212,88 +212,87 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 	}
 }
 
-// queueStuck says that the queue of the worker to which an execution was dispatched has hung since
-// its dispatch. Messages that the broker doesn't confirm need not arrive.
+// queueStuck reports whether the queue of an execution's worker has hung at any time since the dispatch.
+// Messages that the broker doesn't confirm need not arrive.
 func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
 
-// queueStuckSince says that this queue has hung since a moment.
+// queueStuckSince reports whether this queue has hung at or after a moment.
 func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(from) })
+	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.presentSince(from) })
 }
 
-// stuckQueues is the number of workers whose queue has hung since a moment.
+// stuckQueues is the number of workers whose queue has hung at or after a moment.
 func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
-		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.since(from) }) {
+		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.presentSince(from) }) {
 			n++
 		}
 	}
 	return n
 }
 
-// GivenUp reports that a process has ended its session with the broker because a publish waited for
-// too long, as docs/queues.md says ("A broker that is half well"). What it was about to publish is
-// not sent, and until it is connected again its scheduler makes no pass. Only the simulated world
-// reports it.
+// GivenUp reports that a process has ended its session with the broker because a publish waited too long
+// (docs/queues.md, "A broker that is half well"). Its unsent messages are not sent, and its scheduler makes
+// no pass until it has reconnected. Only the simulated world reports it.
 func (s *Suite) GivenUp(process string, at time.Duration) {
-	s.roads.of(process).givenUp.strike(at)
+	s.roads.roadOf(process).givenUp.recordMoment(at)
 	if s.later != nil {
 		s.later.GivenUp(process, at)
 	}
 }
 
-// reunited is how long after an executor gave up its session its scheduler makes a pass at the
-// latest: it connects again within ReconnectMax, and its next pass comes within a period.
-func (s *Suite) reunited() time.Duration {
+// reconnectBound is the longest time from when an executor gave up its session to its scheduler's next pass:
+// it reconnects within ReconnectMax, and its next pass follows within a period.
+func (s *Suite) reconnectBound() time.Duration {
 	period := s.config.Executor.ReconcileInterval
-	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()
+	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
 }
 
-// gaveUp says that a process has given up its session with the broker since a moment.
+// gaveUp reports whether a process has given up its session with the broker at or after a moment.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
-	return p != nil && p.givenUp.since(from)
+	return p != nil && p.givenUp.presentSince(from)
 }
 
-// clear says that a process runs and has had no trouble since a moment.
-func (r *road) clear(from time.Duration) bool {
-	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.since(from)
+// isClear reports whether a process runs and has had no trouble since a moment.
+func (r *road) isClear(from time.Duration) bool {
+	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.presentSince(from)
 }
 
-// away says that a process is known to have ended, or is paused or frozen.
-func (r *road) away() bool { return r != nil && (r.ended || r.held > 0) }
+// isAway reports whether a process is known to have ended, or is paused or frozen.
+func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
-// troubled is the last moment at which a process is known to have had trouble, 0 for none.
-func (r *road) troubled() time.Duration {
+// lastTrouble is the last moment at which a process is known to have had trouble, 0 for never.
+func (r *road) lastTrouble() time.Duration {
 	if r == nil {
 		return 0
 	}
 	return r.wrong.last
 }
 
-// clear says that the servers have had no trouble since a moment.
-func (r *roads) clear(from time.Duration) bool { return !r.servers.since(from) }
+// serversClear reports whether the servers have had no trouble since a moment.
+func (r *roads) serversClear(from time.Duration) bool { return !r.servers.presentSince(from) }
 
-// attended says that the servers and at least one running executor have had no trouble since a
+// hasClearExecutor reports whether the servers and at least one running executor have had no trouble since a
 // moment.
-func (r *roads) attended(from time.Duration) bool {
-	return r.clear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.clear(from) })
+func (r *roads) hasClearExecutor(from time.Duration) bool {
+	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }
 
-// hinted says that a hint published at that moment or later reaches an executor that acts on it: at
-// least one executor runs, all running executors are well, because any of them may get the hint,
-// and no hint was tampered with.
-func (r *roads) hinted(from time.Duration) bool {
-	if !r.clear(from) || r.hints.since(from) {
+// hintsArrive reports whether a hint published at or after a moment reaches an executor that acts on it: at
+// least one executor runs, all running executors are well, because any of them may get the hint, and no fault
+// struck hints.
+func (r *roads) hintsArrive(from time.Duration) bool {
+	if !r.serversClear(from) || r.hints.presentSince(from) {
 		return false
 	}
 	any := false
 	for _, p := range r.executors {
-		if p.up && !p.clear(from) || !p.up && p.wrong.last >= from {
+		if p.up && !p.isClear(from) || !p.up && p.wrong.last >= from {
 			return false
 		}
 		any = any || p.up

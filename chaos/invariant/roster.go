@@ -17,7 +17,7 @@ type roster struct {
 	// candidates are the incarnations that may still get work, the oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
-	// departed is when each former candidate could last be given work, by runtime.
+	// departed is when a former candidate could last be given work, by runtime.
 	departed map[string]time.Duration
 }
 
@@ -25,44 +25,45 @@ func newRoster(s *Suite) roster {
 	return roster{s: s, cordoned: make(map[execution.WorkerID]bool), departed: make(map[string]time.Duration)}
 }
 
-// hear learns from an event about workers; the owner of the roster judges health.
-func (r *roster) hear(e *history.Event) {
+// observeWorkers applies an event about workers, except reports of their health, which the roster's owner
+// handles.
+func (r *roster) observeWorkers(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		r.registered(e)
+		r.addCandidate(e)
 	case history.WorkerLifecycle:
 		if w := r.byIncarnation.Get(e.Incarnation); w != nil {
-			w.lifecycle(e, r.cordoned[e.Worker])
+			w.applyLifecycle(e, r.cordoned[e.Worker])
 		}
 	case history.HeartbeatRenewed:
 		if w := r.byIncarnation.Get(e.Incarnation); w != nil {
-			w.beat(e, r.s.database(e.At), r.cordoned[e.Worker])
+			w.renewLease(e, r.s.databaseTime(e.At), r.cordoned[e.Worker])
 		}
 	case history.WorkerCordoned:
 		r.cordoned[e.Worker] = e.Count == 1
 		for _, w := range r.candidates {
 			if w.worker == e.Worker {
-				w.settle(e.At, e.Count == 1)
+				w.updatePeriods(e.At, e.Count == 1)
 			}
 		}
 	default:
 	}
 }
 
-func (r *roster) registered(e *history.Event) {
+func (r *roster) addCandidate(e *history.Event) {
 	for _, w := range r.candidates {
 		if w.worker == e.Worker && !w.left {
-			w.unfit(e.At)
+			w.endFitPeriod(e.At)
 			w.left, w.fitSince, w.goodSince = true, never, never
 		}
 		if w.left && w.load == 0 {
-			r.depart(w)
+			r.noteDeparture(w)
 		}
 	}
 	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	x := r.s.config.Executor
 	w := &candidate{
-		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
+		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.databaseTime(e.At),
 		state: execution.Starting, fitSince: never, goodSince: never, wellSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, wellUntil: -1,
 		brief: 2*x.ReconcileInterval + x.StatementTimeout,
 	}
@@ -70,24 +71,24 @@ func (r *roster) registered(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// fits says that a worker, full or not, could be given the execution, and could be for longer than
-// forAWhile: an executor that decided earlier could not know of a shorter time.
-func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
-	now := r.s.database(at)
+// someWorkerFits reports whether a worker, full or not, has fitted an execution for longer than forAWhile: an
+// executor that decided earlier could not know of a shorter period.
+func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
+	now := r.s.databaseTime(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
-		return (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now) && at-w.fitSince > forAWhile
+		return (l.pinned == 0 || l.pinned == w.worker) && w.acceptsRuntime(l.runtime, now) && at-w.fitSince > forAWhile
 	})
 }
 
-// depart notes until when a forgotten worker could be given work.
-func (r *roster) depart(w *candidate) {
+// noteDeparture records until when a removed worker could be given work.
+func (r *roster) noteDeparture(w *candidate) {
 	for _, runtime := range w.runtimes {
 		r.departed[runtime] = max(r.departed[runtime], w.fitUntil)
 	}
 }
 
-// lastFit is when a worker could last be given an execution, not only briefly; negative if none
-// ever could.
+// lastFit is when a worker could last be given an execution for longer than brief, negative if none ever
+// could.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)
 	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestSelectiveCheckersHearWhatTheyObserve reads the code of every selective checker: its hears
-// must list exactly the kinds that its observe names. A forgotten kind would never reach it.
-func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
+// TestObservedKindsMatchObserveEvent reads the code of every selective checker: its observedKinds must list
+// exactly the kinds that its observeEvent names. A forgotten kind would never reach the checker.
+func TestObservedKindsMatchObserveEvent(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -39,28 +39,28 @@ func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 			name, ok := of.X.(*ast.Ident)
 			switch {
 			case !ok:
-			case f.Name.Name == "observe":
+			case f.Name.Name == "observeEvent":
 				observed[name.Name] = kindsIn(f)
-			case f.Name.Name == "hears":
+			case f.Name.Name == "observedKinds":
 				heard[name.Name] = kindsIn(f)
 			}
 		}
 	}
 	if len(heard) < 10 {
-		t.Fatalf("only %d checkers say what they hear", len(heard))
+		t.Fatalf("only %d checkers list their kinds of events", len(heard))
 	}
 	for name, kinds := range heard {
 		if len(kinds) == 0 {
-			// It hears all kinds except the common ones of messages.
+			// It observes all kinds except the common ones of messages.
 			for _, k := range []string{"Published", "PublishedMarked", "Enqueued", "Delivered", "Acked", "Hinted"} {
 				if observed[name][k] {
-					t.Errorf("%s observes %s and does not hear it", name, k)
+					t.Errorf("%s observes %s and does not list it", name, k)
 				}
 			}
 			continue
 		}
 		if !maps.Equal(kinds, observed[name]) {
-			t.Errorf("%s hears %v and observes %v", name, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(observed[name])))
+			t.Errorf("%s lists %v and observes %v", name, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(observed[name])))
 		}
 	}
 }

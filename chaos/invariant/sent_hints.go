@@ -7,38 +7,38 @@ import (
 	"handoff/chaos/dense"
 )
 
-// sentHints holds hints by their ids. A sender makes an id of its name and of a number that it
-// counts up, so the hints of each name are in a table by number. A map of all ids is slower, because
-// there are thousands of them, and each is soon forgotten.
+// sentHints holds hints by id. A sender builds an id from its name and a counter, so the hints of each name
+// are in a table by number. A map of all ids would be slower, because there are thousands of them, and each
+// is soon removed.
 //
-// It is as large as the hints that are not forgotten: names and ids go with their last hint.
+// Its size is bounded by the hints in it: names and ids are removed with their last hint.
 type sentHints struct {
-	byName map[string]*dense.Table[uint64, *sent]
-	// odd are the hints with any other id, by the number that oddly has given the id. Numbers are
-	// given from next on.
-	odd   dense.Table[uint64, *sent]
+	byName map[string]*dense.Table[uint64, *publishedHint]
+	// odd holds the hints with any other id, by the number that oddly assigns to the id. next is the next
+	// free number.
+	odd   dense.Table[uint64, *publishedHint]
 	oddly map[string]uint64
 	next  uint64
 }
 
-// hintPosition is where a hint is: in a table, under a number.
+// hintPosition is the place of a hint: a table, and a number in it.
 type hintPosition struct {
-	table  *dense.Table[uint64, *sent]
+	table  *dense.Table[uint64, *publishedHint]
 	number uint64
 }
 
 func newSentHints() sentHints {
-	return sentHints{byName: make(map[string]*dense.Table[uint64, *sent]), oddly: make(map[string]uint64)}
+	return sentHints{byName: make(map[string]*dense.Table[uint64, *publishedHint]), oddly: make(map[string]uint64)}
 }
 
-// position is where the hint with this id is, or belongs if there is none.
-func (sh *sentHints) position(id string) hintPosition {
-	// Only one spelling of a number is accepted, so that no two ids have the same position.
+// positionOf returns the place of the hint with this id, whether or not there is such a hint.
+func (sh *sentHints) positionOf(id string) hintPosition {
+	// Only the canonical spelling of a number is accepted, so that no two ids have the same position.
 	if name, digits, ok := cutLast(id, '/'); ok && digits != "" && digits[0] != '0' {
 		if number, err := strconv.ParseUint(digits, 10, 64); err == nil {
 			of := sh.byName[name]
 			if of == nil {
-				of = new(dense.Table[uint64, *sent])
+				of = new(dense.Table[uint64, *publishedHint])
 				sh.byName[name] = of
 			}
 			return hintPosition{of, number}
@@ -53,8 +53,7 @@ func (sh *sentHints) position(id string) hintPosition {
 	return hintPosition{&sh.odd, number}
 }
 
-// forget removes a hint.
-func (sh *sentHints) forget(s *sent) {
+func (sh *sentHints) forgetHint(s *publishedHint) {
 	at := s.position
 	at.table.Delete(at.number)
 	switch {

@@ -2,33 +2,33 @@ package invariant
 
 import "testing"
 
-// Also ids of unusual forms, which a mutant may make.
-func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
+// The ids include unusual forms, which a mutant may produce.
+func TestEachHintHasSeparatePosition(t *testing.T) {
 	ids := []string{"executor-1/7", "executor-1/8", "worker-1/7", "a/b/7", "executor-1/07", "executor-1/0", "executor-1/", "/7", "7", "", "executor-1/+7", "executor-1/18446744073709551616"}
 	h := newSentHints()
 	for _, id := range ids {
-		at := h.position(id)
+		at := h.positionOf(id)
 		if got := at.table.Get(at.number); got != nil {
 			t.Errorf("%q has the position of %q", id, got.id)
 		}
-		at.table.Set(at.number, &sent{id: id, position: at})
+		at.table.Set(at.number, &publishedHint{id: id, position: at})
 	}
 	for _, id := range ids {
-		at := h.position(id)
+		at := h.positionOf(id)
 		if got := at.table.Get(at.number); got == nil || got.id != id {
 			t.Errorf("%q was found as %v", id, got)
 		}
 	}
-	// An id that is new has no position of one that is left.
-	forget := func(id string) { h.forget(&sent{id: id, position: h.position(id)}) }
+	// A new id does not get the position of a remaining one.
+	forget := func(id string) { h.forgetHint(&publishedHint{id: id, position: h.positionOf(id)}) }
 	forget("7")
-	if at := h.position("8"); at.table.Get(at.number) != nil {
+	if at := h.positionOf("8"); at.table.Get(at.number) != nil {
 		t.Errorf("a new id has the position of %q", at.table.Get(at.number).id)
 	}
 	for _, id := range append(ids, "8") {
 		forget(id)
 	}
 	if len(h.byName)+len(h.oddly)+h.odd.Len() != 0 {
-		t.Errorf("all hints are forgotten, and left are %v and %v", h.byName, h.oddly)
+		t.Errorf("all hints are forgotten, and %v and %v remain", h.byName, h.oddly)
 	}
 }

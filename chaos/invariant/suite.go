@@ -1,13 +1,13 @@
-// Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an
-// execution, what must never be lost, what must happen exactly once.
+// Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an execution,
+// what must never be lost, what must happen exactly once.
 //
-// Each invariant is one file with one checker. Checkers are incremental: they see every event once,
-// in order, spend constant time on it, and keep state only for what is alive. So a sweep can stream
-// its histories through them. They read evidence rather than reports of the core: rows, messages,
-// runs.
+// Each invariant has a checker in a file of its number. Checkers are incremental: they see every event once,
+// in order, spend constant time on it, and keep state only for live executions, messages and workers. So a
+// sweep can stream its histories through them. They read evidence (rows, messages, runs) rather than the
+// core's reports.
 //
-// An invariant lists the kinds of events that it needs. For a history without them it reports that
-// it was not judged, instead of passing.
+// An invariant lists the kinds of events that it needs. For a history without them it counts as not judged,
+// instead of passing.
 package invariant
 
 import (
@@ -24,7 +24,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Invariant is one rule.
+// Invariant is a rule for every run.
 type Invariant struct {
 	Number int
 	Name   string
@@ -32,45 +32,44 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole are the kinds of events without which only a part of the rule is judged; Part describes
-	// that part.
+	// Whole are the kinds of events without which only a part of the rule is judged. Part describes that
+	// part.
 	Whole []history.Kind
 	Part  string
-	// Across says that the rule compares or counts executions, so a single execution with unknown
-	// events makes it worthless.
+	// Across reports whether the rule compares or counts executions, so a single execution with unknown
+	// events invalidates it.
 	Across bool
-	// Unconfigured says that the rule has no bound that the configuration sets, so it can be judged
-	// where nobody knows the configuration.
+	// Unconfigured reports whether no bound of the rule depends on the configuration, so the rule can be
+	// judged where the configuration is unknown.
 	Unconfigured bool
-	// make makes the rule's checker for a suite.
+	// make creates the rule's checker for a suite.
 	make func(*Suite) checker
 }
 
 // checker judges one rule over one run.
 type checker interface {
-	// observe sees one event. l is the state of its execution before the event, nil if the event is
+	// observeEvent observes one event. l is the state of its execution before the event, nil if the event is
 	// about no execution or about a finished one.
-	observe(e *history.Event, l *life)
-	// end is called once, after the last event. settled says that the run ended because nothing was
+	observeEvent(e *history.Event, l *life)
+	// endRun is called once, after the last event. settled reports whether the run ended because nothing was
 	// left to do.
-	end(settled bool)
+	endRun(settled bool)
 }
 
-// selective is a checker that ignores all kinds of events but those that it hears; it measures no
-// time between them. Most events are of a few frequent kinds, and a suite spends most of its time
-// on passing them to checkers.
-type selective interface {
+// selectiveChecker is a checker that observes only some kinds of events, and measures no time between them.
+// Most events are of a few frequent kinds, and a suite spends most of its time on passing them to checkers.
+type selectiveChecker interface {
 	checker
-	// hears lists the kinds of events that the checker observes.
-	hears() []history.Kind
+	// observedKinds lists the kinds of events that the checker observes.
+	observedKinds() []history.Kind
 }
 
-// timed is a selective checker that also checks things at certain times. It sets each time by
-// Suite.wake. At the first event at or after that time, the suite calls it as if it heard that
-// event. It is first called at the first event of the run.
-type timed interface {
-	selective
-	timed()
+// timedChecker is a selective checker that also checks conditions at certain times. It sets each time by
+// Suite.wakeAt. The first event at or after that time is passed to it, whatever its kind. So is the first
+// event of the run.
+type timedChecker interface {
+	selectiveChecker
+	isTimedChecker()
 }
 
 // besidesMessages lists all kinds of events except the most common ones of messages, for rules
@@ -87,15 +86,15 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 	return kinds
 })
 
-// besidesRuns lists the same without the kinds about single executions that are neither transitions
-// nor handled ends, for rules about processes and about the ends of executions.
+// besidesRuns lists the same kinds without creations, starts and ends of actions, for rules about processes
+// and about the ends of executions.
 var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
 		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
 	})
 })
 
-// Finding is a violation as a checker sees it.
+// Finding is a violation of a rule, as its checker records it.
 type Finding struct {
 	Invariant *Invariant
 	Execution execution.ID
@@ -104,38 +103,36 @@ type Finding struct {
 	Message   string
 }
 
-// Count is the number of invariants, Last the highest number of one. They are numbered from 1. Number 31
-// is unused: it was the rule about what the core answers beside a run, which chaos/selftest/conformance/policytest
-// asks now.
+// Count is the number of invariants, Last the highest number. They are numbered from 1. Number 31 is unused:
+// its rule was about pure functions of the core, which chaos/selftest/conformance/policytest tests now.
 const (
 	Count = 31
 	Last  = 32
 )
 
-// All lists every invariant, by number. The elements are the same at each call; the caller owns the
-// slice.
+// All returns every invariant, by number. The elements are the same at each call; the caller owns the slice.
 func All() []*Invariant {
 	list := every()
 	return list[:]
 }
 
 var (
-	every = sync.OnceValue(all)                       //detlint:ok they are always the same
+	every = sync.OnceValue(newInvariants)             //detlint:ok they are always the same
 	table = sync.OnceValue(oracle.NewTransitionTable) //detlint:ok it is always the same
 )
 
-// all fails to compile unless Count is the number of invariants.
-func all() [Count]*Invariant {
+// newInvariants returns the invariants by number. It fails to compile unless Count is their number.
+func newInvariants() [Count]*Invariant {
 	return [...]*Invariant{
-		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
-		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
-		handedOn(), wakes(), cancelledAtOnce(), ownReaping(), told(), givenBack(), leaves(),
+		legalTransitions(), statusOwnership(), epochFencing(), singleRun(), nothingLost(), messageConservation(),
+		orchestrationOnce(), boundedRetries(), workPlacement(), gracefulStop(), concurrencyLimits(), timelyDetection(), ownResult(), drainedQueues(),
+		expectedAlerts(), acceptedOnce(), explainedEnds(), boundedEffort(), ownLimits(), promptStarts(), inService(), withinCapacity(), awayServers(), leftLying(),
+		handedOn(), promptWakes(), cancelledAtOnce(), ownReaping(), reportedFailures(), givenBack(), timelyRetention(),
 	}
 }
 
-// InPart says whether only a part of the rule is judged on a history with only these kinds of
-// events; nil stands for all kinds.
+// InPart reports whether only a part of the rule is judged on a history with only these kinds of events; nil
+// stands for all kinds.
 func (i *Invariant) InPart(kinds []history.Kind) bool {
 	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
@@ -159,50 +156,50 @@ type Suite struct {
 	transitions *oracle.TransitionTable
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	// heard has, for each kind of event, one bit for each checker that observes it, by its index in
+	// heard has, for each kind of event, a bit for each checker that observes it, by the checker's index in
 	// checkers.
 	heard [history.Kinds]uint64
-	// timed has a bit for each timed checker, wakes its next time by its index, and next the
+	// timed has a bit for each timed checker. wakes holds the next time of each by index, and next is the
 	// earliest of these.
 	timed uint64
 	wakes [64]time.Duration
 	next  time.Duration
-	// observing is the index of the checker that is observing, negative for none.
+	// observing is the index of the checker that observes an event now, negative for none.
 	observing int
 	// events counts the events that the checkers were shown.
 	events   int64
 	findings []Finding
-	// broken is set at the first finding of each invariant: later findings are noise.
+	// broken holds the invariants with a finding: later findings are noise.
 	broken map[*Invariant]bool
-	// each, if it is not nil, has the executions about which each invariant has a finding.
+	// each holds the executions about which each invariant has a finding; nil if only the first counts.
 	each map[foundAbout]bool
-	// occasions counts, for each number of an invariant, how often that has judged something; see Judged.
+	// occasions counts how often each invariant was judged, by its number less one; see Judged.
 	occasions [Last]uint64
 
 	lives   dense.Table[execution.ID, *life]
 	workers dense.Table[execution.Incarnation, *session]
-	// registered are the incarnations of each worker in the order of their registration. Numbers may
-	// come again after a rewind.
+	// registered are the incarnations of each worker in the order of their registration. Numbers may repeat
+	// after a rewind.
 	registered dense.Table[execution.WorkerID, []execution.Incarnation]
 	// started is when each process last started.
 	started map[string]time.Duration
 	free    []*life
 	now     history.Event
 	created execution.ID
-	// cancelled are the chains that have not ended and whose cancellation was requested; ended
-	// holds the final status of the others.
+	// cancelled are the chains that have not ended and whose cancellation was requested; ended holds the
+	// final status of ended chains.
 	cancelled map[execution.ID]bool
-	ended     ends
+	ended     finalStatuses
 	// endsHandled counts the ends that executors have handled.
 	endsHandled int
 	// actions are the names of the actions so far, actionAt the index of each.
 	actions  []string
 	actionAt map[string]uint16
 	orphans  orphans
-	// calm records the faults that could hinder an executor.
-	calm  calm
-	roads roads
-	fleet *fleet
+	// hindrances records the faults that could hinder an executor.
+	hindrances hindranceLog
+	roads      roads
+	fleet      *fleet
 	// ledger records the causes that have struck each process, for rules that apply only to
 	// unhindered ones.
 	ledger *ledger
@@ -214,25 +211,25 @@ type Suite struct {
 	skew time.Duration
 	// lockedRows is how many rows another program's session has locked.
 	lockedRows int
-	// latest is the latest time that this clock had shown when it was moved. setBack is when it
-	// shows that time again; until then its times are too early. Several steps back add up. stepped
-	// is when it was last moved.
+	// latest is the latest time that this clock had shown when it was moved. setBack is when it shows that
+	// time for the second time; until then its times are too early. Several steps back add up. stepped is
+	// when it was last moved.
 	latest   time.Duration
 	setBack  time.Duration
 	stepped  time.Duration
 	back     stepBack
 	patience time.Duration
-	// tolerance is how much earlier than its bound a decision may seem to come.
+	// tolerance is how much before its bound a decision may seem to come.
 	tolerance time.Duration
 	// requested returns the action with the limits that apply to the execution created under an
 	// idempotency key; nil if that is unknown.
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
-	// called says that the calls of workers are reported to a suite that judges after a loss.
-	called bool
-	aside  aside
-	rewinding
+	// called reports whether the calls of workers are reported to a suite that judges after a loss.
+	called   bool
+	excluded excludedHistory
+	rewindState
 }
 
 // New returns a suite of the invariants in only, or of all if it is nil.
@@ -240,22 +237,22 @@ func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: table(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
-		ended: make(ends), actionAt: make(map[string]uint16),
+		ended: make(finalStatuses), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
-		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
-		rewinding: rewinding{only: only}, observing: -1,
+		orphans:     orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
+		rewindState: rewindState{only: only}, observing: -1,
 	}
 	for _, i := range every() {
-		if wanted(only, i.Number) {
-			s.add(i.make(s))
+		if isWanted(only, i.Number) {
+			s.addChecker(i.make(s))
 		}
 	}
 	return s
 }
 
-// wake makes the suite call the observing checker at the first event at or after a moment. Without
-// an observing checker it applies to all timed checkers, because the caller is unknown.
-func (s *Suite) wake(at time.Duration) {
+// wakeAt makes the suite call the observing checker at the first event at or after a moment. Without an
+// observing checker it applies to all timed checkers, because the caller is unknown.
+func (s *Suite) wakeAt(at time.Duration) {
 	s.next = min(s.next, at)
 	if s.observing >= 0 {
 		s.wakes[s.observing] = min(s.wakes[s.observing], at)
@@ -266,8 +263,9 @@ func (s *Suite) wake(at time.Duration) {
 	}
 }
 
-// woken returns the timed checkers whose time has come. Checkers that still wait set a new time.
-func (s *Suite) woken(at time.Duration) (due uint64) {
+// dueCheckers returns a bit for each timed checker whose time has come. Such a checker sets a new time if it
+// still waits.
+func (s *Suite) dueCheckers(at time.Duration) (due uint64) {
 	s.next = never
 	for of := s.timed; of != 0; of &= of - 1 {
 		i := bits.TrailingZeros64(of)
@@ -280,14 +278,14 @@ func (s *Suite) woken(at time.Duration) (due uint64) {
 	return due
 }
 
-func (s *Suite) add(c checker) {
+func (s *Suite) addChecker(c checker) {
 	bit := uint64(1) << len(s.checkers)
 	s.checkers = append(s.checkers, c)
-	if of, ok := c.(selective); ok {
-		for _, k := range of.hears() {
+	if of, ok := c.(selectiveChecker); ok {
+		for _, k := range of.observedKinds() {
 			s.heard[k] |= bit
 		}
-		if _, ok := c.(timed); ok {
+		if _, ok := c.(timedChecker); ok {
 			s.timed |= bit
 		}
 		return
@@ -297,7 +295,7 @@ func (s *Suite) add(c checker) {
 	}
 }
 
-func wanted(only []int, n int) bool {
+func isWanted(only []int, n int) bool {
 	if only == nil {
 		return true
 	}
@@ -309,31 +307,30 @@ func wanted(only []int, n int) bool {
 	return false
 }
 
-// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or
-// a log line gets the time of the event before. The clock must not be behind the last event.
+// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or a log line
+// gets those of the previous event. The clock must not be behind the last event.
 func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock = now }
 
-// SetPatience says how old an unfinished execution must be to count as stuck, in a history that was
-// cut off while work was going on. Zero, the default, is for a history that ended because nothing
-// was left to do.
+// SetPatience sets how old an unfinished execution must be to count as stuck, in a history that was cut off
+// during work. Zero, the default, is for a history that ended because nothing was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
-// database is the time that the database's clock shows at a time of the run.
-func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
+// databaseTime is the time that the database's clock shows at a time of the run.
+func (s *Suite) databaseTime(at time.Duration) time.Duration { return at + s.skew }
 
 // SetTolerance sets how far an event's time may lie from the time at which the core decided. The
 // default is for a history in which both are equal; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) {
 	s.tolerance = d
-	s.calmBounds = boundsOf(s.config, s.prompt())
+	s.calmBounds = boundsOf(s.config, s.promptBound())
 }
 
 // SetEvidence sets the kinds of events that the history records whenever they happen; the default
 // is all. Invariants that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
-// records says whether the history records a kind of event whenever it happens.
-func (s *Suite) records(kind history.Kind) bool {
+// recordsKind reports whether the history records a kind of event whenever it happens.
+func (s *Suite) recordsKind(kind history.Kind) bool {
 	return s.holds == nil || slices.Contains(s.holds, kind)
 }
 
@@ -346,8 +343,8 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 // Open is the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// stuck says whether something unchanged since a moment should have moved on.
-func (s *Suite) stuck(since time.Duration) bool {
+// isStuck reports whether a state that has lasted since a moment should have changed.
+func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
 
@@ -355,13 +352,12 @@ func (s *Suite) stuck(since time.Duration) bool {
 // of each invariant about each execution.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
-// Judged returns how often each invariant has judged something so far; invariant n is at index n-1.
-// It counts the occasions on which a condition of the rule was evaluated on something that could
-// have broken it, whether kept or broken: a start of an action, a bad end, a queue at the end of
-// the run. It does not count the events that a checker only saw. If an event has to meet several
-// conditions that don't always apply, each that applies counts. Excused occasions don't count, and
-// an invariant that the suite was not asked to judge has 0. Call it after End, because some rules
-// judge only then. The caller owns the slice.
+// Judged returns how often each invariant was judged so far; invariant n is at index n-1. It counts the
+// occasions on which a condition of the rule was evaluated on something that could have broken it, whether
+// kept or broken: a start of an action, a bad end, a queue at the end of the run. It does not count events
+// that a checker only observed. If an event must meet several conditions that don't always apply, each that
+// applies counts. Excused occasions don't count, and an invariant that is not in the suite has 0. Call it
+// after End, because some rules judge only then. The caller owns the slice.
 //
 // Verdicts don't depend on it. Two runs of one scenario with one seed have the same counts, so a
 // smaller count after a change to a checker means that something is no longer judged.
@@ -375,9 +371,9 @@ func (s *Suite) Judged() []uint64 {
 	return n
 }
 
-// judged counts one occasion on which an invariant was judged.
-func (s *Suite) judged(i *Invariant) {
-	if !s.silent() {
+// countOccasion counts one occasion on which an invariant was judged.
+func (s *Suite) countOccasion(i *Invariant) {
+	if !s.isSilent() {
 		s.occasions[i.Number-1]++
 	}
 }
@@ -385,65 +381,66 @@ func (s *Suite) judged(i *Invariant) {
 // Observe implements history.Sink.
 func (s *Suite) Observe(e *history.Event) {
 	s.now.At, s.now.Step = e.At, e.Step
-	if !s.passes(e) {
+	if !s.routeEvent(e) {
 		return
 	}
-	if s.aside.executions != nil {
-		s.spread(e)
+	if s.excluded.executions != nil {
+		s.excludeRelated(e)
 	}
-	s.fleet.pass(e.At)
+	s.fleet.examineUntil(e.At)
 	s.noteReadings(e)
-	s.ledger.hear(e)
+	s.ledger.observeRelevant(e)
 	var l *life
 	if e.Execution != 0 {
 		l = s.lives.Get(e.Execution)
 	}
 	of := s.heard[e.Kind]
 	if e.At >= s.next {
-		of |= s.woken(e.At)
+		of |= s.dueCheckers(e.At)
 	}
 	s.events++
 	for ; of != 0; of &= of - 1 {
 		s.observing = bits.TrailingZeros64(of)
-		s.checkers[s.observing].observe(e, l)
+		s.checkers[s.observing].observeEvent(e, l)
 	}
 	s.observing = -1
-	s.learn(e, l)
+	s.applyEvent(e, l)
 }
 
-// foundAbout is what a finding is about.
+// foundAbout is the rule and the execution of a finding.
 type foundAbout struct {
 	rule *Invariant
 	id   execution.ID
 }
 
-// EachExecution makes the suite record what it finds about each execution, and not only the first
-// finding of each invariant. It is for the question whether one execution fails: another one that
-// fails earlier would hide that. Call it before the run, and before ExpectRewinds.
+// EachExecution makes the suite record the first finding of each invariant about each execution, and not only
+// its first finding. It is for the question whether one execution fails, which another one that fails earlier
+// would hide. Call it before the run, and before ExpectRewinds.
 func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
 
-// known says that a finding would be noise after those so far.
-func (s *Suite) known(i *Invariant, id execution.ID) bool {
+// isKnownFinding reports whether an earlier finding makes this one noise.
+func (s *Suite) isKnownFinding(i *Invariant, id execution.ID) bool {
 	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
 }
 
-// End judges what can be judged only when no more events follow.
+// End judges the conditions that need the end of the history, and returns all findings. settled reports
+// whether the run ended because nothing was left to do.
 func (s *Suite) End(settled bool) []Finding {
 	switch {
 	case s.over:
 		s.later.End(settled)
 	case !s.waits:
 		for _, c := range s.checkers {
-			c.end(settled)
+			c.endRun(settled)
 		}
 	}
 	return s.laterFindings()
 }
 
-// violate records a finding, the first one of its invariant; with EachExecution the first one about
+// recordViolation records a finding, the first one of its invariant; with EachExecution the first one about
 // each execution.
-func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
-	if s.known(i, id) || s.silent() || s.unjudged(i, id) {
+func (s *Suite) recordViolation(i *Invariant, id execution.ID, format string, args ...any) {
+	if s.isKnownFinding(i, id) || s.isSilent() || s.isExcluded(i, id) {
 		return
 	}
 	s.broken[i] = true
@@ -454,13 +451,13 @@ func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...an
 	if s.clock != nil {
 		step, at = s.clock()
 	}
-	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, readable(args)...)})
+	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, roundDurations(args)...)})
 }
 
-// readable rounds the durations among args to the millisecond, or to the microsecond below a second:
-// nobody reads the nanoseconds. Where two that differ would look alike, as 8s and 7.999999999s, all
-// of them stay as they are, because their difference is what the message is about.
-func readable(args []any) []any {
+// roundDurations rounds the durations among args to the millisecond, or to the microsecond below a second,
+// for readability. If two different durations would look alike, as 8s and 7.999999999s, it rounds none,
+// because their difference is the point of the message.
+func roundDurations(args []any) []any {
 	out := slices.Clone(args)
 	exact := make(map[time.Duration]time.Duration)
 	for i, arg := range args {

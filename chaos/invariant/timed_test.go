@@ -10,10 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A check that waits for a time happens at the first event at or after that time, whatever the
-// event is about, because later events may excuse the finding. None of these rules hears that a
-// message was stored.
-func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
+// A check that waits for a time happens at the first event at or after that time, whatever the event is
+// about, because later events may excuse the finding. None of these rules observes that a message was stored.
+func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 	stored := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Enqueued, Message: 9, Queue: "q"}
 	}
@@ -29,17 +28,17 @@ func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"a claim that is not started while its worker has its lease", 20, append(slices.Clone(claimed), beat(last+bound, 1), stored(last+bound+second), passes(last+bound+time.Hour)), true},
-		{"one of which nothing is heard until its lease is over", 20, append(slices.Clone(claimed), beat(last+bound, 1), passes(last+bound+time.Hour)), false},
+		{"a claim that is not started while its worker has its lease", 20, append(slices.Clone(claimed), beat(last+bound, 1), stored(last+bound+second), quietEvent(last+bound+time.Hour)), true},
+		{"such a claim, without an event until the lease is over", 20, append(slices.Clone(claimed), beat(last+bound, 1), quietEvent(last+bound+time.Hour)), false},
 		{"statements in the first window of an outage", 23, []history.Event{server(second, history.DatabaseDown), stored(11 * second), server(time.Hour, history.DatabaseUp)}, true},
 		{"as many in a whole outage", 23, []history.Event{server(second, history.DatabaseDown), server(time.Hour, history.DatabaseUp)}, false},
 		{"connections in the first window of an outage", 23, []history.Event{server(second, history.BrokerDown), stored(11 * second), server(time.Hour, history.BrokerUp)}, true},
 		{"as many connections in a whole outage", 23, []history.Event{server(second, history.BrokerDown), server(time.Hour, history.BrokerUp)}, false},
-		{"a lease that is taken away early, and a registration later", 2, []history.Event{registered(1, 1, "shell"), beat(0, 1), lost, stored(3 * second), anew}, true},
-		{"a registration that takes the place", 2, []history.Event{registered(1, 1, "shell"), beat(0, 1), lost, anew}, false},
+		{"a worker that is marked lost early, and a later registration", 2, []history.Event{registered(1, 1, "shell"), beat(0, 1), lost, stored(3 * second), anew}, true},
+		{"a worker that is marked lost early, and a registration that follows", 2, []history.Event{registered(1, 1, "shell"), beat(0, 1), lost, anew}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			s, work := New(config.Default(config.Hardened), []int{x.rule}), new(callers)
+			s, work := New(config.Default(config.Hardened), []int{x.rule}), new(callWorld)
 			s.SetWork(work)
 			for i := range x.story {
 				s.Observe(&x.story[i])
@@ -54,9 +53,9 @@ func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
 	}
 }
 
-// A database that has lost its latest writes reports the state of incarnations itself: no executor
-// has taken a lease away.
-func TestALossOfTheDatabaseReapsNobody(t *testing.T) {
+// A database that has lost its latest writes reports the state of incarnations itself. No executor has then
+// marked a worker lost.
+func TestDatabaseMayReportLostIncarnations(t *testing.T) {
 	for process, breaks := range map[string]bool{"executor-1": true, "database": false} {
 		s := New(config.Default(config.Hardened), []int{2})
 		for _, e := range []history.Event{
@@ -66,7 +65,7 @@ func TestALossOfTheDatabaseReapsNobody(t *testing.T) {
 			s.Observe(&e)
 		}
 		if found := s.End(false); (len(found) > 0) != breaks {
-			t.Errorf("told by %s: found %+v, broken should be %v", process, found, breaks)
+			t.Errorf("reported by %s: found %+v, broken should be %v", process, found, breaks)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// TestWhatWorkersAreToldAndTell: each story is lawful up to its last event, or to its end.
-func TestWhatWorkersAreToldAndTell(t *testing.T) {
+// Each unlawful story is lawful up to its last event, or to its end.
+func TestWorkerNoticesAndHints(t *testing.T) {
 	told := history.Event{At: 3 * minute, Kind: history.ToldGone, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 1}
 	renewed := history.Event{At: 175 * second, Kind: history.HeartbeatRenewed, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 13, Due: 10 * minute, Limit: 1}
 	started := history.Event{At: 170 * second, Kind: history.ActionStarted, Process: "shell-1", Execution: 1, Epoch: 1, Worker: 1, Incarnation: 1}
@@ -54,24 +54,24 @@ func TestWhatWorkersAreToldAndTell(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"told that it is over, and nothing runs", 4, []history.Event{submitted, dispatched, running, started, renewed, ended, told, later}, false},
-		{"told that it is over, and an action runs on", 4, []history.Event{submitted, dispatched, running, started, told, later}, true},
-		{"told of a successor, and takes the name back", 4, []history.Event{told, again}, true},
-		{"what runs ends in time", 10, []history.Event{submitted, dispatched, running, started, stopping, ended, later}, false},
-		{"what runs outlasts the stop", 10, []history.Event{submitted, dispatched, running, started, stopping, later}, true},
-		{"told of its claim", 26, []history.Event{submitted, dispatched, running, changed, later}, false},
-		{"told nobody of its claim", 26, []history.Event{hint(submitted, broker.ExecutionRequested, "client/1", 6), submitted, dispatched, running, later}, true},
-		{"told of it as it was not", 26, []history.Event{submitted, dispatched, running, changed, over, vague}, true},
+		{"notified of its end, and nothing runs", 4, []history.Event{submitted, dispatched, running, started, renewed, ended, told, later}, false},
+		{"notified of its end, and an action continues", 4, []history.Event{submitted, dispatched, running, started, told, later}, true},
+		{"notified of a successor, and re-registers", 4, []history.Event{told, again}, true},
+		{"an action ends in time for the stop", 10, []history.Event{submitted, dispatched, running, started, stopping, ended, later}, false},
+		{"an action outlasts the stop", 10, []history.Event{submitted, dispatched, running, started, stopping, later}, true},
+		{"a claim with a hint", 26, []history.Event{submitted, dispatched, running, changed, later}, false},
+		{"a claim without a hint", 26, []history.Event{hint(submitted, broker.ExecutionRequested, "client/1", 6), submitted, dispatched, running, later}, true},
+		{"a hint with a wrong previous status", 26, []history.Event{submitted, dispatched, running, changed, over, vague}, true},
 		{"too many in one message", 26, []history.Event{submitted, dispatched, running, many}, true},
 		{"two hints of one id", 26, []history.Event{submitted, dispatched, running, changed, other}, true},
 		{"two hints of one id, by two twins", 26, slices.Concat(twins, []history.Event{submitted, dispatched, running, by("shell-1 twin 0", changed), by("shell-1 twin 1", other)}), false},
 		{"two hints of one id, by two others while one has twins", 26, slices.Concat(twins, []history.Event{submitted, dispatched, running, by("shell-3", changed), other}), true},
-		{"a hint that had arrived, again", 26, []history.Event{submitted, dispatched, running, changed, twice}, true},
+		{"a hint that had arrived is repeated", 26, []history.Event{submitted, dispatched, running, changed, twice}, true},
 		{"a cancellation for another worker", 26, []history.Event{submitted, dispatched, running, wrong}, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{x.rule})
-			for _, e := range slices.Concat(calmly(), x.story) {
+			for _, e := range slices.Concat(calmStory(), x.story) {
 				s.Observe(&e)
 			}
 			if got := s.Findings(); len(got) > 0 != x.breaks {

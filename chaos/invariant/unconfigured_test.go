@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// A rule that is judged without the configuration must not read it, nor any bound that follows from
-// it.
-func TestRulesThatNeedNoConfigurationReadNone(t *testing.T) {
+// A rule that is judged without the configuration must read neither the configuration nor a bound that
+// depends on it.
+func TestUnconfiguredRulesReadNoConfiguration(t *testing.T) {
 	reads := regexp.MustCompile(`\b(config|bounds|calmBounds|backoffs|patience)\b`)
 	found := 0
 	for _, i := range All() {

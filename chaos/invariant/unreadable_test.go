@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// An unreadable row is left alone, costs other executions nothing, and runs like any other once it
-// is readable again.
-func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
+// An unreadable row is left alone, does not affect other executions, and runs like any other once it becomes
+// readable.
+func TestUnreadableRowIsLeftAlone(t *testing.T) {
 	submitted := func(at time.Duration, id execution.ID) history.Event {
 		return history.Event{At: at, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	}
@@ -27,7 +27,7 @@ func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
 	claimed.By = execution.Scheduler
 	cancelled := to(4*minute, execution.Requested, execution.Cancelled, "executor-1")
 	cancelled.By = execution.API
-	begin := calmly(submitted(3*minute, 1), hidden(3*minute, 1))
+	begin := calmStory(submitted(3*minute, 1), hidden(3*minute, 1))
 	ended := append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled)
 	handled := history.Event{At: 8*minute + 5*second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Cancelled, Process: "executor-1"}
 	for _, x := range []struct {
@@ -37,13 +37,13 @@ func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
 	}{
 		{"it waits", append(slices.Clone(begin), beat(4*minute), later(8*minute)), nil},
 		{"it is scheduled", append(slices.Clone(begin), claimed), []int{2}},
-		{"its cancellation", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
-		{"nobody handles its end", append(slices.Clone(ended), later(4*minute+5*second), later(8*minute)), nil},
-		{"its end is handled when it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), handled), nil},
-		{"nobody handles its end although it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), later(8*minute+30*second), later(10*minute)), []int{12}},
-		{"another one waits beside it", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
-		{"it is scheduled when it can be read again", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
-		{"it waits although it can be read again", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
+		{"it is cancelled", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
+		{"its end is not handled", append(slices.Clone(ended), later(4*minute+5*second), later(8*minute)), nil},
+		{"its end is handled when its row is readable", append(slices.Clone(ended), hidden(8*minute, 0), handled), nil},
+		{"its end is not handled although its row is readable", append(slices.Clone(ended), hidden(8*minute, 0), later(8*minute+30*second), later(10*minute)), []int{12}},
+		{"another one waits", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
+		{"it is scheduled when its row is readable", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
+		{"it waits although its row is readable", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{2, 5, 9, 12, 26})

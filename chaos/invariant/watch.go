@@ -7,9 +7,9 @@ import (
 	"handoff/core/execution"
 )
 
-// watched is an execution to check again. It is small, because there may be two for every live
+// watchEntry is a scheduled check of an execution. It is small, because there may be two for every live
 // execution. The low 16 bits of the epoch distinguish two entries of one execution.
-type watched struct {
+type watchEntry struct {
 	at    time.Duration
 	id    execution.ID
 	seq   uint32
@@ -17,8 +17,8 @@ type watched struct {
 	in    execution.Status
 }
 
-// before orders by time, then execution, then age.
-func (w *watched) before(o *watched) bool {
+// before orders entries by time, then execution, then age.
+func (w *watchEntry) before(o *watchEntry) bool {
 	if w.at != o.at {
 		return w.at < o.at
 	}
@@ -28,15 +28,15 @@ func (w *watched) before(o *watched) bool {
 	return w.seq < o.seq
 }
 
-// watch returns the executions to check, the earliest first. Executions that have just changed are
-// checked before the next event. They have a heap of their own, so that they need not pass through
-// the many that are checked in minutes.
-type watch struct {
+// watchQueue holds the executions to check, the earliest first. Executions that have just changed are checked
+// before the next event. They have a separate heap, so that they need not pass through the many that are
+// checked in minutes.
+type watchQueue struct {
 	soon, later watchHeap
 }
 
-// at is the time of the earliest entry.
-func (w *watch) at() time.Duration {
+// earliestTime is the time of the earliest entry.
+func (w *watchQueue) earliestTime() time.Duration {
 	at := never
 	if len(w.soon) > 0 {
 		at = w.soon[0].at
@@ -47,23 +47,23 @@ func (w *watch) at() time.Duration {
 	return at
 }
 
-// next removes and returns the earliest entry if it is due.
-func (w *watch) next(now time.Duration) (watched, bool) {
+// popDue removes and returns the earliest entry if it is due.
+func (w *watchQueue) popDue(now time.Duration) (watchEntry, bool) {
 	from := &w.later
 	if len(w.later) == 0 || len(w.soon) > 0 && w.soon[0].before(&w.later[0]) {
 		from = &w.soon
 	}
 	if len(*from) == 0 || (*from)[0].at > now {
-		return watched{}, false
+		return watchEntry{}, false
 	}
 	return from.pop(), true
 }
 
 // watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and
 // pop.
-type watchHeap []watched
+type watchHeap []watchEntry
 
-func (wh *watchHeap) push(w watched) {
+func (wh *watchHeap) push(w watchEntry) {
 	*wh = append(*wh, w)
 	all := *wh
 	i := len(all) - 1
@@ -78,9 +78,9 @@ func (wh *watchHeap) push(w watched) {
 	all[i] = w
 }
 
-// prune removes stale entries before the heap grows, so that the heap stays as large as the number
-// of live ones. If few are stale the heap may double, so that the next pruning is worth its time.
-func (wh *watchHeap) prune(stale func(watched) bool) {
+// pruneStale removes stale entries before the heap grows, so that its size follows the number of live
+// entries. If few are stale, the heap may double, so that the next pruning is worth its time.
+func (wh *watchHeap) pruneStale(stale func(watchEntry) bool) {
 	if len(*wh) < cap(*wh) {
 		return
 	}
@@ -91,7 +91,7 @@ func (wh *watchHeap) prune(stale func(watched) bool) {
 	}
 }
 
-func (wh *watchHeap) pop() watched {
+func (wh *watchHeap) pop() watchEntry {
 	all := *wh
 	first, last := all[0], all[len(all)-1]
 	all = all[:len(all)-1]

@@ -13,16 +13,15 @@ import (
 	"handoff/core/execution"
 )
 
-// The harness's own actions draw how long they run and whether they fail. Each run draws
-// separately, from the seed, the execution and its epoch, so a retry draws anew and a replay draws
-// the same.
+// The harness's own actions draw their duration and whether they fail. Each run draws from the seed, the
+// execution and its epoch, so a retry draws new values and a replay the same ones.
 
 // drawInShell draws from 0 to 999,999 in the 64-bit arithmetic of any POSIX shell, with several
 // steps of a linear congruential generator.
 const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SEED*97)); ` +
 	`d() { for i in 1 2 3; do x=$(((x*6364136223846793005+1442695040888963407)&9223372036854775807)); done; r=$(((x>>20)%1000000)); }; `
 
-// shellAction is the command line of an action for the runtime shell.
+// shellAction returns the command line of an action for the runtime shell.
 func shellAction(a *scenario.Action, seed uint64) string {
 	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
@@ -32,14 +31,14 @@ func shellAction(a *scenario.Action, seed uint64) string {
 	return text + `echo '{"ok":true}'`
 }
 
-// failInShell fails with one of the exit codes of the action or, if it has none, for its reason in
-// words.
+// failInShell returns commands that fail with one of the action's exit codes or, if it has none, with its
+// printed reason.
 func failInShell(a *scenario.Action) string {
 	codes := exitCodesOf(a)
 	if len(codes) == 0 {
 		if a.FailReason == execution.Unknown {
-			// Without a message, as in the simulator: the line about retries must not begin with an
-			// empty one.
+			// Without a message, as in the simulator: the text about retries must not begin with an empty
+			// line.
 			return `echo '{"error":{"type":"unknown"}}'; exit 1`
 		}
 		return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, a.FailReason)
@@ -47,8 +46,8 @@ func failInShell(a *scenario.Action) string {
 	return fmt.Sprintf("echo drawn to fail >&2; d; set -- %s; shift $((r*%d/1000000)); exit $1", strings.Trim(fmt.Sprint(codes), "[]"), len(codes))
 }
 
-// exitCodesOf are the exit codes with which the action fails: those that the scenario names, or the
-// one that stands for its reason. Without any it gives its reason in words.
+// exitCodesOf returns the exit codes with which the action fails: those of the scenario, or the one for its
+// reason. Without any, the action prints its reason.
 func exitCodesOf(a *scenario.Action) []int {
 	if len(a.FailCodes) > 0 {
 		return a.FailCodes
@@ -59,8 +58,8 @@ func exitCodesOf(a *scenario.Action) []int {
 	return nil
 }
 
-// failureOf is why the action failed that ended with an exit code, and the exit code that says so, 0
-// if it said so in words.
+// failureOf returns the reason of a failure with an exit code, and the exit code that states it; 0 if the
+// action printed the reason.
 func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int) {
 	if len(exitCodesOf(a)) == 0 {
 		return a.FailReason, 0
@@ -72,7 +71,7 @@ func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int)
 // log-uniform draw. Each piece is equally likely, and the draw is uniform within it.
 const logPieces = 32
 
-// takesInShell sets the variable us to the duration of the run in microseconds.
+// takesInShell returns commands that set the variable us to the run's duration in microseconds.
 func takesInShell(a *scenario.Action) string {
 	if !a.TakesLog {
 		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())
@@ -85,7 +84,7 @@ func takesInShell(a *scenario.Action) string {
 	return fmt.Sprintf("set --%s; shift $((r*%d/1000000)); us=$(($1+r*%d%%1000000*($2-$1)/1000000)); ", ends.String(), logPieces, logPieces)
 }
 
-// pythonAction does the same for the runtime python.
+// pythonAction returns the script of an action for the runtime python.
 func pythonAction(a *scenario.Action, seed uint64) string {
 	return fmt.Sprintf(`import json, os, random, sys, time
 r = random.Random("%d/%%s/%%s" %% (os.environ["HANDOFF_EXECUTION_ID"], os.environ["HANDOFF_EPOCH"]))
@@ -98,7 +97,7 @@ if r.randrange(1000000) < %d:
     print(json.dumps({"error": {"type": "%v", "message": "drawn to fail"}}))
     sys.exit(1)
 print(json.dumps({"ok": True}))
-`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
+`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, numberList(exitCodesOf(a)), a.FailReason)
 }
 
 func inPython(b bool) string {
@@ -108,7 +107,7 @@ func inPython(b bool) string {
 	return "False"
 }
 
-// nodeAction does the same for the runtime node.
+// nodeAction returns the script of an action for the runtime node.
 func nodeAction(a *scenario.Action, seed uint64) string {
 	return fmt.Sprintf(`let x = BigInt(process.env.HANDOFF_EXECUTION_ID) * 2654435761n + BigInt(process.env.HANDOFF_EPOCH) * 40503n + %dn;
 const draw = () => { for (let i = 0; i < 3; i++) x = (x * 6364136223846793005n + 1442695040888963407n) & 0x7fffffffffffffffn; return Number((x >> 20n) %% 1000000n); };
@@ -123,16 +122,16 @@ setTimeout(() => {
   }
   console.log('{"ok":true}');
 }, ms);
-`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
+`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, numberList(exitCodesOf(a)), a.FailReason)
 }
 
-// listed is a list of numbers in Python and in JavaScript.
-func listed(numbers []int) string {
+// numberList formats numbers as a list in Python and JavaScript.
+func numberList(numbers []int) string {
 	return "[" + strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ") + "]"
 }
 
-// actions returns a scenario's actions with their programs, and writes scripts into a folder.
-func actions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
+// prepareActions returns a scenario's actions with their programs, and writes their scripts to a folder.
+func prepareActions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {
 		a := &s.Actions[i]

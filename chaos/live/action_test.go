@@ -13,9 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The shell itself computes its action's duration from one draw; this test tries every hundredth
-// draw.
-func TestShellActionsTakeLogUniformTimes(t *testing.T) {
+// The shell computes its action's duration from one draw. This test tries every hundredth draw.
+func TestShellActionDurationsAreLogUniform(t *testing.T) {
 	a := &scenario.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
 	script := "i=0; while [ $i -le 100 ]; do r=$((i*10000-i/100)); " + takesInShell(a) + "echo $us; i=$((i+1)); done"
 	out, err := exec.Command("sh", "-c", script).CombinedOutput()
@@ -33,8 +32,7 @@ func TestShellActionsTakeLogUniformTimes(t *testing.T) {
 	if len(takes) != 101 || !slices.IsSorted(takes) || takes[0] != a.TakesMin {
 		t.Fatalf("a greater draw must take longer, from %v on: %v", a.TakesMin, takes)
 	}
-	// The draw is one part in a million before the end of the last piece, which is a third longer
-	// than its beginning.
+	// The last draw is just before the end of the last piece, which is a third longer than its beginning.
 	if last := takes[100]; last > a.TakesMax || last < a.TakesMax*999/1000 {
 		t.Errorf("the last draw takes %v, want just under %v", last, a.TakesMax)
 	}
@@ -45,8 +43,8 @@ func TestShellActionsTakeLogUniformTimes(t *testing.T) {
 	}
 }
 
-// An action fails with each of the exit codes that the scenario names, and else with the one of its
-// reason, in every runtime of this machine.
+// An action fails with each exit code of the scenario, or else with the one of its reason, in every runtime
+// of this machine.
 func TestActionsFailWithTheirExitCodes(t *testing.T) {
 	named := &scenario.Action{FailPerMillion: 1_000_000, FailCodes: []int{1, 63, 255}}
 	reasoned := &scenario.Action{FailPerMillion: 1_000_000, FailReason: execution.Validation}
@@ -72,18 +70,18 @@ func TestActionsFailWithTheirExitCodes(t *testing.T) {
 			return seen
 		}
 		if got := codes(named, 12); !slices.Equal(got, named.FailCodes) {
-			t.Errorf("%s: it fails with %v, want %v", runtime, got, named.FailCodes)
+			t.Errorf("%s: exit codes %v, want %v", runtime, got, named.FailCodes)
 		}
 		if got := codes(reasoned, 1); !slices.Equal(got, []int{65}) {
-			t.Errorf("%s: it fails for a reason with %v", runtime, got)
+			t.Errorf("%s: exit codes %v for a reason, want 65", runtime, got)
 		}
 		if got := codes(worded, 1); !slices.Equal(got, []int{1}) {
-			t.Errorf("%s: it fails in words with %v", runtime, got)
+			t.Errorf("%s: exit codes %v for a printed reason, want 1", runtime, got)
 		}
 	}
 }
 
-func TestTheReasonOfAFailureIsThatOfItsExitCode(t *testing.T) {
+func TestFailureReasonFollowsExitCode(t *testing.T) {
 	for _, c := range []struct {
 		a      scenario.Action
 		code   int
@@ -114,6 +112,6 @@ func TestStreamsDrawLogUniformly(t *testing.T) {
 		}
 	}
 	if under < 900 || under > 1100 {
-		t.Errorf("%d of 2000 draws are under 10s, half are wanted", under)
+		t.Errorf("%d of 2000 draws are under 10s, want half", under)
 	}
 }

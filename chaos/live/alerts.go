@@ -20,8 +20,8 @@ import (
 // monitoring is the name of the scraper in the record of a run.
 const monitoring = "monitoring"
 
-// scraper asks the daemons for their figures at /metrics. It asks directly, not through the
-// daemons' links: the monitoring of a system is not part of what is broken.
+// scraper reads the daemons' metrics. It connects directly, not through the daemons' links, because
+// monitoring must not break with the system.
 type scraper struct {
 	w        *world
 	interval time.Duration
@@ -29,55 +29,54 @@ type scraper struct {
 	ctx      context.Context //nolint:containedctx // of the scrapes
 	end      context.CancelFunc
 
-	// The alerts take one sample at a time. missed counts the failed scrapes of processes that were
-	// up.
+	// The alerts take one sample at a time, so these need no lock. missed counts failed scrapes of running
+	// processes.
 	reader *scrape.Reader
 	missed int
 }
 
-// expectAlerts judges the alert rules if the scenario expects something of them. In all other runs
-// nothing scrapes.
+// expectAlerts sets up alert rules. Nothing is scraped unless the scenario expects something of them.
 func (w *world) expectAlerts(expected scenario.Alerts) {
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	s := &scraper{
 		w: w, interval: interval,
-		// Prometheus gives up after two thirds of its interval by default. A kept connection would
-		// be one more thing that a paused process can lose.
+		// Two thirds of the interval is Prometheus' default timeout. A kept connection would be one more
+		// thing that a paused process can lose.
 		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	s.ctx, s.end = context.WithCancel(w.ctx)
 	w.scraper, w.alerts = s, run.NewAlerts(expected, run.AlertsOptions{
-		Clock: w.clock(), Every: interval, Patience: run.Patience(w.config, len(w.scenario.Cluster.Workers), interval),
-		Collect: s.collect, Emit: w.emit,
+		Clock: w.scenarioClock(), Every: interval, Patience: run.Patience(w.config, len(w.scenario.Cluster.Workers), interval),
+		Collect: s.collectAnswers, Emit: w.recordEvent,
 	})
 	if evaluator := w.alerts.Evaluator(); evaluator != nil {
 		s.reader = scrape.New(evaluator, w.options.Scale)
 	}
 }
 
-// stopAlerts ends the watch, and returns the number of failed scrapes of processes that were up.
+// stopAlerts stops scraping, and returns the number of failed scrapes of running processes.
 func (w *world) stopAlerts() (missed int) {
 	w.scraper.end()
 	w.alerts.Stop()
 	return w.scraper.missed
 }
 
-// answer is the answer of a process, or the reason why there was none.
-type answer struct {
+// scrapeAnswer is a process's page, or the error of the scrape.
+type scrapeAnswer struct {
 	process string
 	page    []byte
 	err     error
-	// due says that the process should have answered: it has run for an interval without a pause.
+	// due reports whether the process should have answered: it has run for an interval without a pause.
 	due bool
 }
 
-// collect asks every process and returns a function that passes the answers on.
-func (s *scraper) collect() (hand func()) {
-	processes := s.w.all()
-	answers := make([]answer, len(processes))
+// collectAnswers scrapes every process and returns a function that records the answers.
+func (s *scraper) collectAnswers() (hand func()) {
+	processes := s.w.allProcesses()
+	answers := make([]scrapeAnswer, len(processes))
 	var asked sync.WaitGroup
 	for i, p := range processes {
-		asked.Go(func() { answers[i] = s.ask(p) })
+		asked.Go(func() { answers[i] = s.scrapeProcess(p) })
 	}
 	asked.Wait()
 	if s.ctx.Err() != nil {
@@ -85,27 +84,27 @@ func (s *scraper) collect() (hand func()) {
 	}
 	return func() {
 		for i := range answers {
-			s.take(answers[i])
+			s.recordAnswer(answers[i])
 		}
 	}
 }
 
-// ask scrapes one process.
-func (s *scraper) ask(p *process) answer {
-	out := answer{process: p.name, due: p.movesSince(s.interval)}
-	if !p.alive() {
+// scrapeProcess scrapes one process.
+func (s *scraper) scrapeProcess(p *process) scrapeAnswer {
+	out := scrapeAnswer{process: p.name, due: p.isActiveFor(s.interval)}
+	if !p.isAlive() {
 		out.err, out.due = errNotRunning, false
 		return out
 	}
-	out.page, out.err = get(s.ctx, s.client, p.daemon.URL+"/metrics")
-	out.due = out.due && p.movesSince(s.interval)
+	out.page, out.err = fetchPage(s.ctx, s.client, p.daemon.URL+"/metrics")
+	out.due = out.due && p.isActiveFor(s.interval)
 	return out
 }
 
 var errNotRunning = errors.New("the process does not run")
 
-// get returns the page at an address.
-func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+// fetchPage returns the body of a response with status 200.
+func fetchPage(ctx context.Context, client *http.Client, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -122,9 +121,9 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return page, err
 }
 
-// take passes an answer to the evaluator. It notes in the run's record if a process that was up
-// gave none.
-func (s *scraper) take(from answer) {
+// recordAnswer passes an answer to the evaluator. It logs a missing answer of a running process in the run's
+// record.
+func (s *scraper) recordAnswer(from scrapeAnswer) {
 	if from.err == nil {
 		from.err = s.reader.Take(from.process, bytes.NewReader(from.page))
 	}
@@ -134,6 +133,6 @@ func (s *scraper) take(from answer) {
 	s.reader.Gone(from.process)
 	if from.due {
 		s.missed++
-		s.w.emit(history.Event{Kind: history.Logged, Process: monitoring, Text: fmt.Sprintf("WARN scrape of %s failed: %v", from.process, from.err)})
+		s.w.recordEvent(history.Event{Kind: history.Logged, Process: monitoring, Text: fmt.Sprintf("WARN scrape of %s failed: %v", from.process, from.err)})
 	}
 }

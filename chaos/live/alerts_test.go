@@ -15,7 +15,7 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// fixedProcess is a process that runs or doesn't.
+// fixedProcess is a process whose running state never changes.
 type fixedProcess struct {
 	cluster.Instance
 	running bool
@@ -23,13 +23,13 @@ type fixedProcess struct {
 
 func (f fixedProcess) Running() bool { return f.running }
 
-// watched is a world of one executor that answers at a server of the test, in real time.
-func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
+// watchedWorld returns a world of one executor, whose HTTP server is h, in real time.
+func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
-	w.injector = w.newInjector(w.clock())
+	w.injector = w.newInjector(w.scenarioClock())
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return fixedProcess{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {
@@ -40,9 +40,9 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	return w, p
 }
 
-// told returns the events and log lines of the run so far, without their times.
-func told(w *world) (story string) {
-	for _, item := range w.own() {
+// recordedStory returns the alerts and log lines of the run so far, without their times.
+func recordedStory(w *world) (story string) {
+	for _, item := range w.ownEvents() {
 		switch e := item.Event; e.Kind {
 		case history.AlertFired:
 			story += "+" + e.Fault + " "
@@ -56,26 +56,26 @@ func told(w *world) (story string) {
 	return story
 }
 
-func TestAScrapeReachesTheAlertRules(t *testing.T) {
+func TestScrapeReachesAlertRules(t *testing.T) {
 	figures := exporter.New()
-	w, _ := watched(t, true, figures.Handler())
+	w, _ := watchedWorld(t, true, figures.Handler())
 	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 	w.alerts.Sample()
 	if !w.alerts.Pending() {
-		t.Error("the run does not wait for the brake")
+		t.Error("no alert is pending although the brake holds")
 	}
-	if got := told(w); got != "+reaper_brake " {
+	if got := recordedStory(w); got != "+reaper_brake " {
 		t.Errorf("the record: %q", got)
 	}
 	if missed := w.stopAlerts(); missed != 0 {
 		t.Errorf("%d scrapes were missed", missed)
 	}
-	if w.scraper.collect() != nil {
-		t.Error("somebody still asks")
+	if w.scraper.collectAnswers() != nil {
+		t.Error("scraping continues after stopAlerts")
 	}
 }
 
-func TestAFailedScrapeIsInTheRecord(t *testing.T) {
+func TestFailedScrapeIsRecorded(t *testing.T) {
 	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	cut := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("handoff_reaper_brake")) })
 	for _, c := range []struct {
@@ -85,19 +85,19 @@ func TestAFailedScrapeIsInTheRecord(t *testing.T) {
 		spoil   func(*process)
 		want    string
 	}{
-		{"one that answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
-		{"one whose answer is no page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
-		{"one that does not run", false, broken, nil, ""},
-		{"one that was paused", true, broken, func(p *process) { p.still.Store(1) }, ""},
-		{"one that has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
+		{"process answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
+		{"answer is not a metrics page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
+		{"process is down", false, broken, nil, ""},
+		{"process was paused", true, broken, func(p *process) { p.pauses.Store(1) }, ""},
+		{"process has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
 	} {
-		w, p := watched(t, c.running, c.handler)
+		w, p := watchedWorld(t, c.running, c.handler)
 		if c.spoil != nil {
 			c.spoil(p)
 		}
 		w.alerts.Sample()
 		missed := w.stopAlerts()
-		if got := told(w); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (missed == 1) != (c.want != "") {
+		if got := recordedStory(w); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (missed == 1) != (c.want != "") {
 			t.Errorf("%s: %q, %d missed", c.name, got, missed)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"handoff/chaos/fault"
 )
 
-// This file holds the live world's faults inside RabbitMQ, which use rabbitmqctl eval.
+// This file holds the live world's faults inside RabbitMQ. They use rabbitmqctl eval.
 
-// evaluate runs Erlang in the broker; its result must be ok.
-func (w *world) evaluate(what, expression string) error {
-	ctx, cancel := w.within()
+// evalErlang runs an Erlang expression in the broker. Any result but ok is an error.
+func (w *world) evalErlang(what, expression string) error {
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
 	if err == nil && strings.TrimSpace(out) != "ok" {
@@ -24,29 +24,28 @@ func (w *world) evaluate(what, expression string) error {
 	return nil
 }
 
-// ofQueue is Erlang that does something to the process of a queue, if the queue exists.
-func (w *world) ofQueue(queue, do string) string {
+// queueExpression returns an Erlang expression that evaluates do on a queue, bound to Q, if the queue exists.
+func (w *world) queueExpression(queue, do string) string {
 	return fmt.Sprintf(`case rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)) of {ok, Q} -> %s; _ -> ok end.`, w.mq.Vhost, queue, do)
 }
 
-// SuspendQueue implements fault.StuckQueues: it suspends the process of the queue's leader. The
-// world can't tell what a suspended queue holds back, so a fault counts as touched if its queue
-// exists.
+// SuspendQueue implements fault.StuckQueues: it suspends the process of the queue's leader. Because the world
+// can't know what a suspended queue delays, every such fault counts as touched.
 func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
-	if err := w.evaluate("suspending queue "+queue, w.ofQueue(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
+	if err := w.evalErlang("suspending queue "+queue, w.queueExpression(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
 		return nil, err
 	}
-	w.suspended(queue, 1)
+	w.countSuspension(queue, 1)
 	x.Touch(fault.Touched{Queue: queue})
 	return func() {
-		// The process may have been resumed or may be gone already: the result is always ok.
-		x.Fail(w.evaluate("resuming queue "+queue, w.ofQueue(queue, "sys:resume(amqqueue:get_pid(Q))")))
-		w.suspended(queue, -1)
+		// The process may have been resumed or ended already: the result is ok all the same.
+		x.Fail(w.evalErlang("resuming queue "+queue, w.queueExpression(queue, "sys:resume(amqqueue:get_pid(Q))")))
+		w.countSuspension(queue, -1)
 	}, nil
 }
 
-// suspended notes that a queue's process is suspended, once more or once less: it answers no questions.
-func (w *world) suspended(queue string, by int) {
+// countSuspension adds to the number of suspensions of a queue. A suspended queue can't be queried.
+func (w *world) countSuspension(queue string, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stuck == nil {
@@ -57,39 +56,38 @@ func (w *world) suspended(queue string, by int) {
 	}
 }
 
-// hanging says that a queue is suspended.
-func (w *world) hanging() bool {
+// hasSuspendedQueue reports whether any queue is suspended.
+func (w *world) hasSuspendedQueue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.stuck) > 0
 }
 
-// timesOut is Erlang that says whether consumers of a type of queues have a timeout. From 4.3 on
-// the queues implement it, and a queue type declares an argument for it. Classic queues of 4.3 have
-// none.
+// timesOut is an Erlang expression: whether consumers of a queue type have a timeout. Since 4.3, queues
+// implement it, and a queue type declares an argument for it. Classic queues of 4.3 have none.
 const timesOut = `rabbit_misc:version_compare(rabbit_misc:version(), "4.3.0", lt) orelse
 	lists:member(<<"x-consumer-timeout">>, maps:get(consumer_arguments, rabbit_%s_queue:capabilities(), []))`
 
-// hasConsumerTimeout returns an error if the broker has no consumer timeout for a type of queues.
+// hasConsumerTimeout returns an error if the broker has no consumer timeout for a queue type.
 func (w *world) hasConsumerTimeout(queueType string) error {
 	const without = "the broker has no consumer timeout for %s queues (RabbitMQ 4.3 gave it to quorum queues alone), so that it can't be set"
-	return w.evaluate("setting the broker's consumer timeout",
+	return w.evalErlang("setting the broker's consumer timeout",
 		fmt.Sprintf("case "+timesOut+" of true -> ok; false -> %q end.", queueType, fmt.Sprintf(without, queueType)))
 }
 
-// SetConsumerTimeout implements fault.ConsumerTimeouts. A channel reads both settings when it is
-// opened, and from 4.3 on a quorum queue reads the first when a consumer begins. So all connections
-// are closed once at the beginning and once when the settings are restored.
+// SetConsumerTimeout implements fault.ConsumerTimeouts. A channel reads both settings when it opens. Since
+// 4.3, a quorum queue reads the first when a consumer subscribes. So all connections are closed once at the
+// beginning and once after the settings are restored.
 func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (func(), error) {
 	if err := w.hasConsumerTimeout(w.config.MessageQueue.RabbitMQ.QueueType); err != nil {
 		return nil, err
 	}
 	set := func(timeout, tick time.Duration) error {
-		return w.evaluate("setting the broker's consumer timeout", fmt.Sprintf(
+		return w.evalErlang("setting the broker's consumer timeout", fmt.Sprintf(
 			"application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout.Milliseconds(), tick.Milliseconds()))
 	}
 	again := func() error {
-		for _, p := range w.all() {
+		for _, p := range w.allProcesses() {
 			if err := p.reconnectBroker(); err != nil {
 				return err
 			}
@@ -112,24 +110,23 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 	}, nil
 }
 
-// deadLetterWorkers is Erlang that lists the processes that move dead letters, one for each quorum
+// deadLetterWorkers is an Erlang expression for the processes that move dead letters, one for each quorum
 // queue.
 const deadLetterWorkers = `[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]`
 
-// deadLetterPrefetch is the setting that makes such a process take nothing if it is 0; the constant
-// after it is RabbitMQ's own value. The setting must never be removed: without it each new process
-// dies, and RabbitMQ soon stops starting them.
+// deadLetterPrefetch sets the prefetch of these processes, which take nothing if it is 0; usualDeadLetterTake
+// is RabbitMQ's own value. The setting must never be removed: without it each new process dies, and RabbitMQ
+// soon stops starting them.
 const (
 	deadLetterPrefetch  = `application:set_env(rabbit, dead_letter_worker_consumer_prefetch, %d)`
 	usualDeadLetterTake = 32
 )
 
-// StopDeadLettering implements fault.DeadLettering. It suspends the processes that move dead
-// letters. Processes that start meanwhile, for new queues, take nothing. At the end these are
-// restarted one after the other while the run goes on, because RabbitMQ ends dead lettering
-// permanently if two of them die within five seconds.
+// StopDeadLettering implements fault.DeadLettering. It suspends the processes that move dead letters.
+// Processes that start meanwhile, for new queues, take nothing. At the end these are restarted one by one
+// during the run, because RabbitMQ ends dead lettering permanently if two of them die within five seconds.
 func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
-	err := w.evaluate("stopping dead lettering",
+	err := w.evalErlang("stopping dead lettering",
 		fmt.Sprintf(deadLetterPrefetch, 0)+", persistent_term:put(handoff_dead_letters, Suspended = "+deadLetterWorkers+"), "+
 			"[sys:suspend(P) || P <- Suspended], ok.")
 	if err != nil {
@@ -137,7 +134,7 @@ func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
 	}
 	x.Touch(fault.Touched{Process: fault.Broker})
 	return func() {
-		x.Fail(w.evaluate("starting dead lettering again",
+		x.Fail(w.evalErlang("starting dead lettering again",
 			fmt.Sprintf(deadLetterPrefetch, usualDeadLetterTake)+", Suspended = persistent_term:get(handoff_dead_letters), [catch sys:resume(P) || P <- Suspended], "+
 				"Started = "+deadLetterWorkers+" -- Suspended, spawn(fun() -> [begin exit(P, kill), timer:sleep(6000) end || P <- Started] end), ok."))
 	}, nil

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// clock is real time for the runner: its time 0 is when the cluster was up.
+// clock is real time for the runner. Its time 0 is the moment when the cluster was ready.
 type clock struct{ w *world }
 
-func (w *world) clock() clock { return clock{w} }
+func (w *world) scenarioClock() clock { return clock{w} }
 
 // Now implements run.Clock.
-func (c clock) Now() time.Duration { return c.w.now() - c.w.ready }
+func (c clock) Now() time.Duration { return c.w.sinceStart() - c.w.ready }
 
-// After implements run.Clock. It calls f in a goroutine of its own.
-func (c clock) After(d time.Duration, f func()) { c.w.after(d, f) }
+// After implements run.Clock. It calls f in a new goroutine.
+func (c clock) After(d time.Duration, f func()) { c.w.callAfter(d, f) }
 
-// stream is an independent source of draws, so adding a fault doesn't change the draws of others.
+// stream is an independent source of draws, so that adding a fault doesn't change the draws of others.
 type stream struct {
 	mu sync.Mutex
 	r  *rand.Rand

@@ -17,7 +17,7 @@ import (
 
 const composeFile = "../../docker-compose.chaos.yaml"
 
-// brokenInContainers breaks a process, a link, messages and both servers.
+// brokenInContainers has faults of a process, a link, messages and both servers.
 const brokenInContainers = `name: broken-in-containers
 about: A worker is killed, another one cut off, messages are lost, and the servers restart.
 cluster:
@@ -41,11 +41,11 @@ expect:
   executions: {completed: ">= 50%", stuck: 0}
 `
 
-// TestContainersRunAScenario: faults, evidence and judges are the same as for processes of this
-// machine, and nothing is left behind.
-func TestContainersRunAScenario(t *testing.T) {
-	engine := prepared(t)
-	sandbox := opened(t)
+// TestContainersRunScenario: faults, evidence and judges work as for processes of this machine, and nothing
+// is left behind.
+func TestContainersRunScenario(t *testing.T) {
+	engine := preparedEngine(t)
+	sandbox := openedSandbox(t)
 	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
 	if err != nil {
 		t.Fatal(err)
@@ -59,25 +59,25 @@ func TestContainersRunAScenario(t *testing.T) {
 	}
 	for _, f := range r.Faults {
 		if f.Touched == 0 {
-			t.Errorf("%s struck nothing", f.Fault)
+			t.Errorf("%s touched nothing", f.Fault)
 		}
 	}
 	if err := sandbox.Close(); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, engine, sandbox)
+	checkNothingLeft(t, engine, sandbox)
 }
 
-// TestContainersAreGoneAfterAnInterrupt: an interrupted run leaves nothing behind, and the next one
+// TestInterruptedRunRemovesContainers: an interrupted run leaves nothing behind, and the next one
 // runs at once.
-func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
-	engine := prepared(t)
+func TestInterruptedRunRemovesContainers(t *testing.T) {
+	engine := preparedEngine(t)
 	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		sandbox := opened(t)
+		sandbox := openedSandbox(t)
 		ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
 		_, err := sandbox.Run(ctx, s, config.Hardened, Options{Seed: 1, Scale: 0.2})
 		interrupt()
@@ -87,13 +87,13 @@ func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
 		if err := sandbox.Close(); err != nil {
 			t.Error(err)
 		}
-		nothingLeft(t, engine, sandbox)
+		checkNothingLeft(t, engine, sandbox)
 	}
 }
 
-// prepared finds the machine's engine and builds the daemons' image, or skips or fails the test
-// without an engine.
-func prepared(t *testing.T) *containers.Engine {
+// preparedEngine returns the machine's engine and builds the daemons' image. Without an engine, it skips or
+// fails the test.
+func preparedEngine(t *testing.T) *containers.Engine {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts the whole system in containers")
@@ -112,7 +112,7 @@ func prepared(t *testing.T) *containers.Engine {
 	return engine
 }
 
-func opened(t *testing.T) *Sandbox {
+func openedSandbox(t *testing.T) *Sandbox {
 	t.Helper()
 	sandbox, err := OpenCompose(t.Context(), composeFile, os.Stderr)
 	if err != nil {
@@ -122,7 +122,7 @@ func opened(t *testing.T) *Sandbox {
 	return sandbox
 }
 
-func nothingLeft(t *testing.T, engine *containers.Engine, sandbox *Sandbox) {
+func checkNothingLeft(t *testing.T, engine *containers.Engine, sandbox *Sandbox) {
 	t.Helper()
 	left, err := engine.Project(t.Context(), sandbox.servers.Project())
 	if err != nil || len(left) > 0 {

@@ -14,36 +14,36 @@ import (
 	"handoff/chaos/fault"
 )
 
-// The daemons of a run log in with a role of their own. It has every right on the run's database
-// but is no superuser, so PostgreSQL's limits for applications apply to the daemons and not to the
-// harness. Roles belong to the whole server, so each run has its own.
+// The daemons of a run log in with a separate role. It has every right on the run's database but is no
+// superuser, so PostgreSQL's limits for applications apply to the daemons and not to the harness. Roles
+// belong to the whole server, so each run has its own.
 
-// role is the name of the daemons' role.
-func (w *world) role() string { return w.db.Name + "_daemons" }
+// daemonRole returns the name of the daemons' role.
+func (w *world) daemonRole() string { return w.db.Name + "_daemons" }
 
-// daemonsURL is the database's address for daemons, without their links.
+// daemonsURL returns the database's address for daemons, without their links.
 func (w *world) daemonsURL() (string, error) {
 	u, err := url.Parse(w.db.URL)
 	if err != nil {
 		return "", fmt.Errorf("the database's address: %w", err)
 	}
 	if password, ok := u.User.Password(); ok {
-		u.User = url.UserPassword(w.role(), password)
+		u.User = url.UserPassword(w.daemonRole(), password)
 	} else {
-		u.User = url.User(w.role())
+		u.User = url.User(w.daemonRole())
 	}
 	return u.String(), nil
 }
 
-// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on
-// tables, but not the superuser attribute.
+// makeRole creates the daemons' role as a member of the harness's role. It inherits the rights on tables, but
+// not the superuser attribute.
 func (w *world) makeRole(ctx context.Context) error {
 	return withConnection(ctx, w.db.URL, func(ctx context.Context, conn *pgx.Conn) error {
 		login := ""
 		if password := conn.Config().Password; password != "" {
-			login = " password " + literal(password)
+			login = " password " + quoteLiteral(password)
 		}
-		_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", identifier(w.role()), login, identifier(conn.Config().User)))
+		_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", quoteIdentifier(w.daemonRole()), login, quoteIdentifier(conn.Config().User)))
 		if err != nil {
 			return fmt.Errorf("making the daemons' role: %w", err)
 		}
@@ -51,24 +51,24 @@ func (w *world) makeRole(ctx context.Context) error {
 	})
 }
 
-// dropRole drops the daemons' role, once their database is gone.
+// dropRole drops the daemons' role. Its database must have been dropped before.
 func (w *world) dropRole(ctx context.Context) error {
 	return withConnection(ctx, w.db.Server.URL, func(ctx context.Context, conn *pgx.Conn) error {
-		return executeAll(ctx, conn, "drop role if exists "+identifier(w.role()))
+		return executeAll(ctx, conn, "drop role if exists "+quoteIdentifier(w.daemonRole()))
 	})
 }
 
-func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+func quoteIdentifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+func quoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// fullTables lists the tables whose disk is full: all of the run's tables but the harness's own.
+// fullTables selects the tables whose disk is full: all tables of the run but the harness's own.
 const fullTables = `select c.oid::regclass as name from pg_class c
     where c.relkind in ('r', 'p') and c.relnamespace = current_schema()::regnamespace and not starts_with(c.relname, 'chaos_')
     order by 1`
 
-// eachFullTable executes a statement for every table of fullTables. Each is a transaction of its
-// own: one transaction that locks several tables would soon deadlock with the daemons.
+// eachFullTable returns a statement that executes another one for every table of fullTables, each in its own
+// transaction: a transaction that locks several tables would soon deadlock with the daemons.
 func eachFullTable(statement string) string {
 	return fmt.Sprintf(`do $do$
 declare t record;
@@ -78,20 +78,19 @@ begin
         commit;
     end loop;
 end
-$do$`, fullTables, literal(statement))
+$do$`, fullTables, quoteLiteral(statement))
 }
 
-// FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as
-// PostgreSQL does when its disk is full (SQLSTATE 53100). Reads go on. It affects connections with
-// an application_name: those of the daemons and of the workload; the harness's own connections have
-// none. A sequence counts the refused statements, because a rollback doesn't undo it. When the
-// fault ends, the count says whether it touched something.
+// FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as PostgreSQL does
+// when its disk is full (SQLSTATE 53100). Reads still work. It affects connections with an application_name:
+// those of the daemons and of the workload. The harness's own connections have none. A sequence counts the
+// refused statements, because a rollback doesn't undo it. When the fault ends, the count shows whether it
+// touched something.
 //
-// It uses triggers instead of a full disk: a tablespace of a few pages needs a file system of its
-// own, which only root can create. A disk without room for the write-ahead log is a different
-// fault: it ends the server.
+// It uses triggers instead of a full disk: a tablespace of a few pages needs its own file system, which only
+// root can create. A disk without room for the write-ahead log is a different fault: it ends the server.
 func (w *world) FillDatabase(x *fault.Injection) (end func(), err error) {
-	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
+	err = w.execSQL("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
 begin
     if current_setting('application_name') <> '' then
         perform nextval('chaos_full_refusals');
@@ -105,39 +104,39 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 		return nil, err
 	}
 	return func() {
-		refused, err := w.counted("chaos_full_refusals")
+		refused, err := w.isSequenceUsed("chaos_full_refusals")
 		if err != nil {
 			x.Fail(fmt.Errorf("counting the writes that a full disk refused: %w", err))
 		}
 		if refused {
 			x.Touch(fault.Touched{Process: fault.Database})
 		}
-		x.Fail(w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
+		x.Fail(w.execSQL(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
 	}, nil
 }
 
-// DemoteDatabase implements fault.DatabaseDemotion. Every existing session becomes read-only
-// (25006). New sessions don't, because the database's own setting, which a session reads when it
-// begins, has priority over the server's. So the one server plays both the old primary, for
-// existing connections, and the new primary, for later ones. At the end the existing connections
-// are closed. The harness only reads over sessions that it keeps.
+// DemoteDatabase implements fault.DatabaseDemotion. Every existing session becomes read-only (25006). New
+// sessions don't, because the database's own setting, which a session reads when it begins, has priority over
+// the server's. So the one server plays both the old primary, for existing connections, and the new primary,
+// for later ones. At the end the existing connections are closed. The harness only reads over its long-lived
+// sessions.
 func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
-	on := "alter database " + identifier(w.db.Name)
-	before, err := w.demote(on)
+	on := "alter database " + quoteIdentifier(w.db.Name)
+	before, err := w.demoteSessions(on)
 	if err != nil {
 		return nil, err
 	}
 	x.Touch(fault.Touched{Process: fault.Database})
 	return func() {
-		x.Fail(w.sql("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
+		x.Fail(w.execSQL("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
 			fmt.Sprintf("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> '' and backend_start <= %s",
-				literal(w.db.Name), literal(before.Format(time.RFC3339Nano)))))
+				quoteLiteral(w.db.Name), quoteLiteral(before.Format(time.RFC3339Nano)))))
 	}, nil
 }
 
-// demote makes existing sessions read-only, and waits until they have read the setting. It returns
+// demoteSessions makes existing sessions read-only, and waits until they have read the setting. It returns
 // the database's time at the beginning.
-func (w *world) demote(alterDatabase string) (before time.Time, err error) {
+func (w *world) demoteSessions(alterDatabase string) (before time.Time, err error) {
 	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		err := executeAll(ctx, conn, alterDatabase+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
 		if err != nil {
@@ -156,31 +155,31 @@ func (w *world) demote(alterDatabase string) (before time.Time, err error) {
 	return before, err
 }
 
-// counted says whether a sequence has ever given out a value.
-func (w *world) counted(sequence string) (called bool, err error) {
+// isSequenceUsed reports whether a sequence has ever returned a value.
+func (w *world) isSequenceUsed(sequence string) (called bool, err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	err = w.pool.QueryRow(ctx, "select is_called from "+sequence).Scan(&called)
 	return called, err
 }
 
-// RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection
-// of the daemons (FATAL, SQLSTATE 53300). Existing connections go on. It uses the server's own
-// limit on the daemons' role, so it outlasts a restart of the server. The harness and the workload
-// have another role. When the fault ends, the server's log says whether it refused a connection,
-// and so whether the fault touched something.
+// RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection of the
+// daemons (FATAL, SQLSTATE 53300). Existing connections still work. It uses the server's connection limit of
+// the daemons' role, so it outlasts a restart of the server. The harness and the workload have another role.
+// When the fault ends, the server's log shows whether it refused a connection, and so whether the fault
+// touched something.
 func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	before, err := w.refusedConnections()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.sql(fmt.Sprintf("alter role %s connection limit 0", identifier(w.role()))); err != nil {
+	if err := w.execSQL(fmt.Sprintf("alter role %s connection limit 0", quoteIdentifier(w.daemonRole()))); err != nil {
 		return nil, err
 	}
 	return func() {
-		x.Fail(w.sql(fmt.Sprintf("alter role %s connection limit -1", identifier(w.role()))))
+		x.Fail(w.execSQL(fmt.Sprintf("alter role %s connection limit -1", quoteIdentifier(w.daemonRole()))))
 		after, err := w.refusedConnections()
 		x.Fail(err)
 		if after > before {
@@ -189,13 +188,13 @@ func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// refusedConnections counts, in the server's log, the refused connections of the daemons so far.
-// Nothing else records them.
+// refusedConnections counts the daemons' refused connections so far in the server's log. Nothing else records
+// them.
 func (w *world) refusedConnections() (int, error) {
 	path := w.db.Server.Log()
 	log, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("counting refused connections in the database's log: %w", err)
 	}
-	return bytes.Count(log, []byte(`too many connections for role "`+w.role()+`"`)), nil
+	return bytes.Count(log, []byte(`too many connections for role "`+w.daemonRole()+`"`)), nil
 }

@@ -16,7 +16,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// databaseWorld is a world with only a database, prepared as for a run.
+// databaseWorld returns a world with only a database, prepared as for a run.
 func databaseWorld(t *testing.T) *world {
 	t.Helper()
 	set := servers.Own(t, servers.Options{Postgres: true})
@@ -30,10 +30,10 @@ func databaseWorld(t *testing.T) *world {
 		w.store.Close()
 		w.pool.Close()
 		if err := errors.Join(db.Drop(context.Background()), w.dropRole(context.Background())); err != nil {
-			t.Errorf("taking the database away: %v", err)
+			t.Errorf("dropping the database: %v", err)
 		}
-		if w.broken() != "" {
-			t.Errorf("the world says: %s", w.broken())
+		if w.failReason() != "" {
+			t.Errorf("the world failed: %s", w.failReason())
 		}
 	})
 	if err := w.prepareDatabase(t.Context()); err != nil {
@@ -42,14 +42,14 @@ func databaseWorld(t *testing.T) *world {
 	return w
 }
 
-// daemon opens a store as a daemon does. It has one connection.
+// daemonStore opens a store as a daemon does, with one connection.
 func (w *world) daemonStore(t *testing.T, name string) (*postgres.Store, error) {
 	t.Helper()
 	address, err := w.daemonsURL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if address, err = through(address, mustHost(address), name); err != nil {
+	if address, err = rewriteAddress(address, mustHost(address), name); err != nil {
 		t.Fatal(err)
 	}
 	s, err := postgres.Open(t.Context(), address, postgres.Options{Migrate: true, MaxConns: 1})
@@ -59,8 +59,8 @@ func (w *world) daemonStore(t *testing.T, name string) (*postgres.Store, error) 
 	return s, err
 }
 
-// register makes the first writes of a worker.
-func register(t *testing.T, s *postgres.Store, name string) error {
+// registerWorker registers a worker.
+func registerWorker(t *testing.T, s *postgres.Store, name string) error {
 	t.Helper()
 	_, err := s.Register(t.Context(), store.Registration{
 		Process: uint64(time.Now().UnixNano()), Attempt: 1, Name: name, Runtimes: []string{"shell"}, Capacity: 1, Lease: time.Minute,
@@ -68,40 +68,39 @@ func register(t *testing.T, s *postgres.Store, name string) error {
 	return err
 }
 
-// refusedWith checks that the server has refused something with this SQLSTATE, as a transient
-// error.
-func refusedWith(t *testing.T, what string, err error, code string) {
+// checkRefused checks that the server refused something with this SQLSTATE, as a transient error.
+func checkRefused(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var said *pgconn.PgError
 	if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &said) || said.Code != code {
-		t.Errorf("%s gives %v, want ErrUnavailable with SQLSTATE %s", what, err, code)
+		t.Errorf("%s: %v, want ErrUnavailable with SQLSTATE %s", what, err, code)
 	}
 }
 
-// touches counts a fault's touches, and fails the test if the fault fails.
-type touches struct {
+// touchCounter counts a fault's touches, and fails the test if the fault fails.
+type touchCounter struct {
 	fault.Runner
 	t     *testing.T
 	count int
 }
 
-func (to *touches) Touch(fault.Touched) { to.count++ }
+func (tc *touchCounter) Touch(fault.Touched) { tc.count++ }
 
-func (to *touches) Fail(err error) {
+func (tc *touchCounter) Fail(err error) {
 	if err != nil {
-		to.t.Error(err)
+		tc.t.Error(err)
 	}
 }
 
-// injection is a fault injected by hand, with a function that returns its number of touches so far.
+// injection returns a fault for direct injection, and a function that returns its number of touches so far.
 func injection(t *testing.T) (x *fault.Injection, touched func() int) {
-	r := &touches{t: t}
+	r := &touchCounter{t: t}
 	return &fault.Injection{Name: "database", Runner: r}, func() int { return r.count }
 }
 
-// On old and on new connections, clients can read but not write, and can write again when there is
-// room. The harness can write all the time.
-func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
+// On old and new connections, clients can read but not write until there is room again. The harness can
+// always write.
+func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {
@@ -117,17 +116,17 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	}
 	during, err := w.daemonStore(t, "during")
 	if err != nil {
-		t.Fatalf("a daemon that starts: %v", err)
+		t.Fatalf("a daemon that starts meanwhile: %v", err)
 	}
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
-		refusedWith(t, "a write through the pool from "+name, register(t, s, name), "53100")
+		checkRefused(t, "a write through the pool from "+name, registerWorker(t, s, name), "53100")
 		if workers, err := s.Workers(t.Context(), nil); err != nil || len(workers) != 0 {
-			t.Errorf("a read through the pool from %s gives %v, %v; want no workers", name, workers, err)
+			t.Errorf("a read through the pool from %s: %v, %v; want no workers", name, workers, err)
 		}
 	}
 	_, err = w.store.Create(t.Context(), []store.NewExecution{{ActionRef: "a"}})
-	refusedWith(t, "a submission", err, "53100")
-	if err := w.sql("update worker set name = name"); err != nil {
+	checkRefused(t, "a submission", err, "53100")
+	if err := w.execSQL("update worker set name = name"); err != nil {
 		t.Errorf("a write of the harness: %v", err)
 	}
 	undo()
@@ -135,7 +134,7 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 		t.Errorf("the fault was touched %d times, want once", touched)
 	}
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
-		if err := register(t, s, name); err != nil {
+		if err := registerWorker(t, s, name); err != nil {
 			t.Errorf("a write after the end, through the pool from %s: %v", name, err)
 		}
 	}
@@ -144,9 +143,9 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	}
 }
 
-// A daemon with a connection works on, and its evidence is written. A daemon that starts is refused
-// until the end. A fault that has refused no connection has touched nothing.
-func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
+// A connected daemon still works, and its evidence is written. A starting daemon is refused until the fault
+// ends. A fault that has refused no connection has touched nothing.
+func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {
@@ -164,15 +163,15 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	}
 	refuse(func() {})
 	if touched := touches(); touched != 0 {
-		t.Errorf("a fault in which nobody connected was touched %d times", touched)
+		t.Errorf("a fault without any new connection was touched %d times", touched)
 	}
 	refuse(func() {
-		if err := register(t, before, "before"); err != nil {
+		if err := registerWorker(t, before, "before"); err != nil {
 			t.Errorf("a write through a connection from before: %v", err)
 		}
 		_, err := w.daemonStore(t, "during")
-		refusedWith(t, "a daemon that starts", err, "53300")
-		if err := w.sql("select 1"); err != nil {
+		checkRefused(t, "a daemon that starts", err, "53300")
+		if err := w.execSQL("select 1"); err != nil {
 			t.Errorf("a connection of the harness: %v", err)
 		}
 	})
@@ -183,7 +182,7 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a daemon that starts after the end: %v", err)
 	}
-	if err := register(t, during, "during"); err != nil {
+	if err := registerWorker(t, during, "during"); err != nil {
 		t.Errorf("its first write: %v", err)
 	}
 	if all, err := w.pool.Exec(t.Context(), "select from chaos_evidence where process in ('before', 'during')"); err != nil || all.RowsAffected() == 0 {
@@ -191,9 +190,9 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	}
 }
 
-// The database knows a process by the harness's name, even a name with spaces, such as a twin's.
-func TestADaemonsNameReachesTheDatabase(t *testing.T) {
-	address, err := through("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
+// The database receives a process's name, even one with spaces, such as a twin's.
+func TestRewriteAddressPassesNameToDatabase(t *testing.T) {
+	address, err := rewriteAddress("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +201,6 @@ func TestADaemonsNameReachesTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.RuntimeParams["application_name"]; got != "shell-2 twin + 1" {
-		t.Errorf("the name arrives as %q", got)
+		t.Errorf("the database receives the name %q", got)
 	}
 }

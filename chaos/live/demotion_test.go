@@ -2,9 +2,9 @@ package live
 
 import "testing"
 
-// A client connected before a demotion is refused its first write and then reaches the new primary.
-// A client that connects meanwhile can write. At the end no session of the old primary is left.
-func TestADemotedDatabaseIsLeft(t *testing.T) {
+// A client connected before a demotion has its first write refused and then reaches the new primary. A client
+// that connects meanwhile can write. At the end, no session of the old primary is left.
+func TestDemotedDatabaseIsAbandonedByClients(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {
@@ -31,20 +31,20 @@ func TestADemotedDatabaseIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a daemon that starts: %v", err)
 	}
-	if err := register(t, during, "during"); err != nil {
+	if err := registerWorker(t, during, "during"); err != nil {
 		t.Errorf("a write of a session that began meanwhile: %v", err)
 	}
-	if err := register(t, before, "before"); err != nil {
+	if err := registerWorker(t, before, "before"); err != nil {
 		t.Errorf("a write through a pool from before: %v", err)
 	}
 	if work, _ := before.Use(); work.Resets != 1 {
-		t.Errorf("the pool from before was thrown away %d times, want once", work.Resets)
+		t.Errorf("the pool from before was reset %d times, want once", work.Resets)
 	}
 	undo()
 	if touched := touches(); touched != 1 {
 		t.Errorf("the fault was touched %d times, want once", touched)
 	}
-	if err := register(t, during, "after"); err != nil {
+	if err := registerWorker(t, during, "after"); err != nil {
 		t.Errorf("a write after the end: %v", err)
 	}
 }

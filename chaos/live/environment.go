@@ -12,27 +12,27 @@ import (
 	"handoff/chaos/servers"
 )
 
-// environment runs the processes of one run's cluster and carries their links. Everything else of a
-// run is the same in all environments.
+// environment runs the processes of one run's cluster and their links. Everything else is the same in all
+// environments.
 type environment interface {
-	// endpoints returns an endpoint for each of the processes, in their order.
-	endpoints(all ...*process) ([]endpoint, error)
-	// link makes a process's path to a server, and returns the address at which the process finds
-	// the server. A link to the executors leads to the process itself, which listens there.
-	link(p *process, server string, at endpoint) (link, string, error)
-	// daemon makes the daemon of a process, with a program's arguments and variables.
-	daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
-	// ready is called after daemons were made, before they are launched.
-	ready() error
-	// contained says that everything that a process has started ends with it.
-	contained() bool
+	// newEndpoints returns an endpoint for each of the processes, in the same order.
+	newEndpoints(all ...*process) ([]endpoint, error)
+	// newLink makes a process's path to a server, and returns the server's address for the process. A link to
+	// the executors leads to the process itself, which listens there.
+	newLink(p *process, server string, at endpoint) (link, string, error)
+	// newDaemon makes the daemon of a process, with its program's arguments and variables.
+	newDaemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
+	// prepareLaunch is called after newDaemon and before the daemons are launched.
+	prepareLaunch() error
+	// isContained reports whether everything that a process has started ends with it.
+	isContained() bool
 	close()
 }
 
 // endpoint is the address at which a process answers HTTP.
 type endpoint struct {
-	// listen is the address on which the process listens, upstream the address to which links lead,
-	// and reached the address at which the harness reaches the process.
+	// listen is the address on which the process listens, upstream the target of links to it, and reached its
+	// address for the harness.
 	listen, upstream, reached string
 	port                      int
 }
@@ -41,28 +41,28 @@ type endpoint struct {
 type link interface {
 	// Begin begins an effect on one direction; end ends it.
 	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
-	// Down closes the link and its connections, as if the server were down. As many calls of Up open
-	// it again.
+	// Down closes the link and its connections, as if the server were down. The link reopens after as many
+	// calls of Up.
 	Down()
 	// Up reverses one call of Down.
 	Up() error
 }
 
-// file is a process's name in a form for files and containers.
-func (p *process) file() string { return strings.ReplaceAll(p.name, " ", "-") }
+// fileName returns the process's name in a form for files and containers.
+func (p *process) fileName() string { return strings.ReplaceAll(p.name, " ", "-") }
 
-// program is the name of the process's program.
-func (p *process) program() string {
+// programName returns the name of the process's program.
+func (p *process) programName() string {
 	if p.spec == nil {
 		return "executor"
 	}
 	return "worker"
 }
 
-// machine is the environment of processes on this machine, behind proxies in this process.
+// machine is the environment of processes on this machine, behind proxies of the harness's process.
 type machine struct{ w *world }
 
-func (m machine) endpoints(processes ...*process) ([]endpoint, error) {
+func (m machine) newEndpoints(processes ...*process) ([]endpoint, error) {
 	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (m machine) endpoints(processes ...*process) ([]endpoint, error) {
 	return all, nil
 }
 
-func (m machine) link(p *process, server string, at endpoint) (link, string, error) {
+func (m machine) newLink(p *process, server string, at endpoint) (link, string, error) {
 	w := m.w
 	var l *netproxy.Link
 	var err error
@@ -93,24 +93,24 @@ func (m machine) link(p *process, server string, at endpoint) (link, string, err
 	return l, l.Address, nil
 }
 
-// brokerLink makes a process's link to the broker, which understands messages and listens on one of
-// this machine's addresses.
+// brokerLink makes a process's link to the broker, which decodes messages and listens on an address of this
+// machine.
 func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
 	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+fault.Broker, mustHost(w.mq.URL))
 	if err == nil {
-		w.interceptor.watch(l, p)
-		l.Rewrite(netproxy.In, func() netproxy.Rewriter { return netproxy.Deliveries(p.keepsBack) })
+		w.interceptor.watchLink(l, p)
+		l.Rewrite(netproxy.In, func() netproxy.Rewriter { return netproxy.Deliveries(p.isDeaf) })
 	}
 	return l, err
 }
 
-func (m machine) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
+func (m machine) newDaemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
 	w := m.w
 	bin := w.sandbox.bin
 	if w.options.Mutant != "" {
 		args, bin = append(args, "--mutant", w.options.Mutant), filepath.Join(bin, Mutated)
 	}
-	path := filepath.Join(bin, p.program())
+	path := filepath.Join(bin, p.programName())
 	if p.binary != "" {
 		if err := copyProgram(path, p.binary); err != nil {
 			return nil, fmt.Errorf("copying the worker's program: %w", err)
@@ -118,11 +118,11 @@ func (m machine) daemon(p *process, at endpoint, args, env []string) (*cluster.D
 		path = p.binary
 	}
 	env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
-	return cluster.NewDaemon(w.sandbox.servers, at.reached, servers.Program{Name: w.label + "-" + p.file(), Path: path, Args: args, Env: env}), nil
+	return cluster.NewDaemon(w.sandbox.servers, at.reached, servers.Program{Name: w.label + "-" + p.fileName(), Path: path, Args: args, Env: env}), nil
 }
 
-func (machine) ready() error { return nil }
+func (machine) prepareLaunch() error { return nil }
 
-func (machine) contained() bool { return false }
+func (machine) isContained() bool { return false }
 
 func (machine) close() {}

@@ -15,12 +15,12 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is the environment of containers that docker compose creates, behind its toxiproxy.
+// project is the environment of containers made by docker compose, behind the compose file's toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack
 	links []*compose.Link
-	// made holds all processes; the last ones still wait for their containers.
+	// made holds all services. The last `waiting` of them have no container yet.
 	made    []*compose.Service
 	waiting int
 }
@@ -32,7 +32,7 @@ const (
 	imageBin     = "/usr/local/bin/"
 )
 
-func (*project) endpoints(processes ...*process) ([]endpoint, error) {
+func (*project) newEndpoints(processes ...*process) ([]endpoint, error) {
 	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
@@ -41,24 +41,24 @@ func (*project) endpoints(processes ...*process) ([]endpoint, error) {
 	for i, port := range ports {
 		p := processes[i]
 		all[i] = endpoint{
-			listen: fmt.Sprintf("0.0.0.0:%d", p.inside()), upstream: fmt.Sprintf("%s:%d", p.file(), p.inside()),
+			listen: fmt.Sprintf("0.0.0.0:%d", p.containerPort()), upstream: fmt.Sprintf("%s:%d", p.fileName(), p.containerPort()),
 			reached: fmt.Sprintf("127.0.0.1:%d", port), port: port,
 		}
 	}
 	return all, nil
 }
 
-// inside is the port on which a daemon listens in its container.
-func (p *process) inside() int {
+// containerPort returns the port on which a daemon listens in its container.
+func (p *process) containerPort() int {
 	if p.spec == nil {
 		return executorPort
 	}
 	return workerPort
 }
 
-func (pr *project) link(p *process, server string, at endpoint) (link, string, error) {
+func (pr *project) newLink(p *process, server string, at endpoint) (link, string, error) {
 	c := pr.w.config
-	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
+	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.isActive}
 	switch server {
 	case fault.Database:
 		upstream, traffic.Every, traffic.Kept = "postgres:5432", c.Worker.HeartbeatInterval, true
@@ -68,11 +68,11 @@ func (pr *project) link(p *process, server string, at endpoint) (link, string, e
 	case fault.Broker:
 		traffic.Every, traffic.Kept = c.MessageQueue.RabbitMQ.Heartbeat, true
 		var err error
-		if upstream, err = pr.broker(p); err != nil {
+		if upstream, err = pr.brokerUpstream(p); err != nil {
 			return nil, "", err
 		}
 	}
-	l, err := pr.stack.Link(p.file(), server, upstream, traffic, func(err error) { pr.w.fail("toxiproxy: " + err.Error()) })
+	l, err := pr.stack.Link(p.fileName(), server, upstream, traffic, func(err error) { pr.w.failRun("toxiproxy: " + err.Error()) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -80,10 +80,10 @@ func (pr *project) link(p *process, server string, at endpoint) (link, string, e
 	return l, l.Address, nil
 }
 
-// broker is the target of a process's link to the broker: the broker itself or, if a fault of the
-// scenario concerns messages, a proxy of this process on the way. Toxiproxy's container passes
-// bytes and doesn't understand messages.
-func (pr *project) broker(p *process) (string, error) {
+// brokerUpstream returns the target of a process's link to the broker: the broker or, if a fault of the
+// scenario concerns messages, a proxy in the harness's process. Toxiproxy passes bytes and doesn't decode
+// messages.
+func (pr *project) brokerUpstream(p *process) (string, error) {
 	w := pr.w
 	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return looksAtMessages(f.Kind) }) {
 		return "rabbitmq:5672", nil
@@ -100,15 +100,15 @@ func (pr *project) broker(p *process) (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// looksAtMessages says that a kind of fault examines messages to or from the broker.
+// looksAtMessages reports whether a kind of fault examines messages to or from the broker.
 func looksAtMessages(k *fault.Kind) bool {
 	return k.Needs(reflect.TypeFor[fault.Messages]()) || k.Needs(reflect.TypeFor[fault.Deafness]()) ||
 		k.Needs(reflect.TypeFor[fault.Queues]()) || k.Needs(reflect.TypeFor[fault.BrokerAlarm]())
 }
 
-func (pr *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
-	program := imageBin + p.program()
-	c := &compose.Service{Name: p.file(), Env: env, Folder: pr.w.folder, Listens: p.inside(), Port: at.port}
+func (pr *project) newDaemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
+	program := imageBin + p.programName()
+	c := &compose.Service{Name: p.fileName(), Env: env, Folder: pr.w.folder, Listens: p.containerPort(), Port: at.port}
 	if p.binary != "" {
 		c.Copies = map[string]string{program: p.binary}
 		program = p.binary
@@ -119,16 +119,16 @@ func (pr *project) daemon(p *process, at endpoint, args, env []string) (*cluster
 	return cluster.NewSupervised(p.name, at.reached, c.Launch), nil
 }
 
-func (pr *project) ready() error {
+func (pr *project) prepareLaunch() error {
 	waiting := pr.made[len(pr.made)-pr.waiting:]
 	pr.waiting = 0
 	return pr.stack.Create(pr.w.ctx, waiting)
 }
 
-// contained is true: when the first process of a container ends, the kernel ends all others.
-func (*project) contained() bool { return true }
+// isContained returns true: when a container's first process ends, the kernel ends all others.
+func (*project) isContained() bool { return true }
 
-// close removes what the run has made. Anything that can't be removed goes with the stack.
+// close removes the run's containers and links. The stack removes whatever this can't.
 func (pr *project) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

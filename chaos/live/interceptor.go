@@ -14,18 +14,17 @@ import (
 	"handoff/core/broker"
 )
 
-// interceptor applies message faults to messages on their way into the broker. It sends a lost
-// message to a queue that keeps nothing, so it is routed and confirmed, as the publisher expects.
-// It sends a delayed message there too, and the harness publishes the message when the delay is
-// over.
+// interceptor applies message faults to messages on their way into the broker. It redirects a lost message to
+// a queue that keeps nothing, so the message is routed and confirmed, as the publisher expects. It redirects
+// a delayed message there too, and the harness publishes it after the delay.
 type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
 	active []*interception
-	// overtaken are held back until the next message for the same queue has passed.
-	overtaken []*delayed
-	// late counts the messages that must still be published.
+	// overtaken holds messages that are held back until the next message for the same queue has passed.
+	overtaken []*delayedMessage
+	// late counts messages that the harness must still publish.
 	late int
 	conn *amqp.Connection
 	ch   *amqp.Channel
@@ -37,17 +36,17 @@ type interception struct {
 	fate func(messageType string) fault.Fate
 }
 
-// delayed is a message that the harness holds.
-type delayed struct {
+// delayedMessage is a message that the harness holds back.
+type delayedMessage struct {
 	message netproxy.Publish
 	release chan struct{}
 }
 
-// prepare declares the queue that keeps nothing.
-func (in *interceptor) prepare() error {
+// declareSink declares the queue that keeps nothing.
+func (in *interceptor) declareSink() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if err := in.connect(); err != nil {
+	if err := in.openChannel(); err != nil {
 		return err
 	}
 	_, err := in.ch.QueueDeclare(evidence.SinkQueue, true, false, false, false, amqp.Table{amqp.QueueMessageTTLArg: int64(0)})
@@ -57,8 +56,8 @@ func (in *interceptor) prepare() error {
 	return nil
 }
 
-// connect opens the harness's own channel; t.mu is held.
-func (in *interceptor) connect() (err error) {
+// openChannel opens the harness's own channel if it is closed. in.mu must be held.
+func (in *interceptor) openChannel() (err error) {
 	if in.ch != nil && !in.ch.IsClosed() {
 		return nil
 	}
@@ -81,27 +80,27 @@ func (in *interceptor) close() {
 	}
 }
 
-// with runs do on the harness's channel. If the broker is down, it waits until the harness listens
-// to it again, because nothing would record an earlier publish.
-func (in *interceptor) with(do func(*amqp.Channel) error) error {
+// withChannel runs do on the harness's channel. It waits while the broker is down and until the firehose is
+// read again, because nothing would record an earlier publish.
+func (in *interceptor) withChannel(do func(*amqp.Channel) error) error {
 	in.w.down.broker.Lock()
 	defer in.w.down.broker.Unlock()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if err := in.connect(); err != nil {
+	if err := in.openChannel(); err != nil {
 		return err
 	}
 	return do(in.ch)
 }
 
-// busy says that messages must still be published.
-func (in *interceptor) busy() bool {
+// hasPending reports whether messages must still be published.
+func (in *interceptor) hasPending() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.late > 0
 }
 
-func (in *interceptor) begin(x *interception) (end func()) {
+func (in *interceptor) addInterception(x *interception) (end func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.active = append(in.active, x)
@@ -115,21 +114,21 @@ func (in *interceptor) begin(x *interception) (end func()) {
 	}
 }
 
-// watch intercepts the messages on every connection of a link.
-func (in *interceptor) watch(l *netproxy.Link, p *process) {
+// watchLink intercepts the messages on every connection of a link.
+func (in *interceptor) watchLink(l *netproxy.Link, p *process) {
 	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
-		return netproxy.Chain(netproxy.Publishes(in.change), netproxy.Subscriptions(p.holdsConsumer))
+		return netproxy.Chain(netproxy.Publishes(in.changeMessage), netproxy.Subscriptions(p.holdsConsumer))
 	})
 }
 
-// fate is what happens to one message.
+// fate holds the effects on one message: for each, the name of the fault, empty for none.
 type fate struct {
 	drop, corrupt, duplicate, delay, reorder string
 	by                                       time.Duration
 }
 
-// change gets every message on its way to the broker.
-func (in *interceptor) change(m *netproxy.Publish) {
+// changeMessage applies the active faults to a message on its way to the broker.
+func (in *interceptor) changeMessage(m *netproxy.Publish) {
 	if m.Exchange != broker.ExchangeExecutions {
 		return
 	}
@@ -138,14 +137,14 @@ func (in *interceptor) change(m *netproxy.Publish) {
 	in.mu.Unlock()
 	var f fate
 	for _, x := range active {
-		f.decide(x, m.Type)
+		f.addEffect(x, m.Type)
 	}
-	in.apply(&f, m)
-	in.pass(m)
+	in.applyFate(&f, m)
+	in.releaseOvertaken(m)
 }
 
-// decide adds the effect of one fault on messages of this type to a message's fate.
-func (f *fate) decide(i *interception, kind string) {
+// addEffect adds the effect of one fault on messages of this type to a message's fate.
+func (f *fate) addEffect(i *interception, kind string) {
 	its := i.fate(kind)
 	if !its.Touches() {
 		return
@@ -167,11 +166,11 @@ func (f *fate) decide(i *interception, kind string) {
 	}
 }
 
-func (in *interceptor) apply(f *fate, m *netproxy.Publish) {
+func (in *interceptor) applyFate(f *fate, m *netproxy.Publish) {
 	original := *m
 	original.Body = slices.Clone(m.Body)
 	if f.corrupt != "" {
-		in.note(m, evidence.Corrupted, f.corrupt)
+		in.noteInterception(m, evidence.Corrupted, f.corrupt)
 		for i := range min(8, len(m.Body)) {
 			m.Body[i] ^= 0x55
 		}
@@ -179,28 +178,28 @@ func (in *interceptor) apply(f *fate, m *netproxy.Publish) {
 	}
 	switch {
 	case f.drop != "":
-		in.note(&original, evidence.Lost, f.drop)
+		in.noteInterception(&original, evidence.Lost, f.drop)
 		m.Exchange, m.Key = "", evidence.SinkQueue
 	case f.delay != "" || f.reorder != "":
-		in.note(&original, evidence.Late, f.delay+f.reorder)
+		in.noteInterception(&original, evidence.Late, f.delay+f.reorder)
 		m.Exchange, m.Key = "", evidence.SinkQueue
-		in.postpone(original, f.by, f.delay == "")
+		in.publishLater(original, f.by, f.delay == "")
 	}
 	if f.duplicate != "" && f.drop == "" {
 		in.w.firehose.Copied(m.ID, original.Body)
-		in.postpone(original, 0, false)
+		in.publishLater(original, 0, false)
 	}
 }
 
-// note tells the firehose what it can no longer see in a message.
-func (in *interceptor) note(m *netproxy.Publish, what evidence.Interception, fault string) {
+// noteInterception notifies the firehose of an effect that it can't see in the message itself.
+func (in *interceptor) noteInterception(m *netproxy.Publish, what evidence.Interception, fault string) {
 	in.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
-// postpone makes the harness publish a message later: after a time or, if it is to be overtaken,
-// when the next message for the same queue has passed.
-func (in *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken bool) {
-	d := &delayed{m, make(chan struct{})}
+// publishLater makes the harness publish a message after a time or, if it is to be overtaken, once the next
+// message for the same queue has passed.
+func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overtaken bool) {
+	d := &delayedMessage{m, make(chan struct{})}
 	in.mu.Lock()
 	in.late++
 	if overtaken {
@@ -220,14 +219,14 @@ func (in *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken 
 		case <-in.w.ctx.Done():
 			return
 		}
-		in.publish(&m)
+		in.publishCopy(&m)
 	})
 }
 
-// publish publishes a copy, as soon as the broker accepts it.
-func (in *interceptor) publish(m *netproxy.Publish) {
+// publishCopy publishes a message, and retries until the broker accepts it.
+func (in *interceptor) publishCopy(m *netproxy.Publish) {
 	for in.w.ctx.Err() == nil {
-		err := in.with(func(ch *amqp.Channel) error {
+		err := in.withChannel(func(ch *amqp.Channel) error {
 			return ch.PublishWithContext(in.w.ctx, m.Exchange, m.Key, false, false, amqp.Publishing{
 				ContentType: broker.ContentType, DeliveryMode: amqp.Persistent,
 				MessageId: m.ID, Type: m.Type, CorrelationId: m.CorrelationID, Body: m.Body,
@@ -243,8 +242,8 @@ func (in *interceptor) publish(m *netproxy.Publish) {
 	}
 }
 
-// pass releases messages that wait to be overtaken by a message like m.
-func (in *interceptor) pass(m *netproxy.Publish) {
+// releaseOvertaken releases the first message that waits to be overtaken by a message like m.
+func (in *interceptor) releaseOvertaken(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
 	}
@@ -259,7 +258,7 @@ func (in *interceptor) pass(m *netproxy.Publish) {
 	}
 }
 
-// releaseAll releases all messages; t.mu is held.
+// releaseAll releases all messages. in.mu must be held.
 func (in *interceptor) releaseAll() {
 	for _, d := range in.overtaken {
 		close(d.release)
@@ -269,21 +268,21 @@ func (in *interceptor) releaseAll() {
 
 // Intercept implements fault.Messages.
 func (w *world) Intercept(x *fault.Injection, fate func(string) fault.Fate) (func(), error) {
-	return w.interceptor.begin(&interception{x, fate}), nil
+	return w.interceptor.addInterception(&interception{x, fate}), nil
 }
 
 // RaiseAlarm implements fault.BrokerAlarm. The broker holds back all messages published meanwhile.
 func (w *world) RaiseAlarm(x *fault.Injection) (func(), error) {
-	end := w.interceptor.begin(&interception{x, func(string) fault.Fate {
+	end := w.interceptor.addInterception(&interception{x, func(string) fault.Fate {
 		x.Touch(fault.Touched{})
 		return fault.Fate{}
 	}})
-	if err := w.evaluate("raising the broker's alarm", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
+	if err := w.evalErlang("raising the broker's alarm", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
 		end()
 		return nil, err
 	}
 	return func() {
-		x.Fail(w.evaluate("clearing the broker's alarm", "rabbit_alarm:clear_alarm({resource_limit, memory, node()})."))
+		x.Fail(w.evalErlang("clearing the broker's alarm", "rabbit_alarm:clear_alarm({resource_limit, memory, node()})."))
 		end()
 	}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// trace turns on the broker's firehose and listens to it. The broker turns it off when it restarts.
-func (w *world) trace(ctx context.Context) error {
+// startTrace turns on the broker's firehose and reads it. The broker turns it off when it restarts.
+func (w *world) startTrace(ctx context.Context) error {
 	if w.untraced {
 		return nil
 	}
@@ -18,13 +18,12 @@ func (w *world) trace(ctx context.Context) error {
 	if _, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf("ok = rabbit_trace:start(<<%q>>).", vhost)); err != nil {
 		return fmt.Errorf("turning the broker's trace on: %w", err)
 	}
-	return w.firehose.Listen(w.ctx, w.observe)
+	return w.firehose.Listen(w.ctx, w.observeEvent)
 }
 
-// askDepths asks the queues themselves, because RabbitMQ's lists of quorum queues are some seconds
-// old. It counts ready and unacknowledged messages. It gives module, function and arguments by
-// name: the library under the quorum queues of RabbitMQ 4.3 accepts no function value, and that of
-// 3.10 accepts both.
+// askDepths queries the queues themselves, because RabbitMQ's lists of quorum queues are some seconds old. It
+// counts ready and unacknowledged messages. It passes module, function and arguments by name: the Raft
+// library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts both.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of
@@ -35,9 +34,9 @@ end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`
 
 var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
 
-// depths counts the messages in each queue of the run. A queue that doesn't answer within
-// serverWithin is an error.
-func (w *world) depths(ctx context.Context) (map[string]int, error) {
+// queueDepths counts the messages in each durable queue of the run. It fails if a queue doesn't answer within
+// serverWithin.
+func (w *world) queueDepths(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverWithin)
 	defer cancel()
 	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf(askDepths, w.mq.Vhost))

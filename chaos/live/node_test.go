@@ -16,13 +16,12 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// The harness learns that a run is over by asking the queues themselves, through the library under
-// them, which differs between releases. It believes a broker that answers. A broker that doesn't
-// ends the run, with its message. `.ci/newer suites forky chaos/live -test.run
-// TestTheBrokerAnswersTheHarness` asks a newer one.
-func TestTheBrokerAnswersTheHarness(t *testing.T) {
+// The harness detects the end of a run by querying the queues through RabbitMQ's Raft library, which differs
+// between releases. A broker that doesn't answer ends the run with an error. `.ci/newer suites forky
+// chaos/live -test.run TestHarnessQueriesBrokerQueues` tests a newer release.
+func TestHarnessQueriesBrokerQueues(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a node of its own takes a while")
+		t.Skip("starts a separate RabbitMQ node, which takes a while")
 	}
 	set := servers.Own(t, servers.Options{RabbitMQ: true})
 	mq, err := set.RabbitMQ.CreateVhost(t.Context())
@@ -30,33 +29,33 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{sandbox: &Sandbox{servers: set}, mq: mq, ctx: t.Context()}
-	fill(t, mq.URL, map[string]int{"quorum": 3, "classic": 2})
-	depths, err := w.depths(t.Context())
+	fillQueues(t, mq.URL, map[string]int{"quorum": 3, "classic": 2})
+	depths, err := w.queueDepths(t.Context())
 	if err != nil || depths["quorum"] != 3 || depths["classic"] != 2 || len(depths) != 2 {
 		t.Fatalf("the broker answers %v, %v; there are 3 messages in the queue quorum and 2 in classic", depths, err)
 	}
-	t.Run("after dead lettering stood still, all of it goes on, and that of new queues too", func(t *testing.T) { deadLettersGoOn(t, w) })
-	t.Run("it says for which queues it has a consumer timeout", func(t *testing.T) { timeoutsTold(t, w) })
+	t.Run("dead lettering resumes, also for new queues", func(t *testing.T) { checkDeadLettersResume(t, w) })
+	t.Run("consumer timeout is detected per queue type", func(t *testing.T) { checkTimeoutSupport(t, w) })
 	if err := set.RabbitMQ.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	s := state{w, t.Context()}
 	for i := range mostUnanswered {
 		if w.silent != nil {
-			t.Errorf("the run ends after %d questions without an answer: %v", i, w.silent)
+			t.Errorf("the run ends after %d unanswered queries: %v", i, w.silent)
 		}
 		if s.Drained() {
-			t.Error("a broker that does not answer has empty queues")
+			t.Error("a broker that does not answer counts as drained")
 		}
 	}
 	if w.silent == nil || !strings.Contains(w.silent.Error(), "counting messages") {
-		t.Errorf("after %d questions without an answer the run goes on, its end would be: %v", mostUnanswered, w.silent)
+		t.Errorf("after %d unanswered queries the run continues; its error is %v", mostUnanswered, w.silent)
 	}
 }
 
-// timeoutsTold: if the broker has no consumer timeout for the queues of a run, the fault returns an
-// error instead of doing nothing.
-func timeoutsTold(t *testing.T, w *world) {
+// checkTimeoutSupport checks that the fault returns an error, instead of doing nothing, if the broker has no
+// consumer timeout for the queues of a run.
+func checkTimeoutSupport(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -68,13 +67,13 @@ func timeoutsTold(t *testing.T, w *world) {
 		t.Logf("RabbitMQ %s, %s queues: %v", version, queueType, err)
 		without := brokertest.FeaturesOf(queueType, version, false).Overdue == brokertest.StaysHeld
 		if without != (err != nil) || without && !strings.Contains(err.Error(), "no consumer timeout for "+queueType+" queues") {
-			t.Errorf("RabbitMQ %s says of %s queues: %v", version, queueType, err)
+			t.Errorf("RabbitMQ %s, %s queues: %v", version, queueType, err)
 		}
 	}
 }
 
-// fill declares queues named after their types, and publishes messages to them.
-func fill(t *testing.T, url string, queues map[string]int) {
+// fillQueues declares queues named after their types, and publishes messages to them.
+func fillQueues(t *testing.T, url string, queues map[string]int) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -101,9 +100,9 @@ func fill(t *testing.T, url string, queues map[string]int) {
 	}
 }
 
-// deadLettersGoOn: a queue created while dead lettering hangs has a process that takes nothing,
-// which is restarted. The next run on the same node must not find a broker without dead lettering.
-func deadLettersGoOn(t *testing.T, w *world) {
+// checkDeadLettersResume: a queue created while dead lettering hangs has a process that takes nothing, and
+// that is restarted. Otherwise the next run on the same node would find a broker without dead lettering.
+func checkDeadLettersResume(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +157,7 @@ func deadLettersGoOn(t *testing.T, w *world) {
 	dies("during too")
 	select {
 	case d := <-letters:
-		t.Errorf("a dead letter of queue %s was moved while dead lettering stood still", d.Body)
+		t.Errorf("a dead letter of queue %s was moved while dead lettering was stopped", d.Body)
 	case <-time.After(time.Second):
 	}
 	resume()
@@ -167,6 +166,6 @@ func deadLettersGoOn(t *testing.T, w *world) {
 	dies("after too")
 	arrive("after", "after too")
 	if touched() == 0 {
-		t.Error("the fault says that it made no difference")
+		t.Error("the fault counts as not touched")
 	}
 }

@@ -19,19 +19,18 @@ import (
 	"handoff/core/store"
 )
 
-// Stall is a time in which the machine didn't do its work.
+// Stall is a time in which the machine made no progress.
 type Stall struct {
-	// What describes what failed to happen.
+	// What describes the operation that did not happen in time.
 	What string
-	// At is its beginning, counted from the start of the run, and For its duration.
+	// At is its beginning, since the start of the run, and For its duration.
 	At, For time.Duration
 }
 
-// noise watches the machine during a run: whether this process wakes in time, the disk accepts a
-// write in time, a process starts and ends in time, as actions and their shims must, and a new
-// connection through a proxy without faults is answered in time. A lease can't be kept on a machine
-// that stands still.
-type noise struct {
+// noiseWatch measures the machine during a run: how late this process wakes, the disk accepts a write, a
+// process starts and ends, and the database answers a new connection through a proxy without faults. No
+// worker can keep a lease on a stalled machine.
+type noiseWatch struct {
 	began time.Time
 	ctx   context.Context //nolint:containedctx // of the probes
 	end   context.CancelFunc
@@ -51,17 +50,16 @@ const (
 	leastStall = 100 * time.Millisecond
 )
 
-// newNoise makes a watch that, like the events of the history, counts from the beginning of the
-// run.
-func newNoise(began time.Time) *noise {
-	n := &noise{began: began}
+// newNoiseWatch returns a watch whose times count from the beginning of the run, like those of the history.
+func newNoiseWatch(began time.Time) *noiseWatch {
+	n := &noiseWatch{began: began}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
-// watchNoise begins the watch. ask takes the way of a process that connects anew.
-func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noise {
-	n := newNoise(began)
+// watchNoise starts all probes. ask opens a new connection to the database, as a process does.
+func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noiseWatch {
+	n := newNoiseWatch(began)
 	path := filepath.Join(folder, "probe")
 	for _, p := range []struct {
 		every time.Duration
@@ -74,7 +72,7 @@ func watchNoise(began time.Time, folder string, ask func(ctx context.Context) er
 		{spawnEvery, "a process did not start and end", func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() }},
 		{askEvery, "a new connection to the database was not answered", ask},
 	} {
-		n.tasks.Go(func() { n.probe(p.every, p.what, p.do) })
+		n.tasks.Go(func() { n.runProbe(p.every, p.what, p.do) })
 	}
 	return n
 }
@@ -94,9 +92,9 @@ func syncFile(path string) error {
 	return err
 }
 
-// probe does something periodically and records when it took too long. It ignores errors: a fault
-// may have made the request fail.
-func (n *noise) probe(every time.Duration, what string, do func(ctx context.Context) error) {
+// runProbe does something periodically and records a stall if it took too long. It ignores calls that fail,
+// because a fault may be the cause.
+func (n *noiseWatch) runProbe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
 		began := time.Now()
 		err := do(n.ctx)
@@ -114,7 +112,7 @@ func (n *noise) probe(every time.Duration, what string, do func(ctx context.Cont
 }
 
 // stop ends the watch and returns the stalls.
-func (n *noise) stop() []Stall {
+func (n *noiseWatch) stop() []Stall {
 	n.end()
 	n.tasks.Wait()
 	n.mu.Lock()
@@ -122,9 +120,9 @@ func (n *noise) stop() []Stall {
 	return n.stalls
 }
 
-// unansweredStatements are the statements that the database did not answer in time, as the processes
-// log it, although no fault struck the process or the database while they waited. The probes use
-// connections of their own, so they miss a stall of one session.
+// unansweredStatements returns the statements that, by the processes' logs, the database did not answer in
+// time, although no fault struck the process or the database meanwhile. The probes have their own
+// connections, so they miss a stall of one session.
 func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	var stalls []Stall
 	lasting := make(map[string]int)         // faults, by what they strike
@@ -150,7 +148,7 @@ func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 				continue
 			}
 			timeout := c.Worker.StatementTimeout
-			if strings.Contains(e.Text, " executor=") { // each such line of an executor says who it is
+			if strings.Contains(e.Text, " executor=") { // executors name themselves in each such line
 				timeout = c.Executor.StatementTimeout
 			}
 			if from := e.At - timeout; !struck(e.Process, from) && !struck(fault.Database, from) {
@@ -161,17 +159,16 @@ func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	return stalls
 }
 
-// tolerableStall is how long the machine may stand still without making a verdict worthless.
-// Heartbeats can lose a quarter of a lease; a worker or a shim that ends actions can lose the fence
-// margin minus the kill grace.
+// tolerableStall returns the longest stall that doesn't make a verdict worthless. Heartbeats can lose a
+// quarter of a lease. A worker or a shim that ends actions can lose the fence margin minus the kill grace.
 func tolerableStall(c config.Worker) time.Duration {
 	return min(oracle.Lease(&c)/4, c.FenceMargin-c.KillGrace)
 }
 
-// noisy says why violations can't be trusted: a longer stall that ended less than a lease before
-// one of them. For an unmet expectation or an alert, a stall anywhere counts, because these concern
-// the whole run. Empty if the violations can be trusted.
-func noisy(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
+// noiseReason returns why violations can't be trusted, empty if they can. The reason is a stall longer than
+// tolerable that ended less than a lease before one of them. For an unmet expectation or an alert, any stall
+// counts, because these concern the whole run.
+func noiseReason(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
 	lease, most := oracle.Lease(&c), tolerableStall(c)
 	for _, s := range stalls {
 		if s.For <= most {

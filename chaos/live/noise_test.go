@@ -12,9 +12,9 @@ import (
 	"handoff/core/config"
 )
 
-// A violation doesn't count if the machine stood still shortly before, for longer than the worker's
-// margin allows.
-func TestNoiseIsNoVerdict(t *testing.T) {
+// A violation doesn't count if the machine stalled shortly before, for longer than the worker's margin
+// allows.
+func TestNoiseExcusesNearbyViolations(t *testing.T) {
 	const second = time.Second
 	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}
 	const most = 600 * time.Millisecond // a quarter of the lease of six seconds would be longer
@@ -26,30 +26,30 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		stall      Stall
 		noisy      bool
 	}{
-		{"a stall in which it falls", violation, Stall{"x", 19 * second, 2 * second}, true},
-		{"a stall that ended less than a lease before", violation, Stall{"x", 13 * second, 2 * second}, true},
-		{"a stall that ended long before", violation, Stall{"x", 5 * second, 2 * second}, false},
-		{"a stall that came after", violation, Stall{"x", 21 * second, 2 * second}, false},
-		{"a stall that uses up the margin of a worker that ends its actions", violation, Stall{"x", 19 * second, most + 1}, true},
-		{"a short stall", violation, Stall{"x", 19 * second, most}, false},
-		{"a stall in a run that did not meet an expectation", unmet, Stall{"x", 19 * second, 2 * second}, true},
-		{"a short stall in such a run", unmet, Stall{"x", 19 * second, most}, false},
-		{"a stall long before an alert that did not fire", alert, Stall{"x", 19 * second, 2 * second}, true},
-		{"a short stall in such a run", alert, Stall{"x", 19 * second, most}, false},
-		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
+		{"violation during the stall", violation, Stall{"x", 19 * second, 2 * second}, true},
+		{"stall that ended less than a lease before", violation, Stall{"x", 13 * second, 2 * second}, true},
+		{"stall that ended long before", violation, Stall{"x", 5 * second, 2 * second}, false},
+		{"stall after the violation", violation, Stall{"x", 21 * second, 2 * second}, false},
+		{"stall that uses up the margin for ending actions", violation, Stall{"x", 19 * second, most + 1}, true},
+		{"short stall", violation, Stall{"x", 19 * second, most}, false},
+		{"stall with an unmet expectation", unmet, Stall{"x", 19 * second, 2 * second}, true},
+		{"short stall with an unmet expectation", unmet, Stall{"x", 19 * second, most}, false},
+		{"stall long before an alert that did not fire", alert, Stall{"x", 19 * second, 2 * second}, true},
+		{"short stall with such an alert", alert, Stall{"x", 19 * second, most}, false},
+		{"stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
 	} {
-		if got := noisy(x.violations, []Stall{x.stall}, c); (got != "") != x.noisy {
+		if got := noiseReason(x.violations, []Stall{x.stall}, c); (got != "") != x.noisy {
 			t.Errorf("%s: %q", x.name, got)
 		}
 	}
 }
 
-// A late answer is a stall; a missing answer may be a fault's work. A stall is dated like the
-// events of the run, which began a minute before the watch.
+// A late answer is a stall; an error may be a fault's work. A stall's time counts from the start of the run,
+// a minute before the watch.
 func TestLateAnswersAreStalls(t *testing.T) {
-	n := newNoise(time.Now().Add(-time.Minute))
+	n := newNoiseWatch(time.Now().Add(-time.Minute))
 	calls := 0
-	n.probe(time.Millisecond, "late", func(context.Context) error {
+	n.runProbe(time.Millisecond, "late", func(context.Context) error {
 		calls++
 		if calls == 3 {
 			n.end()
@@ -66,8 +66,8 @@ func TestLateAnswersAreStalls(t *testing.T) {
 	}
 }
 
-// What a process says of the database is a stall, unless a fault explains it.
-func TestStatementsWithoutAnAnswerAreStalls(t *testing.T) {
+// A process's log line about an unanswered statement is a stall, unless a fault explains it.
+func TestUnansweredStatementsAreStalls(t *testing.T) {
 	const text = "WARN scheduling pass failed, the next one starts anew error=postgres: parking: database outcome unknown: timeout: context deadline exceeded executor=executor-1"
 	const second = time.Second
 	c := config.Config{Executor: config.Executor{StatementTimeout: second}, Worker: config.Worker{StatementTimeout: second / 2}}

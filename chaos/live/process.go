@@ -19,40 +19,40 @@ import (
 	"handoff/core/config"
 )
 
-// process is one daemon of the cluster, across its restarts.
+// process is one daemon of the cluster, across restarts.
 type process struct {
 	w      *world
 	name   string
 	spec   *scenario.Worker // nil for executors
 	daemon *cluster.Daemon
-	// witness reads what the shims of a worker's machine write.
+	// witness reads the journal of the shims on a worker's machine; nil for executors.
 	witness *evidence.Witness
-	// links are the links to the servers, by the names that scenarios use.
+	// links holds the links to the servers, by the names that scenarios use.
 	links map[string]link
 
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
-	// since is when it last started.
+	// since is the time of its last start.
 	since time.Time
-	// deaf is the fault that holds back the broker's deliveries to it, nil for none.
+	// deaf is the fault that holds back the broker's deliveries to it; nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked are the queues that it can't consume now, by name, each with its *fault.Injection.
+	// blocked maps queues that it can't consume now, by name, to a *fault.Injection.
 	blocked sync.Map
-	// binary is its own copy of the program, empty unless a fault makes the copy unusable.
+	// binary is the path of its own copy of the program; empty unless a fault makes the copy unusable.
 	binary string
 	sick   bool
-	// still counts the faults that have paused it.
-	still atomic.Int32
-	// superseded says that another process has taken its name, so it ends by itself.
+	// pauses counts the faults that pause it now.
+	pauses atomic.Int32
+	// superseded reports whether another process has taken its name, so that it ends by itself.
 	superseded bool
-	// gone is the instance whose end was last noted.
+	// gone is the instance whose end was last recorded.
 	gone cluster.Instance
-	// ended is called at the next end of the process.
+	// ended is called at the next end of the process; nil for none.
 	ended func()
 }
 
-// makeProcesses makes the processes of the scenario's cluster.
+// makeProcesses adds the processes of the scenario's cluster.
 func (w *world) makeProcesses() error {
 	var all []*process
 	for _, name := range w.scenario.Cluster.ExecutorNames() {
@@ -65,35 +65,35 @@ func (w *world) makeProcesses() error {
 	return w.addProcesses(all...)
 }
 
-// addProcesses adds processes to the run and makes their endpoints, links and daemons. A worker's
-// name in the cluster is that of its spec; the process may have another name, as a twin has.
+// addProcesses adds processes to the run and makes their endpoints, links and daemons. A worker's name in the
+// cluster is that of its spec. The process of a twin has another name.
 func (w *world) addProcesses(all ...*process) error {
-	endpoints, err := w.environment.endpoints(all...)
+	endpoints, err := w.environment.newEndpoints(all...)
 	if err != nil {
 		return err
 	}
 	for i, p := range all {
-		if err := p.make(endpoints[i]); err != nil {
+		if err := p.makeParts(endpoints[i]); err != nil {
 			return err
 		}
 		w.mu.Lock()
 		w.processes = append(slices.Clone(w.processes), p)
 		w.mu.Unlock()
 	}
-	return w.environment.ready()
+	return w.environment.prepareLaunch()
 }
 
-// make makes the parts of the process, at an endpoint.
-func (p *process) make(at endpoint) error {
+// makeParts makes the links, the witness and the daemon of the process.
+func (p *process) makeParts(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)
-	env, err := p.variables(at)
+	env, err := p.daemonEnv(at)
 	if err != nil {
 		return err
 	}
 	args := []string{"--name", p.name, "--listen", at.listen}
 	if p.spec != nil {
-		health, err := p.link(fault.Executors, at)
+		health, err := p.addLink(fault.Executors, at)
 		if err != nil {
 			return err
 		}
@@ -101,34 +101,34 @@ func (p *process) make(at endpoint) error {
 			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/readyz",
 			"--runtimes", strings.Join(p.spec.Runtimes, ","), "--actions-dir", w.folder,
 		}
-		witness := filepath.Join(w.folder, "witness-"+p.file())
+		witness := filepath.Join(w.folder, "witness-"+p.fileName())
 		env = append(env, "HANDOFF_WITNESS="+witness)
 		p.witness = evidence.NewWitness(witness, p.name, w.began)
 		if w.scenario.Strikes("sick", p.spec.Name) {
-			p.binary = filepath.Join(w.folder, "worker-"+p.file())
+			p.binary = filepath.Join(w.folder, "worker-"+p.fileName())
 		}
 	}
-	p.daemon, err = w.environment.daemon(p, at, args, env)
+	p.daemon, err = w.environment.newDaemon(p, at, args, env)
 	return err
 }
 
-// all returns the processes so far.
-func (w *world) all() []*process {
+// allProcesses returns the processes added so far.
+func (w *world) allProcesses() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.processes
 }
 
-// followWitness passes on the shims' lines as they are written.
+// followWitness observes the shims' events as they are written.
 func (p *process) followWitness() {
 	if p.witness != nil {
-		go p.witness.Follow(p.w.ctx, p.w.observe)
+		go p.witness.Follow(p.w.ctx, p.w.observeEvent)
 	}
 }
 
-// alive is the number of live actions.
-func (w *world) alive() (n int) {
-	for _, p := range w.all() {
+// liveActions returns the number of running actions.
+func (w *world) liveActions() (n int) {
+	for _, p := range w.allProcesses() {
 		if p.witness != nil {
 			n += p.witness.Alive()
 		}
@@ -136,8 +136,9 @@ func (w *world) alive() (n int) {
 	return n
 }
 
-// variables is the daemon's environment: its configuration, and the servers behind its own links.
-func (p *process) variables(at endpoint) ([]string, error) {
+// daemonEnv returns the daemon's environment variables: its configuration, and the servers' addresses behind
+// its own links.
+func (p *process) daemonEnv(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
 	database, err := w.daemonsURL()
@@ -148,19 +149,18 @@ func (p *process) variables(at endpoint) ([]string, error) {
 		{fault.Database, database, "HANDOFF_DATABASE_URL", p.name},
 		{fault.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
 	} {
-		address, err := p.link(server.name, at)
+		address, err := p.addLink(server.name, at)
 		if err != nil {
 			return nil, err
 		}
-		url, err := through(server.url, address, server.application)
+		url, err := rewriteAddress(server.url, address, server.application)
 		if err != nil {
 			return nil, err
 		}
 		env = append(env, server.variable+"="+url)
 	}
 	if p.spec == nil && !config.Loopback(at.listen) {
-		// In its container it listens on every address; only 127.0.0.1 on this machine leads to its
-		// port.
+		// In its container it listens on every address, but only 127.0.0.1 of this machine leads to its port.
 		env = append(env, config.EnvName("api.insecure")+"=true")
 	}
 	c := w.config
@@ -174,19 +174,19 @@ func (p *process) variables(at endpoint) ([]string, error) {
 	return env, nil
 }
 
-// link makes the process's link to a server, by the name that scenarios use, and returns the
-// address.
-func (p *process) link(server string, at endpoint) (string, error) {
-	l, address, err := p.w.environment.link(p, server, at)
+// addLink makes the process's link to a server, named as in scenarios, and returns the server's address
+// behind it.
+func (p *process) addLink(server string, at endpoint) (string, error) {
+	l, address, err := p.w.environment.newLink(p, server, at)
 	if err == nil {
 		p.links[server] = l
 	}
 	return address, err
 }
 
-// process returns a process by name, nil if there is none.
-func (w *world) process(name string) *process {
-	for _, p := range w.all() {
+// findProcess returns a process by name; nil for none.
+func (w *world) findProcess(name string) *process {
+	for _, p := range w.allProcesses() {
 		if p.name == name {
 			return p
 		}
@@ -194,46 +194,46 @@ func (w *world) process(name string) *process {
 	return nil
 }
 
-func (p *process) alive() bool {
+func (p *process) isAlive() bool {
 	r := p.daemon.Instance()
 	return r != nil && r.Running()
 }
 
-// moves says that the process is alive and not paused.
-func (p *process) moves() bool { return p.alive() && p.still.Load() == 0 }
+// isActive reports whether the process is alive and not paused.
+func (p *process) isActive() bool { return p.isAlive() && p.pauses.Load() == 0 }
 
-// movesSince says that the process has been alive for this long and is not paused.
-func (p *process) movesSince(d time.Duration) bool {
+// isActiveFor reports whether the process has been alive for at least d and is not paused.
+func (p *process) isActiveFor(d time.Duration) bool {
 	p.mu.Lock()
 	since := p.since
 	p.mu.Unlock()
-	return p.moves() && time.Since(since) >= d
+	return p.isActive() && time.Since(since) >= d
 }
 
-// start starts or restarts the process, and returns without waiting until it is ready.
+// start starts or restarts the process, without waiting until it is ready.
 func (p *process) start() error {
-	if p.alive() {
+	if p.isAlive() {
 		return nil
 	}
 	p.mu.Lock()
 	p.stopping, p.killing, p.superseded, p.since = false, false, false, time.Now()
 	p.mu.Unlock()
-	p.w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
-	if err := p.launched(); err != nil {
+	p.w.recordEvent(history.Event{Kind: history.ProcessStarted, Process: p.name})
+	if err := p.launchDaemon(); err != nil {
 		return err
 	}
 	running := p.daemon.Instance()
 	go func() {
 		if running.Wait(p.w.ctx) == nil {
-			p.over(running)
+			p.recordEnd(running)
 		}
 	}()
 	return nil
 }
 
-// over notes how the process ended.
-func (p *process) over(running cluster.Instance) {
-	p.buried()
+// recordEnd records how the process ended. An end that nothing explains fails the run.
+func (p *process) recordEnd(running cluster.Instance) {
+	p.recordActionEnds()
 	p.mu.Lock()
 	p.gone = running
 	stopping, killing, ended := p.stopping || p.superseded, p.killing, p.ended
@@ -241,28 +241,26 @@ func (p *process) over(running cluster.Instance) {
 	p.mu.Unlock()
 	switch {
 	case killing:
-		p.w.emit(history.Event{Kind: history.ProcessCrashed, Process: p.name})
+		p.w.recordEvent(history.Event{Kind: history.ProcessCrashed, Process: p.name})
 	case stopping:
-		p.w.emit(history.Event{Kind: history.ProcessStopped, Process: p.name})
+		p.w.recordEvent(history.Event{Kind: history.ProcessStopped, Process: p.name})
 	case p.w.ctx.Err() == nil:
-		p.w.emit(history.Event{Kind: history.ProcessCrashed, Process: p.name})
-		p.w.fail(fmt.Sprintf("%s ended by itself: %s", p.name, lastWords(running.Log())))
+		p.w.recordEvent(history.Event{Kind: history.ProcessCrashed, Process: p.name})
+		p.w.failRun(fmt.Sprintf("%s ended by itself: %s", p.name, lastWords(running.Log())))
 	}
 	if ended != nil {
 		ended()
 	}
 }
 
-// buried notes that everything that the process had started ended with it, if the environment is
-// contained.
-func (p *process) buried() {
-	if p.witness != nil && p.w.environment.contained() {
-		p.witness.Over(time.Now(), p.w.observe)
+// recordActionEnds records that the process's actions ended with it, if the environment is contained.
+func (p *process) recordActionEnds() {
+	if p.witness != nil && p.w.environment.isContained() {
+		p.witness.Over(time.Now(), p.w.observeEvent)
 	}
 }
 
-// lastWords returns the last line of a log, which is usually the reason, followed by the end of the
-// log.
+// lastWords returns a log's last line, usually the reason of the end, followed by the end of the log.
 func lastWords(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -273,19 +271,19 @@ func lastWords(path string) string {
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
-// stopDaemons kills every process: the run is over and its evidence complete.
+// stopDaemons kills every process, and waits for the shims to end the actions.
 func (w *world) stopDaemons() {
 	w.cancel()
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if r := p.daemon.Instance(); r != nil && r.Running() {
 			r.Resume()
 			r.Kill()
-			p.buried()
+			p.recordActionEnds()
 		}
 	}
 	// Shims end the remaining actions.
 	deadline := time.Now().Add(5 * time.Second)
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		for p.witness != nil && time.Now().Before(deadline) {
 			if _, err := p.witness.Items(); err != nil || p.witness.Alive() == 0 {
 				break
@@ -295,10 +293,10 @@ func (w *world) stopDaemons() {
 	}
 }
 
-// daemonLogs returns what the daemons logged.
+// daemonLogs returns the daemons' log lines.
 func (w *world) daemonLogs() []evidence.Item {
 	var all []evidence.Item
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if r := p.daemon.Instance(); r != nil {
 			all = append(all, evidence.DaemonLog(r.Log(), p.name, w.began)...)
 		}

@@ -14,14 +14,13 @@ import (
 	"handoff/core/store"
 )
 
-// This file holds the live world's faults of processes, their links and their machines
-// (fault.Live).
+// This file holds the live world's faults of processes, links and machines (fault.Live).
 
 var _ fault.Live = (*world)(nil)
 
 // Process implements fault.Processes.
 func (w *world) Process(name string) fault.Process {
-	if p := w.process(name); p != nil {
+	if p := w.findProcess(name); p != nil {
 		return p
 	}
 	return nil
@@ -31,7 +30,7 @@ func (w *world) Process(name string) fault.Process {
 func (p *process) Name() string { return p.name }
 
 // Alive implements fault.Process.
-func (p *process) Alive() bool { return p.alive() }
+func (p *process) Alive() bool { return p.isAlive() }
 
 // Start implements fault.Process. It does nothing once the run is over.
 func (p *process) Start() {
@@ -39,25 +38,25 @@ func (p *process) Start() {
 		return
 	}
 	if err := p.start(); err != nil {
-		p.w.fail(err.Error())
+		p.w.failRun(err.Error())
 	}
 }
 
 // Terminate implements fault.Process.
 func (p *process) Terminate() {
-	if !p.alive() {
+	if !p.isAlive() {
 		return
 	}
 	p.mu.Lock()
 	p.stopping = true
 	p.mu.Unlock()
-	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	p.w.recordEvent(history.Event{Kind: history.ProcessStopping, Process: p.name})
 	p.daemon.Instance().Terminate()
 }
 
 // Kill implements fault.Process.
 func (p *process) Kill() {
-	if !p.alive() {
+	if !p.isAlive() {
 		return
 	}
 	p.mu.Lock()
@@ -66,7 +65,7 @@ func (p *process) Kill() {
 	p.daemon.Instance().Kill()
 }
 
-// OnEnd implements fault.Process. If the process has ended already, f is called soon.
+// OnEnd implements fault.Process. If the process has ended already, f is called soon, in another goroutine.
 func (p *process) OnEnd(f func()) {
 	p.mu.Lock()
 	ended := p.gone != nil && p.gone == p.daemon.Instance()
@@ -75,7 +74,7 @@ func (p *process) OnEnd(f func()) {
 	}
 	p.mu.Unlock()
 	if ended {
-		p.w.after(0, f)
+		p.w.callAfter(0, f)
 	}
 }
 
@@ -100,12 +99,12 @@ func (i instance) Alive() bool { return i.running.Running() }
 // Pause implements fault.Instance.
 func (i instance) Pause() {
 	i.running.Pause()
-	i.p.still.Add(1)
+	i.p.pauses.Add(1)
 }
 
 // Resume implements fault.Instance.
 func (i instance) Resume() {
-	i.p.still.Add(-1)
+	i.p.pauses.Add(-1)
 	if i.running.Running() {
 		i.running.Resume()
 	}
@@ -113,7 +112,7 @@ func (i instance) Resume() {
 
 // Twin implements fault.Twins. The worker whose name it takes ends by itself.
 func (w *world) Twin(name, worker string) (fault.Process, error) {
-	original := w.process(worker)
+	original := w.findProcess(worker)
 	original.mu.Lock()
 	original.superseded = true
 	original.mu.Unlock()
@@ -127,13 +126,13 @@ func (w *world) Twin(name, worker string) (fault.Process, error) {
 
 // Affect implements fault.Links.
 func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
-	l := w.process(process).links[end]
+	l := w.findProcess(process).links[end]
 	if l == nil {
 		return func() {}, nil
 	}
 	out, in := netproxy.Out, netproxy.In
 	if end == fault.Executors {
-		out, in = in, out // on that link the worker is the listener
+		out, in = in, out // on that link, the worker listens
 	}
 	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
 	switch {
@@ -144,9 +143,9 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	case e.ResetPerMillion > 0:
 		effect.Break = func() bool { return x.Chance(e.ResetPerMillion) }
 	case e.Busy != fault.Span{}:
-		effect.Each = drawn(x, e.Busy)
+		effect.Each = drawDelays(x, e.Busy)
 	default:
-		effect.Delay = drawn(x, e.Delay)
+		effect.Delay = drawDelays(x, e.Delay)
 	}
 	var heal []func()
 	if way != fault.Incoming {
@@ -158,8 +157,8 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	return fault.InOrder(heal), nil
 }
 
-// drawn draws a delay for everything that passes.
-func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
+// drawDelays returns a function that draws a delay for each piece of data.
+func drawDelays(x *fault.Injection, s fault.Span) func() time.Duration {
 	return func() time.Duration { return x.Duration(s.Least, s.Most) }
 }
 
@@ -167,19 +166,19 @@ func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
 // can't distinguish a slow statement from a slow network.
 func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
 	var ends []func()
-	for _, p := range w.all() {
-		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawn(x, adds)}
+	for _, p := range w.allProcesses() {
+		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawDelays(x, adds)}
 		ends = append(ends, p.links[fault.Database].Begin(netproxy.Out, e))
 	}
 	return fault.InOrder(ends), nil
 }
 
-// HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and
-// statements but pass nothing on in either direction. Statements that a daemon has given up by then
-// still arrive, late.
+// HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and statements
+// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive,
+// late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Hold: true}
 		l := p.links[fault.Database]
 		ends = append(ends, l.Begin(netproxy.Out, e), l.Begin(netproxy.In, e))
@@ -187,21 +186,21 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	return fault.InOrder(ends), nil
 }
 
-// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds
-// go on, and so does everything that the worker sends, so the worker can't notice.
+// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds and
+// everything that the worker sends still pass, so the worker can't detect it.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
-		w.process(name).deaf.Store(x)
+		w.findProcess(name).deaf.Store(x)
 	}
 	return func() {
 		for _, name := range x.Targets {
-			w.process(name).deaf.CompareAndSwap(x, nil)
+			w.findProcess(name).deaf.CompareAndSwap(x, nil)
 		}
 	}, nil
 }
 
-// keepsBack says whether the process is deaf now.
-func (p *process) keepsBack() bool {
+// isDeaf reports whether the process is deaf now, and if so, touches the fault.
+func (p *process) isDeaf() bool {
 	x := p.deaf.Load()
 	if x != nil {
 		x.Touch(fault.Touched{Process: p.name})
@@ -214,7 +213,7 @@ func (p *process) keepsBack() bool {
 func (w *world) Mute(x *fault.Injection) (func(), error) {
 	var names []string
 	for _, name := range x.Targets {
-		names = append(names, literal(name))
+		names = append(names, quoteLiteral(name))
 	}
 	mute := fmt.Sprintf("chaos_mute_%d", x.Index)
 	begin := []string{
@@ -230,18 +229,18 @@ end
 $$`, mute, strings.Join(names, ", ")),
 		fmt.Sprintf("create trigger %[1]s before update on worker_incarnation for each row when (old.beat <> new.beat) execute function %[1]s()", mute),
 	}
-	if err := w.sql(begin...); err != nil {
+	if err := w.execSQL(begin...); err != nil {
 		return nil, err
 	}
 	return func() {
-		refused, err := w.counted(mute)
+		refused, err := w.isSequenceUsed(mute)
 		if err != nil {
 			x.Fail(fmt.Errorf("counting refused heartbeats: %w", err))
 		}
 		if refused {
 			x.Touch(fault.Touched{})
 		}
-		x.Fail(w.sql(fmt.Sprintf("drop trigger %s on worker_incarnation", mute), "drop function "+mute, "drop sequence "+mute))
+		x.Fail(w.execSQL(fmt.Sprintf("drop trigger %s on worker_incarnation", mute), "drop function "+mute, "drop sequence "+mute))
 	}, nil
 }
 
@@ -250,7 +249,7 @@ $$`, mute, strings.Join(names, ", ")),
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	set := func(sick bool) error {
 		for _, name := range x.Targets {
-			if err := w.process(name).setSick(sick); err != nil {
+			if err := w.findProcess(name).setSick(sick); err != nil {
 				return err
 			}
 		}
@@ -262,7 +261,7 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	return func() { x.Fail(set(false)) }, nil
 }
 
-// copyProgram copies a program; the copy runs in place of the original.
+// copyProgram copies a program to an executable file.
 func copyProgram(from, to string) error {
 	program, err := os.ReadFile(from)
 	if err != nil {
@@ -271,7 +270,7 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, program, runnable)
 }
 
-// The modes of an executable program, and of one that not even root can execute.
+// The modes of an executable program, and of one that even root can't execute.
 const (
 	runnable    = 0o755
 	notRunnable = 0o644
@@ -287,8 +286,8 @@ func (p *process) setSick(sick bool) error {
 	return os.Chmod(p.binary, runnable)
 }
 
-// launched starts the daemon, even while its machine can't start actions.
-func (p *process) launched() error {
+// launchDaemon starts the daemon, even while its copy of the program is not executable.
+func (p *process) launchDaemon() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.sick {
@@ -304,10 +303,10 @@ func (p *process) launched() error {
 	return err
 }
 
-// Cordon implements fault.Fleet, with the effect of the API. It can't operate on a worker that has
-// never registered.
+// Cordon implements fault.Fleet, with the effect of the API. It returns false for a worker that has never
+// registered.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
-	if p := w.process(worker); drain {
+	if p := w.findProcess(worker); drain {
 		p.mu.Lock()
 		p.stopping = true // it stops because of the drain, not because of a failure
 		p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 // This file holds the live world's faults of the broker's queues.
 
-// holdsConsumer says whether a subscription to a queue is held back now.
+// holdsConsumer reports whether a subscription to a queue is held back now, and if so, touches the fault.
 func (p *process) holdsConsumer(queue string) bool {
 	by, _ := p.blocked.Load(queue)
 	x, held := by.(*fault.Injection)
@@ -39,7 +39,7 @@ func (w *world) Registered() (all []fault.Registration) {
 // DeleteQueue implements fault.Queues.
 func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
 	began := time.Now()
-	err := w.interceptor.with(func(ch *amqp.Channel) error {
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDelete(b.Queue, false, false, false)
 		return err
 	})
@@ -54,13 +54,13 @@ func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
 // UnbindQueue implements fault.Queues.
 func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error) {
 	began := time.Now()
-	err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
 	if err != nil {
 		return nil, fmt.Errorf("unbinding %s: %w", b.Queue, err)
 	}
 	x.Touch(fault.Touched{Queue: b.Queue})
 	return func() {
-		err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
+		err := w.interceptor.withChannel(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
 		if err != nil {
 			x.Fail(fmt.Errorf("binding %s again: %w", b.Queue, err))
 		}
@@ -71,19 +71,19 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 	}, nil
 }
 
-// BlockConsumers implements fault.Queues. RabbitMQ can't be asked to cancel a consumer, so the
-// connections of the queues' consumers are closed once. When they come back, their subscriptions to
-// these queues wait in the proxy, and everything else goes on.
+// BlockConsumers implements fault.Queues. RabbitMQ has no command to cancel a consumer, so the consumers'
+// connections are closed once. After they reconnect, their subscriptions to these queues wait in the proxy,
+// and everything else passes.
 func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
 	each := func(f func(p *process, queue string)) {
 		for _, b := range bindings {
-			for _, p := range w.all() {
+			for _, p := range w.allProcesses() {
 				f(p, b.Queue)
 			}
 		}
 	}
 	each(func(p *process, queue string) { p.blocked.Store(queue, x) })
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
 			continue
 		}
@@ -101,10 +101,10 @@ func (p *process) reconnectBroker() error {
 	return l.Up()
 }
 
-// Publish implements fault.Publisher, over AMQP. It tells the firehose that a message is about no
+// Publish implements fault.Publisher, over AMQP. It notifies the firehose that a message concerns no
 // execution, whatever its content, and whether it is readable.
 func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
-	err := w.interceptor.with(func(ch *amqp.Channel) error {
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error {
 		for i := range messages {
 			if err := w.publishForged(x, ch, &messages[i]); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("publishing what nobody has asked for: %w", err)
+		return fmt.Errorf("publishing forged messages: %w", err)
 	}
 	x.Touch(fault.Touched{})
 	return nil
@@ -151,7 +151,7 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 	return ch.PublishWithContext(w.ctx, "", f.Queue, false, false, m)
 }
 
-// Running implements fault.Publisher. It bypasses every link and every fault.
+// Running implements fault.Publisher. It bypasses all links and faults.
 func (w *world) Running() (rows []execution.Execution, err error) {
 	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
@@ -164,7 +164,7 @@ func (w *world) Running() (rows []execution.Execution, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading what runs: %w", err)
+		return nil, fmt.Errorf("reading the running executions: %w", err)
 	}
 	return rows, nil
 }

@@ -28,20 +28,18 @@ type Options struct {
 // Result is a run with its full record.
 type Result struct {
 	verdict.Record
-	// Stalls are the times when the machine stood still for long enough to be recorded.
+	// Stalls holds the machine's recorded stalls.
 	Stalls []Stall
-	// Noise says why the run gives no verdict on the product: the environment was too noisy; empty
-	// if it wasn't.
+	// Noise is the stall that makes the run worthless as a verdict on the product; empty for none.
 	Noise string
-	// Unscraped counts the failed scrapes of processes that were up; the record has each with its
-	// reason.
+	// Unscraped counts failed scrapes of running processes. The record has each with its reason.
 	Unscraped int
-	// Wall is the duration, without the start of the servers.
+	// Wall is the real duration, without the start of the servers.
 	Wall time.Duration
 }
 
-// Run runs a scenario once, under one profile. An error means that the environment failed to start
-// or that the evidence could not be read. It says nothing about the product.
+// Run runs a scenario once, under one profile. An error means that the environment failed to start or that
+// the evidence could not be read. It implies nothing about the product.
 func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
 	began := time.Now()
 	scaled, err := s.Scaled(o.Scale, p)
@@ -53,11 +51,11 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 		return nil, err
 	}
 	defer w.close()
-	if err := w.start(); err != nil {
+	if err := w.startRun(); err != nil {
 		return nil, err
 	}
-	settled := w.await(ctx)
-	r, err := w.finish(settled)
+	settled := w.awaitRest(ctx)
+	r, err := w.concludeRun(settled)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +63,14 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 	return r, nil
 }
 
-// await waits until nothing is left to do, and returns whether that happened in time.
-func (w *world) await(ctx context.Context) bool {
+// awaitRest waits until nothing is left to do, and reports whether that happened in time.
+func (w *world) awaitRest(ctx context.Context) bool {
 	rest := &run.Rest{
-		Clock: w.clock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
+		Clock: w.scenarioClock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
 		State: state{w, ctx},
 	}
 	horizon := run.Horizon(w.scenario, w.config) + unscaled
-	for ctx.Err() == nil && w.clock().Now() < horizon && w.broken() == "" && w.silent == nil {
+	for ctx.Err() == nil && w.scenarioClock().Now() < horizon && w.failReason() == "" && w.silent == nil {
 		if rest.Over() {
 			return true
 		}
@@ -81,8 +79,8 @@ func (w *world) await(ctx context.Context) bool {
 	return false
 }
 
-// unscaled is the time for everything that takes equally long at any time scale, in the worst case
-// of a run: several starts of a broker, and the return of all processes to it.
+// unscaled is the time for everything that takes equally long at any time scale. The worst case of a run is
+// several starts of a broker, after each of which all processes reconnect.
 const unscaled = 60 * time.Second
 
 // state implements run.State.
@@ -91,8 +89,8 @@ type state struct {
 	ctx context.Context //nolint:containedctx // of the questions to servers
 }
 
-func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.busy() }
-func (s state) Actions() bool  { return s.w.alive() > 0 }
+func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.hasPending() }
+func (s state) Actions() bool  { return s.w.liveActions() > 0 }
 func (s state) Messages() bool { return false } // only the broker knows; see Drained
 
 func (s state) Unfinished() bool {
@@ -103,14 +101,14 @@ func (s state) Unfinished() bool {
 	return err != nil || open > 0
 }
 
-// Drained asks the broker whether every queue is empty. No fault affects the broker any more when
-// this is called, so several errors in a row end the run.
+// Drained reports whether every queue is empty, by the broker's answer. No fault affects the broker when this
+// is called, so several errors in a row end the run.
 func (s state) Drained() bool {
-	if s.w.hanging() {
-		return false // a hanging queue does not answer
+	if s.w.hasSuspendedQueue() {
+		return false // a suspended queue does not answer
 	}
-	depths, err := s.w.depths(s.ctx)
-	if s.w.unanswered.ends(err) {
+	depths, err := s.w.queueDepths(s.ctx)
+	if s.w.unanswered.reachesLimit(err) {
 		s.w.silent = err
 	}
 	if err != nil {
@@ -125,15 +123,15 @@ func (s state) Drained() bool {
 	return true
 }
 
-// unanswered counts failed questions in a row.
-type unanswered int
+// unansweredCount counts consecutive failed queries.
+type unansweredCount int
 
-// mostUnanswered is the number of questions in a row that may fail. A queue whose leader has just
-// moved, or a node that has just started, answers one of the next questions.
+// mostUnanswered is the number of consecutive failed queries that ends a run. A queue whose leader has just
+// moved, or a node that has just started, answers one of the next queries.
 const mostUnanswered = 3
 
-// ends notes the result of a question, and says whether asking again is pointless.
-func (u *unanswered) ends(err error) bool {
+// reachesLimit counts the result of a query, and reports whether further queries are pointless.
+func (u *unansweredCount) reachesLimit(err error) bool {
 	if err == nil {
 		*u = 0
 		return false
@@ -142,20 +140,20 @@ func (u *unanswered) ends(err error) bool {
 	return *u >= mostUnanswered
 }
 
-// finish collects and judges the evidence.
-func (w *world) finish(settled bool) (*Result, error) {
+// concludeRun stops the system, then collects and judges the evidence.
+func (w *world) concludeRun(settled bool) (*Result, error) {
 	missed := w.stopAlerts()
 	if settled {
-		w.emit(history.Event{Kind: history.Quiescent})
-	} else if depths, err := w.depths(w.ctx); err == nil {
+		w.recordEvent(history.Event{Kind: history.Quiescent})
+	} else if depths, err := w.queueDepths(w.ctx); err == nil {
 		w.lastDepths = depths
 	}
 	w.stopFaults()
 	stalls := w.noise.stop()
-	crashed := w.broken()
+	crashed := w.failReason()
 	w.stopDaemons()
-	end := w.now()
-	events, rows, err := w.collect()
+	end := w.sinceStart()
+	events, rows, err := w.collectEvidence()
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +183,19 @@ func (w *world) finish(settled bool) (*Result, error) {
 		o.GaveUp = fmt.Sprintf("the harness could not find out whether the run is over: asked %d times in a row, the broker answered: %v", mostUnanswered, w.silent)
 	}
 	r.Run = judges.Verdict(o)
-	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)
+	r.Noise = noiseReason(r.Violations, r.Stalls, w.config.Worker)
 	return r, nil
 }
 
-// collect reads all evidence and orders it.
-func (w *world) collect() ([]history.Event, []execution.Execution, error) {
+// collectEvidence reads all evidence and returns it as one history, with the final rows.
+func (w *world) collectEvidence() ([]history.Event, []execution.Execution, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	database, err := w.database.All(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := w.rows(ctx, database)
+	rows, err := w.finalRows(ctx, database)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -211,7 +209,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
-		Own: aged(w.own(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
+		Own: fillKnownAges(w.ownEvents(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
 		Failure: func(id execution.ID, code int) (execution.Reason, int) {
 			if a := of[id]; a != nil {
 				return failureOf(a, code)
@@ -220,7 +218,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 		},
 	}
 	var bad error
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if p.witness == nil {
 			continue
 		}
@@ -231,8 +229,8 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	return evidence.Order(src), rows, bad
 }
 
-// rows returns the executions at the end of the run.
-func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
+// finalRows returns the executions at the end of the run.
+func (w *world) finalRows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
 	var ids []execution.ID
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Created {

@@ -5,17 +5,16 @@ import (
 	"testing"
 )
 
-// A broker that doesn't answer the harness soon ends the run, with the reason; one that was busy
-// for a moment doesn't.
-func TestARunEndsWhenTheBrokerCantBeAsked(t *testing.T) {
+// A broker that doesn't answer several queries in a row ends the run. A shorter outage doesn't.
+func TestRunEndsAfterConsecutiveBrokerErrors(t *testing.T) {
 	wrong := errors.New("function_clause")
-	var u unanswered
+	var u unansweredCount
 	for i, c := range []struct {
 		err  error
 		ends bool
 	}{{wrong, false}, {wrong, false}, {nil, false}, {wrong, false}, {wrong, false}, {wrong, true}} {
-		if got := u.ends(c.err); got != c.ends {
-			t.Errorf("after question %d (%v): ends %v", i+1, c.err, got)
+		if got := u.reachesLimit(c.err); got != c.ends {
+			t.Errorf("after query %d (%v): ends %v", i+1, c.err, got)
 		}
 	}
 }

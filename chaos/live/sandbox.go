@@ -1,9 +1,9 @@
-// Package live runs a scenario in the real world: a private PostgreSQL and RabbitMQ, real executors
-// and workers, every connection through its own proxy, real faults, and a history from evidence
-// that the daemons can't embellish, judged by the same invariants as a simulated run.
+// Package live runs a scenario in the real world: on a private PostgreSQL and RabbitMQ, with real executors
+// and workers, every connection through its own proxy, and real faults. The same invariants as for a
+// simulated run judge its history, which comes from evidence that the daemons can't falsify.
 //
-// A run is not deterministic. The seed determines the harness's own decisions: when faults begin,
-// what they strike and how long actions take. It doesn't determine what the machine makes of them.
+// A run is not deterministic. The seed determines the harness's own decisions: when faults begin, what they
+// strike and how long actions take. It doesn't determine the machine's timing.
 package live
 
 import (
@@ -23,24 +23,24 @@ import (
 // Sandbox is a pair of servers for consecutive runs.
 type Sandbox struct {
 	servers *servers.Set
-	// stack is the project of containers for everything; nil for processes of this machine.
+	// stack is the project if everything runs in containers; nil for processes of this machine.
 	stack *compose.Stack
-	// bin is the folder of the daemons, unless they run in containers.
+	// bin is the folder of the daemons' binaries; empty if they run in containers.
 	bin string
-	// folder holds the runs' files.
+	// folder is the folder of the runs' files.
 	folder string
 	runs   int
 }
 
-// Mutated is the folder, below that of the binaries, for daemons built with the tag mutant.
+// Mutated is the subfolder of the binaries' folder for daemons built with the tag mutant.
 const Mutated = "mutated"
 
 // ErrNoDaemons means that the daemons' binaries are missing.
 var ErrNoDaemons = errors.New("the daemons are not built")
 
-// Open starts the servers. bin is the folder of the binaries executor and worker. management enables
-// the broker's management API, which reports the costs of queues and connections. log receives a line
-// for each step, and may be nil.
+// Open starts the servers. bin is the folder of the binaries executor and worker. management enables the
+// broker's management API, which reports the costs of queues and connections. log receives a line for each
+// step; it may be nil.
 func Open(ctx context.Context, bin string, management bool, log io.Writer) (*Sandbox, error) {
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
@@ -54,8 +54,8 @@ func Open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	return &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}, nil
 }
 
-// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their
-// own.
+// OpenCompose starts the servers of a compose file. Runs on the sandbox start each daemon in its own
+// container.
 func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {
@@ -64,12 +64,12 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 	return &Sandbox{servers: stack.Servers, stack: stack, folder: stack.Servers.Dir()}, nil
 }
 
-// Close ends everything.
+// Close ends the servers and containers.
 func (sa *Sandbox) Close() error { return sa.servers.Down() }
 
-// through returns an address with another host and port and, for a database, the application's
-// name.
-func through(address, hostPort, application string) (string, error) {
+// rewriteAddress returns an address with another host and port and, unless application is empty, its name as
+// a parameter.
+func rewriteAddress(address, hostPort, application string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err

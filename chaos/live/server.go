@@ -14,19 +14,19 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// This file has the faults of the live world's two servers.
+// This file holds the faults of the live world's two servers.
 
-// serverWithin bounds the requests to a server that begin or end a fault.
+// serverWithin limits requests to a server that begin or end a fault.
 const serverWithin = 5 * time.Minute
 
-func (w *world) within() (context.Context, context.CancelFunc) {
+func (w *world) serverContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(w.ctx), serverWithin)
 }
 
-// takeDown closes every link to a server when it goes down. up opens them again. Call up only when
-// the harness listens to the server again, or the history misses the events in between.
+// takeDown closes every link to a server; up reopens them. Call up only when the harness listens to the
+// server again, or the history misses events.
 func (w *world) takeDown(server string) (up func() error) {
-	processes := w.all()
+	processes := w.allProcesses()
 	each := func(f func(link) error) error {
 		errs := make([]error, len(processes))
 		var all sync.WaitGroup
@@ -40,12 +40,11 @@ func (w *world) takeDown(server string) (up func() error) {
 	return func() error { return each(link.Up) }
 }
 
-// endServer ends a server and closes every link to it. The server goes first: this breaks the
-// connections in the middle of their traffic. In a container the links go first: while the server
-// has no address, toxiproxy waits for the connection that it is just making, and accepts no
-// commands.
+// endServer ends a server and closes every link to it. The server ends first, which breaks connections during
+// their traffic. In a container, the links close first: while the server has no address, toxiproxy waits for
+// a connection that it is making, and accepts no commands.
 func (w *world) endServer(server string, end func() error) (up func() error, err error) {
-	if w.environment.contained() {
+	if w.environment.isContained() {
 		up = w.takeDown(server)
 		return up, end()
 	}
@@ -55,38 +54,38 @@ func (w *world) endServer(server string, end func() error) (up func() error, err
 
 // StopBroker implements fault.BrokerServer.
 func (w *world) StopBroker(x *fault.Injection, kill bool) (func(), error) {
-	s := stoppable{fault.Broker, w.sandbox.servers.RabbitMQ, &w.down.broker, history.BrokerDown, history.BrokerUp}
+	s := stoppableServer{fault.Broker, w.sandbox.servers.RabbitMQ, &w.down.broker, history.BrokerDown, history.BrokerUp}
 	return w.stopServer(x, s, kill, func(ctx context.Context, down time.Time) {
-		x.Fail(w.trace(ctx))
+		x.Fail(w.startTrace(ctx))
 		w.firehose.Deaf(evidence.Gap{From: down.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
 	})
 }
 
 // StopDatabase implements fault.DatabaseServer.
 func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
-	s := stoppable{fault.Database, w.sandbox.servers.Postgres, &w.down.database, history.DatabaseDown, history.DatabaseUp}
+	s := stoppableServer{fault.Database, w.sandbox.servers.Postgres, &w.down.database, history.DatabaseDown, history.DatabaseUp}
 	return w.stopServer(x, s, kill, func(context.Context, time.Time) {})
 }
 
-// stoppable is a server that faults stop and start again.
-type stoppable struct {
+// stoppableServer is a server that faults stop and restart.
+type stoppableServer struct {
 	name   string
 	server interface {
 		Start(ctx context.Context) error
 		Stop() error
 		Kill() error
 	}
-	// lock is held as long as the server is down.
+	// lock is held while the server is down.
 	lock     *sync.Mutex
 	down, up history.Kind
 }
 
-// stopServer ends a server. start starts it again, and calls restarted before it opens the links.
-func (w *world) stopServer(x *fault.Injection, s stoppable, kill bool, restarted func(ctx context.Context, down time.Time)) (start func(), err error) {
+// stopServer ends a server. start restarts it, and calls restarted before it reopens the links.
+func (w *world) stopServer(x *fault.Injection, s stoppableServer, kill bool, restarted func(ctx context.Context, down time.Time)) (start func(), err error) {
 	x.Touch(fault.Touched{Process: s.name})
 	s.lock.Lock()
 	down := time.Now()
-	w.emit(history.Event{Kind: s.down, Process: s.name})
+	w.recordEvent(history.Event{Kind: s.down, Process: s.name})
 	stop := s.server.Stop
 	if kill {
 		stop = s.server.Kill
@@ -100,41 +99,41 @@ func (w *world) stopServer(x *fault.Injection, s stoppable, kill bool, restarted
 		defer s.lock.Unlock()
 		w.starting.Add(1)
 		defer w.starting.Add(-1)
-		ctx, cancel := w.within()
+		ctx, cancel := w.serverContext()
 		defer cancel()
 		if err := s.server.Start(ctx); err != nil {
-			x.Fail(fmt.Errorf("the %s did not come back: %w", s.name, err))
+			x.Fail(fmt.Errorf("the %s did not restart: %w", s.name, err))
 			return
 		}
 		restarted(ctx, down)
-		w.emit(history.Event{Kind: s.up, Process: s.name})
+		w.recordEvent(history.Event{Kind: s.up, Process: s.name})
 		x.Fail(up())
 	}, nil
 }
 
-// serversUp starts the servers that a fault has left down.
+// serversUp starts servers that a fault has left down.
 func (w *world) serversUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
 	defer cancel()
 	servers := w.sandbox.servers
 	if !servers.Postgres.Running() {
 		if err := servers.Postgres.Start(ctx); err != nil {
-			w.failed(fmt.Errorf("the database did not come back after the faults: %w", err))
+			w.failHarness(fmt.Errorf("the database did not restart after the faults: %w", err))
 		}
 	}
 	if !servers.RabbitMQ.Running() {
 		if err := servers.RabbitMQ.Start(ctx); err != nil {
-			w.failed(fmt.Errorf("the broker did not come back after the faults: %w", err))
+			w.failHarness(fmt.Errorf("the broker did not restart after the faults: %w", err))
 		}
 	}
 }
 
-// onDatabase runs f on a connection of the harness's own, bypassing all links and their faults. It
-// waits while the server is down.
+// onDatabase runs f on a new connection of the harness, which bypasses all links and their faults. It waits
+// while the server is down.
 func (w *world) onDatabase(f func(context.Context, *pgx.Conn) error) error {
 	w.down.database.Lock()
 	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	return withConnection(ctx, w.db.URL, f)
 }
@@ -149,7 +148,7 @@ func withConnection(ctx context.Context, url string, f func(context.Context, *pg
 	return f(ctx, conn)
 }
 
-// executeAll runs statements one after the other.
+// executeAll runs statements in order, and stops at the first error.
 func executeAll(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 	for _, s := range statements {
 		if _, err := conn.Exec(ctx, s); err != nil {
@@ -159,21 +158,21 @@ func executeAll(ctx context.Context, conn *pgx.Conn, statements ...string) error
 	return nil
 }
 
-// sql runs statements on the database itself.
-func (w *world) sql(statements ...string) error {
+// execSQL runs statements on the database, bypassing all links and their faults.
+func (w *world) execSQL(statements ...string) error {
 	return w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		return executeAll(ctx, conn, append([]string{"set default_transaction_read_only = off"}, statements...)...)
 	})
 }
 
-// bySQL begins a fault with one list of statements and ends it with another. It always touches
-// something, because every worker soon writes a heartbeat.
+// bySQL begins a fault with one list of statements and ends it with another. It always counts as touched,
+// because every worker soon writes a heartbeat.
 func (w *world) bySQL(x *fault.Injection, begin, end []string) (func(), error) {
-	if err := w.sql(begin...); err != nil {
+	if err := w.execSQL(begin...); err != nil {
 		return nil, err
 	}
 	x.Touch(fault.Touched{Process: fault.Database})
-	return func() { x.Fail(w.sql(end...)) }, nil
+	return func() { x.Fail(w.execSQL(end...)) }, nil
 }
 
 // RefuseWrites implements fault.DatabaseReadOnly.
@@ -195,7 +194,7 @@ begin
     end if;
     return null;
 end
-$$`, x.Uint64N(1_000_000), perMillion, literal(with.Message), literal(with.Code))
+$$`, x.Uint64N(1_000_000), perMillion, quoteLiteral(with.Message), quoteLiteral(with.Code))
 	begin, end := []string{draw}, []string{}
 	for _, table := range []string{"execution_record", "execution_work", "worker_incarnation"} {
 		begin = append(begin, fmt.Sprintf("create trigger chaos_refuses before insert or update on %s for each statement execute function chaos_refuse()", table))

@@ -18,18 +18,17 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the soak: the daemons, links and faults of any live run, a load at the rate that the
-// machine sustains, and evidence that is judged as it comes and then discarded, so that a soak may
-// last for any time.
+// This file holds the soak: the daemons, links and faults of a live run under a load that the machine
+// sustains. Evidence is judged as it arrives and then discarded, so that a soak may last for any time.
 
 // SoakOptions configures a soak.
 type SoakOptions struct {
 	Plan *soak.Plan
-	// Scenario is the plan as a scenario.
+	// Scenario is the plan in the form of a scenario.
 	Scenario *scenario.Scenario
 	// Scale is the time scale of the scenario and its configuration.
 	Scale float64
-	// Rate is the rate of submissions, in executions per second; 0 finds the rate that the machine
+	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine
 	// sustains.
 	Rate   float64
 	Mutant string
@@ -44,8 +43,8 @@ const (
 	rampStep      = 5 * time.Second
 )
 
-// soaking is a soak in progress.
-type soaking struct {
+// soakRun is a soak in progress.
+type soakRun struct {
 	w       *world
 	o       SoakOptions
 	stream  *evidence.Stream
@@ -55,27 +54,27 @@ type soaking struct {
 	sampler *sampler
 	plan    *planClock
 
-	// Only the judging task uses the rest.
+	// Only the judging task uses events, mostBehind and struck.
 	events     uint64
 	mostBehind time.Duration
-	// struck holds the faults that have begun.
-	struck map[string]*struck
+	// struck holds the faults that have begun, by name.
+	struck map[string]*startedFault
 
-	// phase is the present phase, for the progress; open and done are the ledger's figures, for the
-	// load.
+	// phase is the current phase, for the progress. open and done are the ledger's counts of open and ended
+	// executions, for the load.
 	phase      atomic.Pointer[string]
 	open, done atomic.Int64
 }
 
-// struck is a fault that has begun.
-type struck struct {
+// startedFault is a fault that has begun.
+type startedFault struct {
 	from, to time.Duration
-	// ended is the number of executions that had ended by then.
+	// ended is the number of executions that had ended when the fault began.
 	ended int
 }
 
-// Soak runs and judges a soak. When ctx ends it stops submitting, ends gracefully and judges what
-// there is. An error means that it failed to start or that the evidence could not be read.
+// Soak runs and judges a soak. When ctx ends, it stops submitting, ends gracefully and judges the evidence so
+// far. An error means that it failed to start or that the evidence could not be read.
 func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
 	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
 	if err != nil {
@@ -87,7 +86,7 @@ func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error
 	}
 	defer w.close()
 	w.untraced = true
-	x := newSoaking(w, o)
+	x := newSoakRun(w, o)
 	defer x.stream.Close()
 	if err := w.startCluster(); err != nil {
 		return nil, err
@@ -96,49 +95,49 @@ func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error
 	x.sampler = newSampler(x)
 	judging, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { x.judge(judging) })
-	tasks.Go(func() { x.sampler.run(judging) })
+	tasks.Go(func() { x.judgeWindows(judging) })
+	tasks.Go(func() { x.sampler.sampleUntilDone(judging) })
 	held := x.findRate(ctx)
-	w.ready = w.now()
-	x.load.rate(x.load.target)
-	x.say("load")
-	tasks.Go(func() { x.plan.run(judging) })
+	w.ready = w.sinceStart()
+	x.load.setRate(x.load.target)
+	x.setPhase("load")
+	tasks.Go(func() { x.plan.tickUntilDone(judging) })
 	w.injector.Arm()
-	interrupted := x.lasts(ctx)
-	ran := w.clock().Now()
-	settled := x.drain()
-	drained := w.clock().Now() - ran
+	interrupted := x.awaitPlanEnd(ctx)
+	ran := w.scenarioClock().Now()
+	settled := x.drainLoad()
+	drained := w.scenarioClock().Now() - ran
 	if settled {
-		w.emit(history.Event{Kind: history.Quiescent})
+		w.recordEvent(history.Event{Kind: history.Quiescent})
 	}
 	w.stopFaults()
 	stalls := w.noise.stop()
-	crashed := w.broken()
+	crashed := w.failReason()
 	w.stopDaemons()
 	stop()
 	tasks.Wait()
-	if err := x.window(context.WithoutCancel(ctx), true); err != nil {
-		// What broke the soak is often why the evidence can't be read.
+	if err := x.judgeWindow(context.WithoutCancel(ctx), true); err != nil {
+		// The failure that ended the soak is often why the evidence can't be read.
 		if crashed != "" {
-			return nil, fmt.Errorf("the soak broke off: %s; then reading the last of the evidence failed: %w", crashed, err)
+			return nil, fmt.Errorf("the soak was aborted: %s; then reading the last of the evidence failed: %w", crashed, err)
 		}
 		return nil, fmt.Errorf("reading the last of the evidence: %w", err)
 	}
-	r := x.result(settled, stalls, crashed)
+	r := x.newResult(settled, stalls, crashed)
 	r.Held, r.Ran, r.Interrupted, r.Drain = held, ran, interrupted, drained
-	x.audit(context.WithoutCancel(ctx), r)
-	x.conclude(r)
+	x.auditDatabase(context.WithoutCancel(ctx), r)
+	x.setVerdict(r)
 	return r, nil
 }
 
-func newSoaking(w *world, o SoakOptions) *soaking {
+func newSoakRun(w *world, o SoakOptions) *soakRun {
 	var witnesses []*evidence.Witness
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if p.witness != nil {
 			witnesses = append(witnesses, p.witness)
 		}
 	}
-	x := &soaking{w: w, o: o, ledger: soak.NewLedger(), struck: make(map[string]*struck), plan: &planClock{w: w}}
+	x := &soakRun{w: w, o: o, ledger: soak.NewLedger(), struck: make(map[string]*startedFault), plan: &planClock{w: w}}
 	w.injector = w.newInjector(x.plan)
 	x.stream = evidence.NewStream(w.database, witnesses, w.began, func(_ execution.ID, code int) (execution.Reason, int) {
 		return failureOf(&w.scenario.Actions[0], code)
@@ -151,15 +150,14 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 		_, ours := soak.Number(key)
 		return w.scenario.Actions[0].Action, ours
 	})
-	x.say("start")
+	x.setPhase("start")
 	return x
 }
 
-func (so *soaking) say(phase string) { so.phase.Store(&phase) }
+func (sr *soakRun) setPhase(phase string) { sr.phase.Store(&phase) }
 
-// soakEvidence lists the kinds of events that a soak records whenever they happen. Messages are not
-// among them, because the broker's trace of every message costs more than the load. Neither are
-// events that only daemons or models report.
+// soakEvidence lists the kinds of events that a soak records completely. It excludes messages, because the
+// broker's trace of every message costs more than the load, and events that only daemons or models report.
 func soakEvidence() []history.Kind {
 	without := []history.Kind{
 		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
@@ -176,8 +174,7 @@ func soakEvidence() []history.Kind {
 	return kinds
 }
 
-// soakRules returns the numbers of the invariants that a soak judges, and for the others why it
-// doesn't.
+// soakRules returns the numbers of the invariants that a soak judges, and the reason for each other one.
 func soakRules() (judged []int, not map[int]string) {
 	kinds := soakEvidence()
 	not = make(map[int]string)
@@ -192,8 +189,8 @@ func soakRules() (judged []int, not map[int]string) {
 	return judged, not
 }
 
-// judge judges one window after another until ctx ends, and reports the progress.
-func (so *soaking) judge(ctx context.Context) {
+// judgeWindows judges window after window until ctx ends, and reports the progress.
+func (sr *soakRun) judgeWindows(ctx context.Context) {
 	tick := time.NewTicker(windowEvery)
 	defer tick.Stop()
 	said := time.Now()
@@ -203,133 +200,133 @@ func (so *soaking) judge(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		_ = so.window(ctx, false) // the database may be down; its evidence waits for the next window
+		_ = sr.judgeWindow(ctx, false) // the database may be down; its evidence waits for the next window
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
-			so.progress()
+			sr.reportProgress()
 		}
 	}
 }
 
-// window judges what is known by now.
-func (so *soaking) window(ctx context.Context, last bool) error {
-	events, err := so.stream.Window(ctx, so.w.took(), last)
+// judgeWindow judges the evidence known so far.
+func (sr *soakRun) judgeWindow(ctx context.Context, last bool) error {
+	events, err := sr.stream.Window(ctx, sr.w.takeOwnEvents(), last)
 	for i := range events {
 		e := &events[i]
-		so.events++
-		so.suite.Observe(e)
-		so.ledger.Observe(e)
+		sr.events++
+		sr.suite.Observe(e)
+		sr.ledger.Observe(e)
 		if !last {
-			so.w.observe(e)
+			sr.w.observeEvent(e)
 		}
 		switch e.Kind {
 		case history.FaultBegan:
-			so.struck[e.Fault] = &struck{from: e.At - so.w.ready, ended: so.ledger.Ended}
+			sr.struck[e.Fault] = &startedFault{from: e.At - sr.w.ready, ended: sr.ledger.Ended}
 		case history.FaultEnded:
-			if f := so.struck[e.Fault]; f != nil {
-				f.to = e.At - so.w.ready
+			if f := sr.struck[e.Fault]; f != nil {
+				f.to = e.At - sr.w.ready
 			}
 		default:
 		}
 	}
-	so.open.Store(int64(so.ledger.Open()))
-	so.done.Store(int64(so.ledger.Ended))
+	sr.open.Store(int64(sr.ledger.Open()))
+	sr.done.Store(int64(sr.ledger.Ended))
 	if !last {
-		so.mostBehind = max(so.mostBehind, so.stream.Behind)
-		so.sampler.judged(so.ledger, so.stream)
+		sr.mostBehind = max(sr.mostBehind, sr.stream.Behind)
+		sr.sampler.sampleJudge(sr.ledger, sr.stream)
 	}
 	return err
 }
 
-func (so *soaking) progress() {
-	if so.o.Progress == nil {
+func (sr *soakRun) reportProgress() {
+	if sr.o.Progress == nil {
 		return
 	}
 	p := soak.Progress{
-		At: so.w.clock().Now(), For: so.o.Plan.For, Phase: *so.phase.Load(), Accepted: int(so.load.accepted.Load()), Ended: so.ledger.Ended,
-		Open: so.ledger.Open(), Started: so.ledger.Started, Strikes: len(so.struck), All: len(so.w.scenario.Faults), Behind: so.stream.Behind,
+		At: sr.w.scenarioClock().Now(), For: sr.o.Plan.For, Phase: *sr.phase.Load(), Accepted: int(sr.load.accepted.Load()), Ended: sr.ledger.Ended,
+		Open: sr.ledger.Open(), Started: sr.ledger.Started, Strikes: len(sr.struck), All: len(sr.w.scenario.Faults), Behind: sr.stream.Behind,
 	}
-	p.Rate, p.Held = so.load.now()
+	p.Rate, p.Held = sr.load.currentRate()
 	if p.Phase != "load" && p.Phase != "drain" {
 		p.At = 0
 	}
-	if f := so.suite.Findings(); len(f) > 0 {
+	if f := sr.suite.Findings(); len(f) > 0 {
 		p.Broken = fmt.Sprintf("%s: %s", f[0].Invariant.Name, f[0].Message)
 	}
-	so.o.Progress(p)
+	sr.o.Progress(p)
 }
 
-// findRate sets the rate of the load: the requested rate, or a safe share of the highest rate that
-// the machine sustains, which it returns.
-func (so *soaking) findRate(ctx context.Context) (held float64) {
-	if so.o.Rate > 0 {
-		so.load.target = so.o.Rate
+// findRate sets the rate of the load to the requested rate, or to a safe share of the highest rate that the
+// machine sustains. It returns that highest rate, 0 if a rate was requested.
+func (sr *soakRun) findRate(ctx context.Context) (held float64) {
+	if sr.o.Rate > 0 {
+		sr.load.target = sr.o.Rate
 		return 0
 	}
-	so.say("finding the rate")
+	sr.setPhase("finding the rate")
 	ramp := soak.NewRamp()
-	for more := true; more && ctx.Err() == nil && so.w.broken() == ""; {
-		before := so.load.accepted.Load()
-		so.load.rate(ramp.Rate)
-		wait(ctx, rampStep)
-		accepted := float64(so.load.accepted.Load()-before) / rampStep.Seconds()
-		more = ramp.Step(so.load.open(), accepted)
+	for more := true; more && ctx.Err() == nil && sr.w.failReason() == ""; {
+		before := sr.load.accepted.Load()
+		sr.load.setRate(ramp.Rate)
+		waitFor(ctx, rampStep)
+		accepted := float64(sr.load.accepted.Load()-before) / rampStep.Seconds()
+		more = ramp.Step(sr.load.openExecutions(), accepted)
 	}
-	so.load.rate(0)
-	so.load.target = ramp.Safe()
-	for so.load.open() > soak.Backlog(so.load.target)/4 && ctx.Err() == nil && so.w.broken() == "" {
-		wait(ctx, windowEvery)
+	sr.load.setRate(0)
+	sr.load.target = ramp.Safe()
+	for sr.load.openExecutions() > soak.Backlog(sr.load.target)/4 && ctx.Err() == nil && sr.w.failReason() == "" {
+		waitFor(ctx, windowEvery)
 	}
 	return ramp.Held
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func waitFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// lasts waits for the end of the plan, and says whether it was interrupted.
-func (so *soaking) lasts(ctx context.Context) (interrupted bool) {
-	for so.plan.Now() < so.o.Plan.For && so.w.broken() == "" {
+// awaitPlanEnd waits for the end of the plan, and reports whether it was interrupted.
+func (sr *soakRun) awaitPlanEnd(ctx context.Context) (interrupted bool) {
+	for sr.plan.Now() < sr.o.Plan.For && sr.w.failReason() == "" {
 		if ctx.Err() != nil {
 			return true
 		}
-		wait(ctx, 100*time.Millisecond)
+		waitFor(ctx, 100*time.Millisecond)
 	}
 	return false
 }
 
-// settles is how long the configuration allows an execution to take, with its retries.
-func (so *soaking) settles() time.Duration {
-	a := &so.w.scenario.Actions[0]
-	return invariant.Settle(so.w.config, a.TakesMax, a.MaxRetries)
+// settleTime returns the longest time that the configuration allows an execution, with its retries.
+func (sr *soakRun) settleTime() time.Duration {
+	a := &sr.w.scenario.Actions[0]
+	return invariant.Settle(sr.w.config, a.TakesMax, a.MaxRetries)
 }
 
-// drain stops submitting and waits until every execution has ended. It returns whether that
-// happened in time.
-func (so *soaking) drain() bool {
-	so.say("drain")
-	so.load.rate(0)
-	for _, undo := range so.w.injector.Stop() {
+// drainLoad stops submitting and waits until every execution has ended. It reports whether that happened in
+// time.
+func (sr *soakRun) drainLoad() bool {
+	sr.setPhase("drain")
+	sr.load.setRate(0)
+	for _, undo := range sr.w.injector.Stop() {
 		undo()
 	}
-	so.w.serversUp()
-	until := time.Now().Add(so.settles() + unscaled)
+	sr.w.serversUp()
+	until := time.Now().Add(sr.settleTime() + unscaled)
 	quiet := time.Time{}
-	for time.Now().Before(until) && so.w.broken() == "" {
+	for time.Now().Before(until) && sr.w.failReason() == "" {
 		switch {
-		case so.load.open() > 0 || so.w.alive() > 0 || so.load.unanswered() > 0:
+		case sr.load.openExecutions() > 0 || sr.w.liveActions() > 0 || sr.load.unansweredRequests() > 0:
 			quiet = time.Time{}
 		case quiet.IsZero():
 			quiet = time.Now()
-		case time.Since(quiet) > time.Duration(float64(15*time.Second)*so.o.Scale):
-			so.load.stop()
+		case time.Since(quiet) > time.Duration(float64(15*time.Second)*sr.o.Scale):
+			sr.load.stop()
 			return true
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	so.load.stop()
+	sr.load.stop()
 	return false
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// planClock is the time of a soak's plan. It stops while a server is starting, which on a busy
-// machine takes longer than the plan assumes: otherwise the next strikes would come before the
-// system can have recovered. It implements run.Clock.
+// planClock is the clock of a soak's plan; it implements run.Clock. It stops while a server starts, because
+// on a busy machine that takes longer than the plan assumes. Otherwise the next strike would come before the
+// system can have recovered.
 type planClock struct {
 	w *world
 
@@ -34,15 +34,15 @@ func (pc *planClock) Now() time.Duration {
 	return pc.now
 }
 
-// After implements run.Clock. It calls f in a goroutine of its own.
+// After implements run.Clock. It calls f in a new goroutine.
 func (pc *planClock) After(d time.Duration, f func()) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	pc.waiting = append(pc.waiting, appointment{pc.now + max(0, d), f})
 }
 
-// run advances the time until ctx ends.
-func (pc *planClock) run(ctx context.Context) {
+// tickUntilDone advances the clock until ctx ends.
+func (pc *planClock) tickUntilDone(ctx context.Context) {
 	tick := time.NewTicker(planTick)
 	defer tick.Stop()
 	last := time.Now()
@@ -54,12 +54,12 @@ func (pc *planClock) run(ctx context.Context) {
 		}
 		passed := time.Since(last)
 		last = time.Now()
-		pc.pass(passed, pc.w.starting.Load() > 0)
+		pc.advanceBy(passed, pc.w.starting.Load() > 0)
 	}
 }
 
-// pass advances the time, unless still is set, and makes the calls that are due.
-func (pc *planClock) pass(passed time.Duration, still bool) {
+// advanceBy advances the clock, unless still is set, and makes the calls that are due.
+func (pc *planClock) advanceBy(passed time.Duration, still bool) {
 	pc.mu.Lock()
 	if !still {
 		pc.now += passed
@@ -73,6 +73,6 @@ func (pc *planClock) pass(passed time.Duration, still bool) {
 	})
 	pc.mu.Unlock()
 	for _, f := range due {
-		pc.w.after(0, f)
+		pc.w.callAfter(0, f)
 	}
 }

@@ -16,35 +16,35 @@ import (
 
 // This file turns a soak into a verdict.
 
-// For each question about a soak, the numbers of the invariants that answer it.
+// The numbers of the invariants that answer each question about a soak.
 var (
 	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
 	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
 	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
 )
 
-// result returns the judges' results.
-func (so *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
-	w, p := so.w, so.o.Plan
+// newResult returns the result with the judges' findings, without a verdict.
+func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak.Result {
+	w, p := sr.w, sr.o.Plan
 	r := &soak.Result{
-		Seed: p.Seed, For: p.For, Mutant: so.o.Mutant, Rate: so.load.target, HeldBack: so.load.heldFor,
-		Sent: int(so.load.sent.Load()), Accepted: so.load.book.N, Rows: so.ledger.Rows, Retries: so.ledger.Retries,
-		Ends: make(map[string]int), Processes: so.ledger.Started, Events: so.events, Late: so.stream.Late, Behind: so.mostBehind,
+		Seed: p.Seed, For: p.For, Mutant: sr.o.Mutant, Rate: sr.load.target, HeldBack: sr.load.heldFor,
+		Sent: int(sr.load.sent.Load()), Accepted: sr.load.book.N, Rows: sr.ledger.Rows, Retries: sr.ledger.Retries,
+		Ends: make(map[string]int), Processes: sr.ledger.Started, Events: sr.events, Late: sr.stream.Late, Behind: sr.mostBehind,
 		Rounds: p.Rounds, Short: p.Short(), Stalls: len(stalls),
 	}
-	for s, n := range so.ledger.Ends {
+	for s, n := range sr.ledger.Ends {
 		r.Ends[s.String()] = n
 	}
 	for _, s := range stalls {
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
 	if !settled && (w.unable != nil || crashed != "") {
-		// It was interrupted: young executions may still be open.
-		so.suite.SetPatience(so.settles())
+		// The soak ended early: recent executions may still be open.
+		sr.suite.SetPatience(sr.settleTime())
 	}
-	for _, f := range so.suite.End(settled) {
+	for _, f := range sr.suite.End(settled) {
 		v := run.Violation(&f, p.Seed)
-		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
+		why := noiseReason([]verdict.Violation{v}, stalls, w.config.Worker)
 		v.At -= w.ready
 		if why != "" {
 			v.Message += " (" + why + ")"
@@ -54,57 +54,57 @@ func (so *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Re
 		r.Violations = append(r.Violations, v)
 	}
 	add := func(name, message string) {
-		r.Violations = append(r.Violations, verdict.Violation{Name: name, Seed: p.Seed, At: w.clock().Now(), Message: message})
+		r.Violations = append(r.Violations, verdict.Violation{Name: name, Seed: p.Seed, At: w.scenarioClock().Now(), Message: message})
 	}
 	switch {
 	case w.unable != nil:
-		r.Noise = "the harness could not go on: " + firstLine(w.unable.Error())
+		r.Noise = "the harness could not continue: " + firstLine(w.unable.Error())
 	case crashed != "":
 		add("daemons", firstLine(crashed))
 	default:
-		for _, wrong := range so.ledger.Balance(r.Sent, so.load.book.Has) {
+		for _, wrong := range sr.ledger.Balance(r.Sent, sr.load.book.Has) {
 			add("acceptance", wrong)
 		}
 	}
-	if so.stream.Unread != nil {
-		add("journals", "a line of a journal could not be read: "+so.stream.Unread.Error())
+	if sr.stream.Unread != nil {
+		add("journals", "a line of a journal could not be read: "+sr.stream.Unread.Error())
 	}
 	if !settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", so.ledger.Open()))
+		r.Notes = append(r.Notes, fmt.Sprintf("the system did not settle in time: %d executions had not ended", sr.ledger.Open()))
 	}
 	if r.Late > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after their window, and were judged at the beginning of the next one", r.Late))
 	}
-	so.strikes(r)
-	so.rules(r)
-	for _, c := range so.sampler.all {
+	sr.reportStrikes(r)
+	sr.reportRules(r)
+	for _, c := range sr.sampler.all {
 		r.Curves = append(r.Curves, soak.Curve{Series: c})
 	}
 	return r
 }
 
-// firstLine is the first line of a text, whose rest is the end of a log.
+// firstLine returns the first line of a text. The other lines may be the end of a log.
 func firstLine(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	return first
 }
 
-// strikes reports the result of each strike.
-func (so *soaking) strikes(r *soak.Result) {
-	counts := so.w.injector.Counts()
+// reportStrikes adds the result of each strike.
+func (sr *soakRun) reportStrikes(r *soak.Result) {
+	counts := sr.w.injector.Counts()
 	n := 0
-	for i := range so.o.Plan.Strikes {
-		s := soak.Struck{Strike: so.o.Plan.Strikes[i]}
+	for i := range sr.o.Plan.Strikes {
+		s := soak.Struck{Strike: sr.o.Plan.Strikes[i]}
 		for range s.Faults() {
 			c := counts[n]
 			n++
 			s.Began, s.Touched = s.Began || c.Fired > 0, s.Touched || c.Touched > 0
-			f := so.struck[c.Fault]
+			f := sr.struck[c.Fault]
 			if f == nil {
 				continue
 			}
 			if s.From == 0 {
-				s.From, s.Ended = f.from, so.ledger.Ended-f.ended
+				s.From, s.Ended = f.from, sr.ledger.Ended-f.ended
 			}
 			s.To = max(s.To, f.to, f.from)
 		}
@@ -119,10 +119,10 @@ func (so *soaking) strikes(r *soak.Result) {
 	}
 }
 
-// rules reports the result of each invariant.
-func (so *soaking) rules(r *soak.Result) {
+// reportRules adds the result of each invariant.
+func (sr *soakRun) reportRules(r *soak.Result) {
 	_, not := soakRules()
-	occasions := so.suite.Judged()
+	occasions := sr.suite.Judged()
 	kinds := soakEvidence()
 	for _, i := range invariant.All() {
 		j := soak.Judged{Number: i.Number, Name: i.Name, Statement: i.Statement, Occasions: occasions[i.Number-1], Not: not[i.Number]}
@@ -135,10 +135,10 @@ func (so *soaking) rules(r *soak.Result) {
 	}
 }
 
-// audit judges the database's own audit table, as chaos check does.
-func (so *soaking) audit(ctx context.Context, r *soak.Result) {
+// auditDatabase judges the database's audit table, as chaos check does.
+func (sr *soakRun) auditDatabase(ctx context.Context, r *soak.Result) {
 	began := time.Now()
-	a, err := audit.Judge(ctx, so.w.db.URL, audit.Options{Config: so.w.config, StatementTimeout: 10 * time.Minute})
+	a, err := audit.Judge(ctx, sr.w.db.URL, audit.Options{Config: sr.w.config, StatementTimeout: 10 * time.Minute})
 	if err != nil {
 		r.Audit = "not judged: " + err.Error()
 		r.Notes = append(r.Notes, "the database's audit table was not judged: "+err.Error())
@@ -151,16 +151,16 @@ func (so *soaking) audit(ctx context.Context, r *soak.Result) {
 	}
 	for _, f := range a.Violations {
 		v := run.Violation(&f, r.Seed)
-		v.Step, v.At, v.Message = 0, f.At-so.w.ready, "by the audit table: "+f.Message
+		v.Step, v.At, v.Message = 0, f.At-sr.w.ready, "by the audit table: "+f.Message
 		r.Violations = append(r.Violations, v)
 	}
 }
 
-// conclude sets the verdict for everything else.
-func (so *soaking) conclude(r *soak.Result) {
-	// By this time the load has reached its rate; the drain doesn't count as load.
+// setVerdict judges the curves, answers the questions and sets the verdict.
+func (sr *soakRun) setVerdict(r *soak.Result) {
+	// By `from` the load has reached its rate; the drain doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
-	executions := so.sampler.by["executions so far/"+ofLoad]
+	executions := sr.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
 	var grows []string
 	for i := range r.Curves {
@@ -186,7 +186,7 @@ func (so *soaking) conclude(r *soak.Result) {
 		}
 	}
 	r.Answers = []soak.Answer{
-		so.answer(r, soak.NothingLost, lostRules, "acceptance"), so.answer(r, soak.NothingTwice, twiceRules, ""), so.answer(r, soak.NothingUnearned, unearnedRules, ""), flatness(r, grows),
+		sr.answerQuestion(r, soak.NothingLost, lostRules, "acceptance"), sr.answerQuestion(r, soak.NothingTwice, twiceRules, ""), sr.answerQuestion(r, soak.NothingUnearned, unearnedRules, ""), flatnessAnswer(r, grows),
 	}
 	for _, a := range r.Answers {
 		r.Verdict = max(r.Verdict, a.Verdict)
@@ -207,8 +207,8 @@ func (so *soaking) conclude(r *soak.Result) {
 		r.Verdict = max(r.Verdict, verdict.Inconclusive)
 		r.Why = append(r.Why, why)
 	}
-	if so.w.unable != nil {
-		inconclusive(r.Noise + "; nothing is said of what was open then")
+	if sr.w.unable != nil {
+		inconclusive(r.Noise + "; executions that were open then are not judged")
 	}
 	if r.Unread != "" {
 		inconclusive(r.Unread)
@@ -217,17 +217,17 @@ func (so *soaking) conclude(r *soak.Result) {
 		inconclusive(fmt.Sprintf("%s was broken while the machine was too noisy for a verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
 	}
 	for _, missed := range r.Missed() {
-		if !r.Interrupted && so.w.broken() == "" {
+		if !r.Interrupted && sr.w.failReason() == "" {
 			inconclusive(missed + " made no difference to anything, however often")
 		}
 	}
-	if so.ledger.Ended == 0 {
+	if sr.ledger.Ended == 0 {
 		inconclusive("no execution ended: there was nothing to judge")
 	}
 }
 
-// answer answers a question with the invariants on which it rests.
-func (so *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
+// answerQuestion answers a question by the results of its invariants.
+func (sr *soakRun) answerQuestion(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {
 		if v := &r.Violations[i]; slices.Contains(rules, v.Invariant) || name != "" && v.Name == name {
@@ -249,20 +249,20 @@ func (so *soaking) answer(r *soak.Result, question string, rules []int, name str
 			rests = append(rests, fmt.Sprintf("%s (%d times)", j.Name, j.Occasions))
 		}
 	}
-	if question == soak.NothingLost && so.w.unable != nil && so.ledger.Open() > 0 {
+	if question == soak.NothingLost && sr.w.unable != nil && sr.ledger.Open() > 0 {
 		a.Verdict = verdict.Inconclusive
-		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", so.ledger.Ended, r.Accepted)
+		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not continue", sr.ledger.Ended, r.Accepted)
 		return a
 	}
 	if question == soak.NothingLost {
-		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, so.ledger.Ended)}, rests...)
+		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, sr.ledger.Ended)}, rests...)
 	}
 	a.Text = "judged: " + strings.Join(rests, ", ")
 	return a
 }
 
-// flatness answers whether the curves are flat.
-func flatness(r *soak.Result, grows []string) soak.Answer {
+// flatnessAnswer answers the question whether the curves are flat.
+func flatnessAnswer(r *soak.Result, grows []string) soak.Answer {
 	a := soak.Answer{Question: soak.AllFlat}
 	judged := 0
 	for _, c := range r.Curves {

@@ -16,10 +16,10 @@ import (
 	"handoff/chaos/soak"
 )
 
-// load submits executions through the executors' API, in batches, at a rate. It repeats an
-// unanswered request with its idempotency key at the next executor until there is an answer.
+// load submits executions through the executors' API, in batches, at a rate. It retries an unanswered
+// request, with the same idempotency key, at the next executor until there is an answer.
 type load struct {
-	x         *soaking
+	x         *soakRun
 	executors []string
 	client    *http.Client
 	ctx       context.Context //nolint:containedctx // of the requests
@@ -30,7 +30,7 @@ type load struct {
 	target float64
 
 	accepted atomic.Int64
-	// sent counts the requests that have a number.
+	// sent counts the requests that have been numbered.
 	sent atomic.Int64
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ type load struct {
 }
 
 const (
-	// loadTick is the interval between batches; senders is the number of batches sent at once.
+	// loadTick is the interval between batches, and senders the number of batches sent concurrently.
 	loadTick = 200 * time.Millisecond
 	senders  = 4
 	// answeredWithin limits one request.
@@ -49,40 +49,40 @@ const (
 	largestBatch   = 200
 )
 
-func newLoad(x *soaking) *load {
+func newLoad(x *soakRun) *load {
 	l := &load{x: x, client: &http.Client{Timeout: answeredWithin}, batches: make(chan []int, senders)}
-	for _, p := range x.w.all() {
+	for _, p := range x.w.allProcesses() {
 		if p.spec == nil {
 			l.executors = append(l.executors, p.daemon.URL)
 		}
 	}
 	l.ctx, l.end = context.WithCancel(x.w.ctx)
-	l.tasks.Go(l.pace)
+	l.tasks.Go(l.makeBatches)
 	for n := range senders {
-		l.tasks.Go(func() { l.send(n) })
+		l.tasks.Go(func() { l.sendBatches(n) })
 	}
 	return l
 }
 
-// rate sets the rate, 0 for no load.
-func (l *load) rate(perSecond float64) {
+// setRate sets the rate, 0 for no load.
+func (l *load) setRate(perSecond float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = perSecond
 }
 
-// now returns the present rate, and whether the backlog holds the load back.
-func (l *load) now() (float64, bool) {
+// currentRate returns the current rate, and whether the backlog holds the load back.
+func (l *load) currentRate() (float64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current, l.held
 }
 
-// open is the number of accepted executions that have not ended, as far as is known.
-func (l *load) open() int { return int(l.accepted.Load() - l.x.done.Load()) }
+// openExecutions returns the number of accepted executions not known to have ended.
+func (l *load) openExecutions() int { return int(l.accepted.Load() - l.x.done.Load()) }
 
-// unanswered is the number of requests that wait for an answer.
-func (l *load) unanswered() int { return int(l.sent.Load() - l.accepted.Load()) }
+// unansweredRequests returns the number of numbered requests without an answer.
+func (l *load) unansweredRequests() int { return int(l.sent.Load() - l.accepted.Load()) }
 
 // stop ends all tasks.
 func (l *load) stop() {
@@ -90,8 +90,8 @@ func (l *load) stop() {
 	l.tasks.Wait()
 }
 
-// pace makes a batch every tick, unless too many executions are open.
-func (l *load) pace() {
+// makeBatches makes a batch every tick, unless too many executions are open.
+func (l *load) makeBatches() {
 	tick := time.NewTicker(loadTick)
 	defer tick.Stop()
 	owed, last := 0.0, time.Now()
@@ -103,8 +103,8 @@ func (l *load) pace() {
 		}
 		passed := time.Since(last)
 		last = time.Now()
-		rate, _ := l.now()
-		held := rate > 0 && l.open()+l.unanswered() > soak.Backlog(rate)
+		rate, _ := l.currentRate()
+		held := rate > 0 && l.openExecutions()+l.unansweredRequests() > soak.Backlog(rate)
 		l.mu.Lock()
 		if l.held = held; held {
 			l.heldFor += passed
@@ -133,8 +133,8 @@ func (l *load) pace() {
 	}
 }
 
-// send sends a batch until each of its requests is answered.
-func (l *load) send(n int) {
+// sendBatches takes batches, and sends each until all of its requests are answered.
+func (l *load) sendBatches(n int) {
 	for at := n; ; {
 		var batch []int
 		select {
@@ -143,27 +143,27 @@ func (l *load) send(n int) {
 		case batch = <-l.batches:
 		}
 		for len(batch) > 0 && l.ctx.Err() == nil {
-			left, err := l.post(l.executors[at%len(l.executors)], batch)
+			left, err := l.postBatch(l.executors[at%len(l.executors)], batch)
 			at++
 			if err != nil || len(left) > 0 {
-				wait(l.ctx, 200*time.Millisecond)
+				waitFor(l.ctx, 200*time.Millisecond)
 			}
 			batch = left
 		}
 	}
 }
 
-// item is one execution of a batch.
-type item struct {
+// batchItem is one execution of a batch.
+type batchItem struct {
 	Action string `json:"action_ref"`
 	Key    string `json:"idempotency_key"`
 }
 
-// post sends a batch to one executor, and returns the requests that must be sent again.
-func (l *load) post(executor string, batch []int) (left []int, err error) {
-	items := make([]item, len(batch))
+// postBatch sends a batch to one executor, and returns the requests that must be retried.
+func (l *load) postBatch(executor string, batch []int) (left []int, err error) {
+	items := make([]batchItem, len(batch))
 	for i, n := range batch {
-		items[i] = item{soak.Action, soak.KeyPrefix + strconv.Itoa(n)}
+		items[i] = batchItem{soak.Action, soak.KeyPrefix + strconv.Itoa(n)}
 	}
 	body, err := json.Marshal(map[string]any{"executions": items})
 	if err != nil {
@@ -184,7 +184,7 @@ func (l *load) post(executor string, batch []int) (left []int, err error) {
 		return batch, err
 	}
 	if response.StatusCode != http.StatusOK {
-		l.refuse(response.StatusCode, string(text))
+		l.noteRefusal(response.StatusCode, string(text))
 		return batch, errors.New(response.Status)
 	}
 	var answer struct {
@@ -209,18 +209,18 @@ func (l *load) post(executor string, batch []int) (left []int, err error) {
 	l.mu.Unlock()
 	for _, r := range answer.Results {
 		if len(r.Execution) == 0 {
-			l.refuse(r.Status, string(r.Problem))
+			l.noteRefusal(r.Status, string(r.Problem))
 			break
 		}
 	}
 	return left, nil
 }
 
-// refuse notes an answer after which a repetition is pointless, because the request itself is
+// noteRefusal fails the run after an answer that makes a retry pointless, because the request itself is
 // wrong.
-func (l *load) refuse(status int, why string) {
+func (l *load) noteRefusal(status int, why string) {
 	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		return
 	}
-	l.x.w.fail(fmt.Sprintf("the system refused a part of the load with status %d: %s", status, why))
+	l.x.w.failRun(fmt.Sprintf("the system refused a part of the load with status %d: %s", status, why))
 }

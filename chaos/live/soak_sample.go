@@ -21,10 +21,10 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampler records the curves of a soak. It bypasses the links: the monitoring of a system is not
-// part of what is broken.
+// sampler records the curves of a soak. It bypasses the links, because monitoring must not break with the
+// system.
 type sampler struct {
-	x      *soaking
+	x      *soakRun
 	client *http.Client
 	conn   *pgx.Conn
 	broker *url.Userinfo
@@ -42,11 +42,11 @@ type sampler struct {
 const (
 	sampleEvery  = time.Second
 	serversEvery = 5 * time.Second
-	// sampledWithin limits one question.
+	// sampledWithin limits one query.
 	sampledWithin = 3 * time.Second
 )
 
-// The slacks of the curves: by how much a figure may always grow, in its unit.
+// The slacks of the curves: the growth that is always allowed, in the figure's unit.
 const (
 	slackRSS      = 16 << 20
 	slackHeap     = 8 << 20
@@ -57,7 +57,7 @@ const (
 	slackQueue    = 200
 )
 
-func newSampler(x *soaking) *sampler {
+func newSampler(x *soakRun) *sampler {
 	s := &sampler{x: x, client: &http.Client{Timeout: sampledWithin, Transport: &http.Transport{DisableKeepAlives: true}}, by: make(map[string]*soak.Series), pids: make(map[string]int)}
 	if u, err := url.Parse(x.w.mq.URL); err == nil {
 		s.broker = u.User
@@ -66,8 +66,8 @@ func newSampler(x *soaking) *sampler {
 	return s
 }
 
-// add adds a sample to the curve of that name, creating the curve if necessary.
-func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float64) {
+// addSample adds a sample to the curve of that name and subject, creating the curve if necessary.
+func (s *sampler) addSample(name, of, unit string, rule soak.Rule, slack, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := name + "/" + of
@@ -76,11 +76,11 @@ func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float6
 		c = &soak.Series{Name: name, Of: of, Unit: unit, Rule: rule, Slack: slack}
 		s.by[key], s.all = c, append(s.all, c)
 	}
-	c.Add(s.x.w.clock().Now(), value)
+	c.Add(s.x.w.scenarioClock().Now(), value)
 }
 
-// run samples until ctx ends.
-func (s *sampler) run(ctx context.Context) {
+// sampleUntilDone samples until ctx ends.
+func (s *sampler) sampleUntilDone(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	defer func() {
@@ -95,60 +95,61 @@ func (s *sampler) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, p := range s.x.w.all() {
-			s.process(ctx, p)
+		for _, p := range s.x.w.allProcesses() {
+			s.sampleProcess(ctx, p)
 		}
-		s.harness()
+		s.sampleHarness()
 		if time.Since(servers) < serversEvery {
 			continue
 		}
 		servers = time.Now()
-		s.database(ctx)
-		s.queues(ctx)
-		s.files()
+		s.sampleDatabase(ctx)
+		s.sampleBroker(ctx)
+		s.sampleFiles()
 	}
 }
 
-// process samples a daemon. A paused daemon keeps its figures and answers nothing.
-func (s *sampler) process(ctx context.Context, p *process) {
+// sampleProcess samples a daemon. A paused daemon keeps its resources, but doesn't answer.
+func (s *sampler) sampleProcess(ctx context.Context, p *process) {
 	running, ok := p.daemon.Instance().(interface{ PID() int })
-	if !ok || !p.alive() {
+	if !ok || !p.isAlive() {
 		return
 	}
 	pid := running.PID()
 	if s.pids[p.name] != pid {
 		s.pids[p.name] = pid
-		s.started(p.name)
+		s.noteRestart(p.name)
 	}
-	if rss, files, sockets, ok := ofProcess(pid); ok {
-		s.add("memory (RSS)", p.name, "bytes", soak.Flat, slackRSS, rss)
-		s.add("file descriptors", p.name, "", soak.Flat, slackFiles, files)
-		s.add("connections", p.name, "", soak.Flat, slackFiles, sockets)
+	if rss, files, sockets, ok := processResources(pid); ok {
+		s.addSample("memory (RSS)", p.name, "bytes", soak.Flat, slackRSS, rss)
+		s.addSample("file descriptors", p.name, "", soak.Flat, slackFiles, files)
+		s.addSample("connections", p.name, "", soak.Flat, slackFiles, sockets)
 	}
-	if p.still.Load() > 0 {
+	if p.pauses.Load() > 0 {
 		return
 	}
-	figures, err := s.figures(ctx, p.daemon.URL+"/metrics", "go_goroutines", "go_memstats_heap_inuse_bytes")
+	figures, err := s.fetchFigures(ctx, p.daemon.URL+"/metrics", "go_goroutines", "go_memstats_heap_inuse_bytes")
 	if err != nil {
 		return
 	}
-	s.add("goroutines", p.name, "", soak.Flat, slackRoutines, figures["go_goroutines"])
-	s.add("heap", p.name, "bytes", soak.Flat, slackHeap, figures["go_memstats_heap_inuse_bytes"])
+	s.addSample("goroutines", p.name, "", soak.Flat, slackRoutines, figures["go_goroutines"])
+	s.addSample("heap", p.name, "bytes", soak.Flat, slackHeap, figures["go_memstats_heap_inuse_bytes"])
 }
 
-// started notes a restart of a process in its curves.
-func (s *sampler) started(name string) {
+// noteRestart records a restart of a process in its curves.
+func (s *sampler) noteRestart(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.all {
 		if c.Of == name {
-			c.Starts = append(c.Starts, s.x.w.clock().Now())
+			c.Starts = append(c.Starts, s.x.w.scenarioClock().Now())
 		}
 	}
 }
 
-// ofProcess reads the resources that a process holds.
-func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
+// processResources reads the resources of a process: resident memory in bytes, and the numbers of files and
+// sockets.
+func processResources(pid int) (rss, files, sockets float64, ok bool) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
 	if err != nil {
@@ -174,9 +175,9 @@ func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
 	return pages * float64(os.Getpagesize()), float64(len(entries)), sockets, true
 }
 
-// figures asks a daemon for figures of its runtime.
-func (s *sampler) figures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
-	page, err := get(ctx, s.client, address)
+// fetchFigures reads gauges of a daemon's runtime from its metrics.
+func (s *sampler) fetchFigures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
+	page, err := fetchPage(ctx, s.client, address)
 	if err != nil {
 		return nil, err
 	}
@@ -194,15 +195,15 @@ func (s *sampler) figures(ctx context.Context, address string, names ...string) 
 	return found, nil
 }
 
-// harness samples this process, to show that the judge keeps no history.
-func (s *sampler) harness() {
-	if rss, files, _, ok := ofProcess(os.Getpid()); ok {
-		s.add("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
-		s.add("file descriptors", "the harness", "", soak.Flat, slackFiles*4, files)
+// sampleHarness samples this process, to show that the judge doesn't accumulate history.
+func (s *sampler) sampleHarness() {
+	if rss, files, _, ok := processResources(os.Getpid()); ok {
+		s.addSample("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
+		s.addSample("file descriptors", "the harness", "", soak.Flat, slackFiles*4, files)
 	}
 }
 
-// openCurve and queuedCurve are the curves whose figures grow with the load while a server is away.
+// openCurve and queuedCurve are the curves whose figures grow with the load while a server is down.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"
@@ -212,8 +213,8 @@ const (
 // evidenceTable is the harness's own table.
 const evidenceTable = "chaos_evidence"
 
-// database samples sizes and rows of tables, and connections.
-func (s *sampler) database(ctx context.Context) {
+// sampleDatabase samples the tables' sizes and rows, and the connections.
+func (s *sampler) sampleDatabase(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sampledWithin)
 	defer cancel()
 	err := s.askDatabase(ctx)
@@ -234,7 +235,7 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 	if err := s.conn.QueryRow(ctx, "select count(*) from pg_stat_activity where datname = current_database()").Scan(&connections); err != nil {
 		return err
 	}
-	s.add("connections", "the database", "", soak.Flat, slackFiles, connections)
+	s.addSample("connections", "the database", "", soak.Flat, slackFiles, connections)
 	rows, err := s.conn.Query(ctx, `select relname::text, n_live_tup::float8, n_dead_tup::float8, pg_total_relation_size(relid)::float8
 		from pg_stat_user_tables order by relname`)
 	if err != nil {
@@ -245,23 +246,23 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 	_, err = pgx.ForEachRow(rows, []any{&name, &live, &dead, &size}, func() error {
 		rule, slack := soak.PerExecution, float64(1<<10)
 		if name == evidenceTable {
-			rule = soak.Told // the harness's own table: it is emptied as it is read
+			rule = soak.Told // the harness deletes its rows after reading them
 		}
 		if size > 64<<10 {
-			s.add("table size", name, "bytes", rule, slack, size)
+			s.addSample("table size", name, "bytes", rule, slack, size)
 		}
 		if live+dead > 100 {
-			// The server counts them, and restarts at zero after a kill.
-			s.add("live rows", name, "", soak.Told, 0, live)
-			s.add("dead rows", name, "", soak.Told, 0, dead)
+			// These are the server's counters, which restart at zero after a kill.
+			s.addSample("live rows", name, "", soak.Told, 0, live)
+			s.addSample("dead rows", name, "", soak.Told, 0, dead)
 		}
 		return nil
 	})
 	return err
 }
 
-// queues samples the broker through its management API.
-func (s *sampler) queues(ctx context.Context) {
+// sampleBroker samples the broker through its management API.
+func (s *sampler) sampleBroker(ctx context.Context) {
 	var queues []struct {
 		Name     string
 		Messages float64
@@ -274,43 +275,44 @@ func (s *sampler) queues(ctx context.Context) {
 		for _, q := range queues {
 			total += q.Messages
 		}
-		s.add(queuedCurve, "the broker", "", soak.Flat, slackQueue, total)
+		s.addSample(queuedCurve, "the broker", "", soak.Flat, slackQueue, total)
 	}
 	var nodes []struct {
 		Memory float64 `json:"mem_used"`
 		Files  float64 `json:"fd_used"`
 	}
 	if s.askBroker(ctx, "/api/nodes?columns=mem_used,fd_used", &nodes) == nil && len(nodes) > 0 {
-		s.add("memory", "the broker", "bytes", soak.Flat, slackBroker, nodes[0].Memory)
-		s.add("file descriptors", "the broker", "", soak.Flat, slackFiles*2, nodes[0].Files)
+		s.addSample("memory", "the broker", "bytes", soak.Flat, slackBroker, nodes[0].Memory)
+		s.addSample("file descriptors", "the broker", "", soak.Flat, slackFiles*2, nodes[0].Files)
 	}
 	var overview struct {
 		Totals struct{ Connections, Channels float64 } `json:"object_totals"`
 	}
 	if s.askBroker(ctx, "/api/overview?columns=object_totals", &overview) == nil {
-		s.add("connections", "the broker", "", soak.Flat, slackFiles, overview.Totals.Connections)
-		s.add("channels", "the broker", "", soak.Flat, slackFiles*2, overview.Totals.Channels)
+		s.addSample("connections", "the broker", "", soak.Flat, slackFiles, overview.Totals.Connections)
+		s.addSample("channels", "the broker", "", soak.Flat, slackFiles*2, overview.Totals.Channels)
 	}
 }
 
-// askBroker asks the management API, as the user in the broker's address.
+// askBroker decodes an answer of the management API, as the user in the broker's address.
 func (s *sampler) askBroker(ctx context.Context, path string, answer any) error {
 	address, err := url.Parse(s.x.w.sandbox.servers.RabbitMQ.Management + path)
 	if err != nil {
 		return err
 	}
 	address.User = s.broker
-	page, err := get(ctx, s.client, address.String())
+	page, err := fetchPage(ctx, s.client, address.String())
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(page, answer)
 }
 
-// files samples the shims' journals, the daemons' logs, and workers' files.
-func (s *sampler) files() {
+// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers'
+// files.
+func (s *sampler) sampleFiles() {
 	var journals, logs float64
-	for _, p := range s.x.w.all() {
+	for _, p := range s.x.w.allProcesses() {
 		if p.witness != nil {
 			journals += float64(p.witness.Size())
 		}
@@ -320,29 +322,29 @@ func (s *sampler) files() {
 			}
 		}
 	}
-	s.add("journals", "the shims", "bytes", soak.PerExecution, 128, journals)
-	s.add("logs", "the daemons", "bytes", soak.PerExecution, 1<<10, logs)
+	s.addSample("journals", "the shims", "bytes", soak.PerExecution, 128, journals)
+	s.addSample("logs", "the daemons", "bytes", soak.PerExecution, 1<<10, logs)
 	if entries, err := os.ReadDir(s.x.w.folder); err == nil {
-		s.add("files left", "the workers", "", soak.Flat, slackFiles*2, float64(len(entries)))
+		s.addSample("files left", "the workers", "", soak.Flat, slackFiles*2, float64(len(entries)))
 	}
 }
 
-// judged samples the judge's figures, every second.
-func (s *sampler) judged(l *soak.Ledger, stream *evidence.Stream) {
+// sampleJudge samples the judge's figures, at most every sampleEvery.
+func (s *sampler) sampleJudge(l *soak.Ledger, stream *evidence.Stream) {
 	passed := time.Since(s.last.at)
 	if passed < sampleEvery {
 		return
 	}
 	accepted := int(s.x.load.accepted.Load())
-	s.add("accepted a second", ofLoad, "", soak.Told, 0, float64(accepted-s.last.accepted)/passed.Seconds())
-	s.add("ended a second", ofLoad, "", soak.Told, 0, float64(l.Ended-s.last.ended)/passed.Seconds())
-	s.add("executions so far", ofLoad, "", soak.Told, 0, float64(l.Rows))
-	s.add(openCurve, ofLoad, "", soak.Flat, 0, float64(l.Open()))
-	s.add("judge is behind", "the harness", "seconds", soak.Told, 0, stream.Behind.Seconds())
+	s.addSample("accepted a second", ofLoad, "", soak.Told, 0, float64(accepted-s.last.accepted)/passed.Seconds())
+	s.addSample("ended a second", ofLoad, "", soak.Told, 0, float64(l.Ended-s.last.ended)/passed.Seconds())
+	s.addSample("executions so far", ofLoad, "", soak.Told, 0, float64(l.Rows))
+	s.addSample(openCurve, ofLoad, "", soak.Flat, 0, float64(l.Open()))
+	s.addSample("judge is behind", "the harness", "seconds", soak.Told, 0, stream.Behind.Seconds())
 	if took := l.Latencies(); len(took) > 0 {
 		slices.Sort(took)
-		s.add("creation to end, median", ofLoad, "seconds", soak.Flat, 1, took[len(took)/2])
-		s.add("creation to end, 99 %", ofLoad, "seconds", soak.Told, 0, took[len(took)*99/100])
+		s.addSample("creation to end, median", ofLoad, "seconds", soak.Flat, 1, took[len(took)/2])
+		s.addSample("creation to end, 99 %", ofLoad, "seconds", soak.Told, 0, took[len(took)*99/100])
 	}
 	s.last.at, s.last.ended, s.last.accepted = time.Now(), l.Ended, accepted
 }

@@ -20,8 +20,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// A soak judges everything that its answers promise, and knows why it doesn't judge the rest.
-func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
+// A soak judges every invariant of its answers, and has a reason for each other one.
+func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	judged, not := soakRules()
 	for _, n := range slices.Concat(lostRules, twiceRules, unearnedRules) {
 		if !slices.Contains(judged, n) {
@@ -33,13 +33,13 @@ func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
 	}
 	for _, k := range []history.Kind{history.ActionStarted, history.FaultBegan, history.Orchestrated, history.ProcessPaused, history.DatabaseDown} {
 		if !slices.Contains(soakEvidence(), k) {
-			t.Errorf("a soak records %v events, and says that it does not", k)
+			t.Errorf("a soak records %v events, but soakEvidence omits them", k)
 		}
 	}
 }
 
-// A request that creates no execution is repeated with its key, and counts once.
-func TestTheLoadInsists(t *testing.T) {
+// A request that creates no execution is retried with its key, and counts once.
+func TestLoadRetriesUntilAccepted(t *testing.T) {
 	asked := 0
 	executor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -73,38 +73,38 @@ func TestTheLoadInsists(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
 	}))
 	defer executor.Close()
-	l := &load{x: &soaking{w: &world{}}, client: executor.Client(), ctx: t.Context()}
+	l := &load{x: &soakRun{w: &world{}}, client: executor.Client(), ctx: t.Context()}
 	left := []int{4, 5, 6}
 	for len(left) > 0 && asked < 10 {
-		left, _ = l.post(executor.URL, left)
+		left, _ = l.postBatch(executor.URL, left)
 	}
 	if asked != 3 || l.accepted.Load() != 3 || !l.book.Has(6) || l.book.Has(7) {
-		t.Errorf("asked %d times, %d accepted", asked, l.accepted.Load())
+		t.Errorf("%d requests, %d accepted", asked, l.accepted.Load())
 	}
-	if why := l.x.w.broken(); why != "" {
-		t.Errorf("the soak is over because %s", why)
+	if why := l.x.w.failReason(); why != "" {
+		t.Errorf("the soak failed: %s", why)
 	}
-	l.refuse(http.StatusUnprocessableEntity, "no such action")
-	if why := l.x.w.broken(); !strings.Contains(why, "status 422: no such action") {
-		t.Errorf("after a refusal that lasts: %q", why)
+	l.noteRefusal(http.StatusUnprocessableEntity, "no such action")
+	if why := l.x.w.failReason(); !strings.Contains(why, "status 422: no such action") {
+		t.Errorf("after a permanent refusal: %q", why)
 	}
 }
 
-// The plan's time stops while a server starts, so that no strike comes before the system can have
-// recovered from the previous one.
-func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
+// The plan's clock stops while a server starts, so that no strike comes before the system can have recovered
+// from the previous one.
+func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	w := &world{}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
 	c := &planClock{w: w}
 	struck := make(chan time.Duration, 2)
 	c.After(10*time.Second, func() { struck <- c.Now() })
 	c.After(30*time.Second, func() { t.Error("a strike came twenty seconds early") })
-	c.pass(9*time.Second, false)
-	c.pass(time.Hour, true)
+	c.advanceBy(9*time.Second, false)
+	c.advanceBy(time.Hour, true)
 	if now := c.Now(); now != 9*time.Second || len(struck) != 0 {
-		t.Errorf("after an hour in which a server was started it is %v, and %d strikes have come", now, len(struck))
+		t.Errorf("after an hour of a server's start, the clock is at %v and %d strikes have come", now, len(struck))
 	}
-	c.pass(time.Second, false)
+	c.advanceBy(time.Second, false)
 	if at := <-struck; at != 10*time.Second {
 		t.Errorf("the strike came at %v", at)
 	}
@@ -112,9 +112,9 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 	w.working.Wait()
 }
 
-// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice,
-// nothing fails without a cause, and the journals cover every process.
-func TestAShortSoak(t *testing.T) {
+// A short soak kills every part of a real system: nothing is lost, nothing runs twice, nothing fails without
+// a cause, and the journals cover every process.
+func TestShortSoakPasses(t *testing.T) {
 	testenv.Nightly(t, "soaks the whole system for 20 s, with leases of a second; chaos/live/cluster kills every daemon under load")
 	bin := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "handoff/cmd/executor", "handoff/cmd/worker").CombinedOutput(); err != nil {

@@ -11,12 +11,11 @@ import (
 	"handoff/core/execution"
 )
 
-// openStrangerSession opens a session that belongs to no daemon, with a transaction that stays open until
-// end is called.
+// openStrangerSession opens a session of no daemon, with a transaction that stays open until end is called.
 func (w *world) openStrangerSession(isolation pgx.TxIsoLevel) (tx pgx.Tx, end func(), err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.db.URL)
 	if err != nil {
@@ -36,7 +35,7 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 	if err != nil {
 		return 0, nil, err
 	}
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	rows, err := tx.Query(ctx, `select id from execution_work where status in ('scheduled', 'running', 'canceling') order by id limit $1 for update skip locked`, most)
 	if err != nil {
@@ -50,7 +49,7 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 	}
 	say := func(count int64) {
 		for _, id := range ids {
-			w.emit(history.Event{Kind: history.RowLocked, Process: fault.Database, Execution: execution.ID(id), Count: count, Fault: x.Name})
+			w.recordEvent(history.Event{Kind: history.RowLocked, Process: fault.Database, Execution: execution.ID(id), Count: count, Fault: x.Name})
 		}
 	}
 	say(1)
@@ -66,7 +65,7 @@ func (w *world) LockTable(x *fault.Injection, l fault.TableLock) (free func(), e
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	mode := "share"
 	if l.Exclusive {
@@ -86,7 +85,7 @@ func (w *world) OpenTransaction(*fault.Injection) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	if _, err := tx.Exec(ctx, "select pg_current_xact_id()"); err != nil {
 		end()

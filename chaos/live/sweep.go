@@ -28,22 +28,21 @@ type Target struct {
 // String is the target's name in messages.
 func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
 
-// Plan says what to run.
+// Plan describes the runs of a sweep.
 type Plan struct {
 	Targets []Target
 	// First is the first seed, Seeds the number of seeds for each target.
 	First uint64
 	Seeds int
 	Scale float64
-	// More is the number of runs that are added, with the following seeds, to a target if one of
-	// its faults has made no difference yet: one run proves nothing about a fault that happened to
-	// strike at a quiet moment.
+	// More is the maximum number of runs added to a target, with the following seeds, as long as one of its
+	// faults has made no difference: one run proves nothing about a fault that struck at a quiet moment.
 	More int
 	// Parallel is the number of simultaneous runs, each on its own servers.
 	Parallel int
-	// Bin is the folder of the daemons; those for mutants are in its folder mutated.
+	// Bin is the folder of the daemons. Its subfolder Mutated holds the daemons for mutants.
 	Bin string
-	// Compose is the compose file for everything; empty for processes of this machine.
+	// Compose is the compose file for runs in containers; empty for processes of this machine.
 	Compose string
 	// Log receives a line for each step; may be nil.
 	Log io.Writer
@@ -53,17 +52,17 @@ type Plan struct {
 
 // Outcome is the result of a plan.
 type Outcome struct {
-	// Scenarios are in the order of the targets.
+	// Scenarios holds the results in the order of the targets.
 	Scenarios []*verdict.Scenario
-	// Records are the records of the first failing run of every target that failed.
+	// Records holds the record of the first failing run of each target that failed.
 	Records []*verdict.Record
 	// Repeated counts the runs that were repeated because the environment was too noisy.
 	Repeated int
-	// Runs counts the runs that ended, without those that were repeated. Unjudged are those of them
-	// that the machine made worthless twice, by the position of the target.
+	// Runs counts the runs that ended, without those that were repeated. Unjudged counts, by the target's
+	// index, those that were too noisy twice.
 	Runs     int
 	Unjudged map[int]int
-	// Interrupted says that the plan was not completed.
+	// Interrupted reports whether the plan was not completed.
 	Interrupted bool
 	Wall        time.Duration
 }
@@ -74,15 +73,15 @@ type job struct {
 	seed   uint64
 }
 
-// Execute runs a plan. An error means that the environment failed to start or broke down; the
-// results until then are returned with it.
+// Execute runs a plan. An error means that the environment failed to start or broke down. The outcome then
+// holds the results so far.
 func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	began := time.Now()
 	out := &Outcome{Unjudged: make(map[int]int)}
 	for _, t := range p.Targets {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
-			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenario.Live), Strategy: p.strategy(), Profile: t.Profile,
+			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenario.Live), Strategy: p.strategyName(), Profile: t.Profile,
 			Digest: t.Scenario.Digest, Mutant: t.Mutant,
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
@@ -94,10 +93,10 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 		}
 	}
 	close(jobs)
-	x := &planned{plan: p, out: out, records: make(map[int]*verdict.Record)}
+	x := &planRun{plan: p, out: out, records: make(map[int]*verdict.Record)}
 	sandboxes, running := errgroup.WithContext(ctx)
 	for range min(p.Parallel, len(p.Targets)*p.Seeds) {
-		sandboxes.Go(func() error { return x.sandbox(running, jobs) })
+		sandboxes.Go(func() error { return x.runJobs(running, jobs) })
 	}
 	err := sandboxes.Wait()
 	for i := range p.Targets {
@@ -111,8 +110,8 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	return out, err
 }
 
-// longestFirst returns the order in which targets run: the longest first, so that at the end no
-// sandbox waits long for the last one.
+// longestFirst returns the indices of the targets in the order of their runs: the longest first, so that at
+// the end no sandbox waits long for the last one.
 func longestFirst(targets []Target) []int {
 	order := make([]int, len(targets))
 	for i := range order {
@@ -124,8 +123,8 @@ func longestFirst(targets []Target) []int {
 	return order
 }
 
-// planned is a plan in progress.
-type planned struct {
+// planRun is a plan in progress.
+type planRun struct {
 	plan Plan
 
 	mu      sync.Mutex
@@ -134,28 +133,28 @@ type planned struct {
 	done    int
 }
 
-// strategy is how the plan runs, for the report.
-func (p *Plan) strategy() string {
+// strategyName returns the plan's environment for the report.
+func (p *Plan) strategyName() string {
 	if p.Compose != "" {
 		return "containers"
 	}
 	return "real"
 }
 
-// open opens a sandbox.
-func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
+// openSandbox opens a sandbox in the plan's environment.
+func (p *Plan) openSandbox(ctx context.Context) (*Sandbox, error) {
 	if p.Compose != "" {
 		return OpenCompose(ctx, p.Compose, p.Log)
 	}
 	return Open(ctx, p.Bin, false, p.Log)
 }
 
-// sandbox takes jobs until none is left.
-func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
+// runJobs opens a sandbox and runs jobs on it until none is left.
+func (p *planRun) runJobs(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	l, err := p.plan.open(ctx)
+	l, err := p.plan.openSandbox(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -173,14 +172,14 @@ func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 		}
 		for ; ; j.seed++ {
 			t := p.plan.Targets[j.target]
-			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: p.plan.Scale, Mutant: t.Mutant}, p.again)
+			r, err := l.runTarget(ctx, t, Options{Seed: j.seed, Scale: p.plan.Scale, Mutant: t.Mutant}, p.countRepeat)
 			if ctx.Err() != nil {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
 			}
-			if !p.add(j, r) {
+			if !p.addResult(j, r) {
 				break
 			}
 		}
@@ -188,9 +187,9 @@ func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	return nil
 }
 
-// once runs a target, and runs it a second time if the environment was too noisy for a verdict. A
-// second noisy run proves nothing, and is never a pass.
-func (sa *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
+// runTarget runs a target, and repeats the run if the environment was too noisy for a verdict. A second noisy
+// run proves nothing, and never passes.
+func (sa *Sandbox) runTarget(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
 	r, err := sa.Run(ctx, t.Scenario, t.Profile, o)
 	if err != nil || r.Noise == "" {
 		return r, err
@@ -203,14 +202,14 @@ func (sa *Sandbox) once(ctx context.Context, t Target, o Options, again func()) 
 	return r, err
 }
 
-func (p *planned) again() {
+func (p *planRun) countRepeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out.Repeated++
 }
 
-// add counts a run, and says whether another one must follow.
-func (p *planned) add(j job, r *Result) (more bool) {
+// addResult counts a run, and reports whether another one must follow.
+func (p *planRun) addResult(j job, r *Result) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sc := p.out.Scenarios[j.target]

@@ -8,8 +8,8 @@ import (
 	"handoff/scenarios"
 )
 
-// The long scenarios begin first, whatever the order of the targets.
-func TestLongestFirst(t *testing.T) {
+// The longest scenarios start first, whatever the order of the targets.
+func TestLongestTargetsRunFirst(t *testing.T) {
 	var targets []Target
 	for _, name := range []string{"worker-stops-gracefully", "unpublished-dispatches", "worker-never-picks-up"} {
 		s, err := scenarios.Find(name)

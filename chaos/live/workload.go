@@ -19,22 +19,22 @@ import (
 	"handoff/core/submission"
 )
 
-// client is the name of the process that submits the workload, which is this process.
+// client is the name, in events, of this process, which submits the workload.
 const client = "client"
 
-// submit starts the workload, in a process that no fault strikes.
-func (w *world) submit() error {
-	h := counted{daemon.New(daemon.Options{}), &w.clients}
+// startWorkload starts the workload in this process, which no fault strikes.
+func (w *world) startWorkload() error {
+	h := countedHost{daemon.New(daemon.Options{}), &w.clients}
 	c := w.config.MessageQueue.RabbitMQ
 	log := slog.New(slog.DiscardHandler)
-	url, err := through(w.mq.URL, w.client.Address, "")
+	url, err := rewriteAddress(w.mq.URL, w.client.Address, "")
 	if err != nil {
 		return err
 	}
 	mq := broker.NewClient(h, rabbitmq.New(rabbitmq.Options{URL: url, Heartbeat: c.Heartbeat, Name: client}), broker.ExecutorTopology(c), c, log)
 	notifier := broker.NewNotifier(h, mq, client, log)
 	w.workload = run.NewWorkload(run.WorkloadOptions{
-		Scenario: w.scenario, Clock: w.clock(), Host: h, Batch: w.config.Executor.BatchSize,
+		Scenario: w.scenario, Clock: w.scenarioClock(), Host: h, Batch: w.config.Executor.BatchSize,
 		Client: &product.Client{
 			API:      &submission.Submitter{Host: h, Store: w.store, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout},
 			WorkerID: w.database.WorkerID,
@@ -42,11 +42,11 @@ func (w *world) submit() error {
 		Draws: func(cancel int) scenario.Drawer {
 			return newStream(w.options.Seed, client+"/cancel/"+strconv.Itoa(cancel))
 		},
-		// The age of the execution is not known here; see aged.
+		// The age of the execution is not known here; see fillKnownAges.
 		Known: func(r *run.Request, id execution.ID) {
-			w.emit(history.Event{Kind: history.KeyKnown, Process: client, Execution: id, Key: r.Key})
+			w.recordEvent(history.Event{Kind: history.KeyKnown, Process: client, Execution: id, Key: r.Key})
 		},
-		Refused: func(why string) { w.fail("the system refused a part of the workload: " + why) },
+		Refused: func(why string) { w.failRun("the system refused a part of the workload: " + why) },
 	})
 	h.Go("broker client", func() { mq.Run(w.ctx) })
 	h.Go("notifier", func() { notifier.Run(w.ctx) })
@@ -54,14 +54,14 @@ func (w *world) submit() error {
 	return nil
 }
 
-// counted is a host that lets the end of a run wait for all its tasks.
-type counted struct {
+// countedHost is a host that adds its tasks to a wait group.
+type countedHost struct {
 	*daemon.Host
 	tasks *sync.WaitGroup
 }
 
 // Go implements host.Host.
-func (c counted) Go(name string, run func()) host.Task {
+func (c countedHost) Go(name string, run func()) host.Task {
 	c.tasks.Add(1)
 	return c.Host.Go(name, func() {
 		defer c.tasks.Done()
@@ -69,10 +69,9 @@ func (c counted) Go(name string, run func()) host.Task {
 	})
 }
 
-// aged completes the answers with known executions from the rows: their chains and their ages. It
-// runs afterwards because the database may have been away when the answer came. The database's
-// clock is this machine's.
-func aged(items []evidence.Item, rows []execution.Execution) []evidence.Item {
+// fillKnownAges sets the chains and ages in the answers with known executions, from the rows. It runs at the
+// end because the database may have been down when the answer came. The database's clock is this machine's.
+func fillKnownAges(items []evidence.Item, rows []execution.Execution) []evidence.Item {
 	byID := make(map[execution.ID]*execution.Execution, len(rows))
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]

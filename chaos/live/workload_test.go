@@ -9,14 +9,14 @@ import (
 	"handoff/core/execution"
 )
 
-func TestAKnownExecutionIsAsOldAsItsRow(t *testing.T) {
+func TestKnownExecutionAgeComesFromRow(t *testing.T) {
 	created := time.Unix(1000, 0)
 	own := []evidence.Item{
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.KeyKnown, Execution: 7, Key: "k"}},
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.KeyKnown, Execution: 8, Key: "gone"}},
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.Logged, Execution: 7}},
 	}
-	got := aged(own, []execution.Execution{{ID: 7, Original: 5, Created: created}})
+	got := fillKnownAges(own, []execution.Execution{{ID: 7, Original: 5, Created: created}})
 	if e := got[0].Event; e.Due != time.Minute || e.Chain != 5 {
 		t.Errorf("%+v", e)
 	}

@@ -36,7 +36,7 @@ type world struct {
 	label    string // distinguishes its processes and files from those of other runs on the sandbox
 	folder   string
 	began    time.Time
-	// ready is when the cluster was up: time 0 of the scenario.
+	// ready is the time at which the cluster was ready, since the start of the run: time 0 of the scenario.
 	ready time.Duration
 
 	ctx    context.Context //nolint:containedctx // of everything that the run starts
@@ -51,12 +51,12 @@ type world struct {
 
 	database   *evidence.Database
 	firehose   *evidence.Firehose
-	noise      *noise
+	noise      *noiseWatch
 	lastDepths map[string]int
-	// silent is why the broker could not be asked for the content of its queues; it ends the run.
-	// Only await uses these two fields.
+	// silent is the error of repeated queries for the queues' depths; it ends the run. Only awaitRest writes
+	// silent and unanswered.
 	silent     error
-	unanswered unanswered
+	unanswered unansweredCount
 
 	processes   []*process // executors, then workers, then twins
 	injector    *run.Injector
@@ -65,20 +65,17 @@ type world struct {
 	scraper     *scraper
 	// starting counts the servers that are restarting.
 	starting atomic.Int32
-	// untraced says that nothing listens to the broker's firehose, because a soak judges no
-	// messages.
+	// untraced reports whether nothing reads the broker's firehose, because a soak judges no messages.
 	untraced bool
 	client   *netproxy.Link
 	workload *run.Workload
-	// clients are the tasks of the submitting process.
+	// clients counts the tasks of the submitting process.
 	clients sync.WaitGroup
 
-	// down is held by the fault that has taken a server down, so that the next one waits until the
-	// server is back.
+	// down is held by a fault while its server is down, so that others wait until the server is up.
 	down struct{ broker, database sync.Mutex }
 
-	// working counts the calls made for Clock.After that have not returned; it does not grow once
-	// stopping is set.
+	// working counts running calls of Clock.After. It doesn't grow once stopping is set.
 	working sync.WaitGroup
 
 	mu       sync.Mutex
@@ -87,11 +84,11 @@ type world struct {
 	// stuck counts, for each queue, the faults that have suspended its process.
 	stuck map[string]int
 	why   string
-	// unable is the harness's failure that ended the run, nil if there was none.
+	// unable is the harness's own error that ended the run; nil for none.
 	unable error
 }
 
-// newWorld makes the database, the virtual host and the links; nothing runs yet.
+// newWorld makes the database, the virtual host, the links and the daemons. It starts no daemon.
 func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	sa.runs++
 	w := &world{
@@ -119,12 +116,12 @@ func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor = w.newInjector(w.clock()), &interceptor{w: w}
+	w.injector, w.interceptor = w.newInjector(w.scenarioClock()), &interceptor{w: w}
 	w.expectAlerts(s.Expect(p).Alerts)
 	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+fault.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
-	w.interceptor.watch(w.client, &process{w: w, name: client})
+	w.interceptor.watchLink(w.client, &process{w: w, name: client})
 	w.environment = machine{w}
 	if sa.stack != nil {
 		w.environment = &project{w: w, stack: sa.stack}
@@ -135,7 +132,7 @@ func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.
 // prepareDatabase migrates the schema, installs the evidence triggers, makes the daemons' role, and
 // stores the actions.
 func (w *world) prepareDatabase(ctx context.Context) (err error) {
-	url, err := through(w.db.URL, mustHost(w.db.URL), client)
+	url, err := rewriteAddress(w.db.URL, mustHost(w.db.URL), client)
 	if err != nil {
 		return err
 	}
@@ -151,7 +148,7 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	if err := w.makeRole(ctx); err != nil {
 		return err
 	}
-	all, err := actions(w.scenario, w.options.Seed, w.folder)
+	all, err := prepareActions(w.scenario, w.options.Seed, w.folder)
 	if err != nil {
 		return err
 	}
@@ -161,7 +158,7 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// mustHost is the host and port of a server's address.
+// mustHost returns the host and port of a server's address.
 func mustHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -170,24 +167,24 @@ func mustHost(address string) string {
 	return u.Host
 }
 
-// now is the time since the run began.
-func (w *world) now() time.Duration { return time.Since(w.began) }
+// sinceStart returns the time since the run began.
+func (w *world) sinceStart() time.Duration { return time.Since(w.began) }
 
-// emit records, at the present time, what the harness itself did or saw.
-func (w *world) emit(e history.Event) {
+// recordEvent records, at the current time, an act or an observation of the harness.
+func (w *world) recordEvent(e history.Event) {
 	wall := time.Now().Round(0)
 	e.At = wall.Sub(w.began)
 	w.mu.Lock()
 	w.happened = append(w.happened, evidence.Item{Wall: wall, Event: e})
 	w.mu.Unlock()
-	w.observe(&e)
+	w.observeEvent(&e)
 }
 
-// observe sees every event as it happens, to find the triggers of faults.
-func (w *world) observe(e *history.Event) { w.injector.Observe(e) }
+// observeEvent passes on every event as it happens, so that it can trigger faults.
+func (w *world) observeEvent(e *history.Event) { w.injector.Observe(e) }
 
-// took returns the events of the harness itself so far, and forgets them.
-func (w *world) took() []evidence.Item {
+// takeOwnEvents returns the harness's own events so far, and removes them.
+func (w *world) takeOwnEvents() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	own := w.happened
@@ -195,14 +192,15 @@ func (w *world) took() []evidence.Item {
 	return own
 }
 
-func (w *world) own() []evidence.Item {
+func (w *world) ownEvents() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.happened
 }
 
-// fail notes that a process ended by itself; the first such end ends the run.
-func (w *world) fail(why string) {
+// failRun records why the product failed, for example because a process ended by itself. The first failure
+// ends the run.
+func (w *world) failRun(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.why == "" {
@@ -210,30 +208,30 @@ func (w *world) fail(why string) {
 	}
 }
 
-// failed notes that the harness itself could not do something. That ends the run too, and says
-// nothing about the product.
-func (w *world) failed(err error) {
+// failHarness records an error of the harness itself. It ends the run, too, but implies nothing about the
+// product.
+func (w *world) failHarness(err error) {
 	w.mu.Lock()
 	if w.why == "" {
 		w.unable = err
 	}
 	w.mu.Unlock()
-	w.fail(err.Error())
+	w.failRun(err.Error())
 }
 
-func (w *world) broken() string {
+func (w *world) failReason() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.why
 }
 
-// watch begins to look for noise. Its way to the database is a separate proxy, without faults.
-func (w *world) watch() error {
+// startNoiseWatch starts the noise watch. It reaches the database through a separate proxy without faults.
+func (w *world) startNoiseWatch() error {
 	link, err := w.proxies.Link(w.label+"/watchdog/"+fault.Database, mustHost(w.db.URL))
 	if err != nil {
 		return err
 	}
-	address, err := through(w.db.URL, link.Address, "watchdog")
+	address, err := rewriteAddress(w.db.URL, link.Address, "watchdog")
 	if err != nil {
 		return err
 	}
@@ -245,8 +243,7 @@ func (w *world) watch() error {
 		err = conn.Ping(ctx)
 		return errors.Join(err, conn.Close(ctx))
 	}
-	// Later errors may be a fault's work. A watch that never gets an answer sees nothing, so it
-	// fails here.
+	// Later errors may be a fault's work. A watch without any answer would record nothing, so it fails here.
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
@@ -254,38 +251,38 @@ func (w *world) watch() error {
 	return nil
 }
 
-// start starts the cluster, and then the workload and the faults.
-func (w *world) start() error {
-	if err := w.trace(w.ctx); err != nil {
+// startRun starts the cluster, and then the workload and the faults.
+func (w *world) startRun() error {
+	if err := w.startTrace(w.ctx); err != nil {
 		return err
 	}
-	if err := w.interceptor.prepare(); err != nil {
+	if err := w.interceptor.declareSink(); err != nil {
 		return err
 	}
-	go w.database.Follow(w.ctx, w.observe)
-	for _, p := range w.all() {
+	go w.database.Follow(w.ctx, w.observeEvent)
+	for _, p := range w.allProcesses() {
 		p.followWitness()
 	}
 	if err := w.startCluster(); err != nil {
 		return err
 	}
-	w.ready = w.now()
-	for _, p := range w.all() {
+	w.ready = w.sinceStart()
+	for _, p := range w.allProcesses() {
 		if p.spec != nil && p.spec.Starts > 0 {
-			w.after(p.spec.Starts, func() { _ = p.start() })
+			w.callAfter(p.spec.Starts, func() { _ = p.start() })
 		}
 	}
 	w.injector.Arm()
-	w.after(0, w.alerts.Sample)
-	return w.submit()
+	w.callAfter(0, w.alerts.Sample)
+	return w.startWorkload()
 }
 
 // startCluster starts the processes that start with the cluster, and waits until they are ready.
 func (w *world) startCluster() error {
-	if err := w.watch(); err != nil {
+	if err := w.startNoiseWatch(); err != nil {
 		return err
 	}
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if p.spec == nil || p.spec.Starts == 0 {
 			if err := p.start(); err != nil {
 				return err
@@ -294,7 +291,7 @@ func (w *world) startCluster() error {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, readyWithin)
 	defer cancel()
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if p.daemon.Instance() == nil {
 			continue
 		}
@@ -303,16 +300,16 @@ func (w *world) startCluster() error {
 		}
 	}
 	for _, a := range w.scenario.Actions {
-		w.emit(history.Event{Kind: history.ActionDefined, Process: client, Action: a.Ref, Count: int64(a.Concurrency)})
+		w.recordEvent(history.Event{Kind: history.ActionDefined, Process: client, Action: a.Ref, Count: int64(a.Concurrency)})
 	}
 	return nil
 }
 
-// readyWithin limits the start of a cluster, on a machine that is busy with other things.
+// readyWithin limits the start of a cluster on a busy machine.
 const readyWithin = 3 * time.Minute
 
-// after calls f later, unless the run is over by then.
-func (w *world) after(d time.Duration, f func()) {
+// callAfter calls f after d, unless the run has ended by then.
+func (w *world) callAfter(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, func() {
 		w.mu.Lock()
 		over := w.stopping || w.ctx.Err() != nil
@@ -330,16 +327,16 @@ func (w *world) after(d time.Duration, f func()) {
 
 func (w *world) newInjector(clock run.Clock) *run.Injector {
 	return run.NewInjector(run.InjectorOptions{
-		Scenario: w.scenario, Config: w.config, World: w, Clock: clock, Emit: w.emit, Workers: w.database.Worker,
+		Scenario: w.scenario, Config: w.config, World: w, Clock: clock, Emit: w.recordEvent, Workers: w.database.Worker,
 		Draws: func(label string) run.Draws { return newStream(w.options.Seed, label) },
-		Fail:  w.failed,
+		Fail:  w.failHarness,
 	})
 }
 
-// stopFaults prevents further faults, and undoes those that last.
+// stopFaults prevents further faults, and ends those in effect.
 func (w *world) stopFaults() {
 	undo := w.injector.Stop()
-	// One undo may wait for another: one that needs a statement waits for the database's return.
+	// One undo may wait for another: a statement waits until the database is up.
 	finish := func() {
 		var all sync.WaitGroup
 		for _, f := range undo {
@@ -347,7 +344,7 @@ func (w *world) stopFaults() {
 		}
 		all.Wait()
 	}
-	finish() // a fault that is about to begin may wait for the end of another
+	finish() // a beginning fault may wait for the end of another
 	w.mu.Lock()
 	w.stopping = true
 	w.mu.Unlock()
@@ -356,7 +353,7 @@ func (w *world) stopFaults() {
 	w.serversUp()
 }
 
-// close ends everything that the run has started.
+// close ends everything that the run has started, and removes its files.
 func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()
@@ -380,7 +377,7 @@ func (w *world) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if w.db != nil {
-		_ = w.db.Drop(ctx) // the whole server goes when the sandbox is closed
+		_ = w.db.Drop(ctx) // closing the sandbox removes the whole server
 		_ = w.dropRole(ctx)
 	}
 	if w.mq != nil {

@@ -9,8 +9,8 @@ import (
 	"handoff/core/config"
 )
 
-// A world that can't be made says why, and removes its finished parts.
-func TestAWorldThatCantBeMadeSaysWhy(t *testing.T) {
+// A world that can't be made returns an error, and removes its finished parts.
+func TestNewWorldReportsFolderError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Publish is one message on its way to a broker, in AMQP 0-9-1.
+// Publish is one message to a broker, in AMQP 0-9-1.
 type Publish struct {
 	Exchange, Key string
 	// ID, Type and CorrelationID are properties of the message.
@@ -13,20 +13,19 @@ type Publish struct {
 	Body                    []byte
 }
 
-// Publishes rewrites the publishes of one connection to a broker and passes everything else
-// unchanged. change may set another exchange or key, and change bytes of the body, but not its
-// length.
+// Publishes rewrites the messages that a client publishes over one connection and passes everything else
+// unchanged. change may replace the exchange, the key and bytes of the body, but not the body's length.
 func Publishes(change func(*Publish)) Rewriter {
-	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) }).rewrite
+	return newMessages(basicPublish, greeting, func(c *partialMessage) []byte { return rewritePublish(c, change) }).rewriteChunk
 }
 
-// Deliveries holds back the messages that a broker delivers over one connection while hold returns
-// true; everything else passes. Held messages go on with the next bytes after that: with the
-// broker's next heartbeat at the latest.
+// Deliveries holds back the messages that a broker delivers over one connection while hold returns true;
+// everything else passes. Held messages are released with the next bytes after that, at the latest with the
+// broker's next heartbeat.
 func Deliveries(hold func() bool) Rewriter {
 	d := &deliveries{hold: hold}
-	d.messages = newMessages(basicDeliver, 0, d.deliver)
-	return d.rewrite
+	d.messageParser = newMessages(basicDeliver, 0, d.passDelivery)
+	return d.rewriteChunk
 }
 
 // Chain applies the rewriters in order, each to the output of the previous one.
@@ -39,18 +38,17 @@ func Chain(all ...Rewriter) Rewriter {
 	}
 }
 
-// Subscriptions holds back a client's subscriptions to queues over one connection while hold
-// returns true for the queue; everything else passes. Frames that follow a held subscription on its
-// channel are held too, in order. They all go on with the next bytes from the client after that:
-// with its next heartbeat at the latest.
+// Subscriptions holds back a client's subscriptions to queues over one connection while hold returns true for
+// the queue; everything else passes. Frames that follow a held subscription on its channel are held too, in
+// order. All are released with the client's next bytes after that, at the latest with its next heartbeat.
 func Subscriptions(hold func(queue string) bool) Rewriter {
 	s := &subscriptions{hold: hold}
-	s.frames = frames{greet: greeting, each: s.frame}
-	return s.rewrite
+	s.frameParser = frameParser{greet: greeting, each: s.passFrame}
+	return s.rewriteChunk
 }
 
 type subscriptions struct {
-	frames
+	frameParser
 	hold func(queue string) bool
 	kept []keptChannel
 }
@@ -62,8 +60,8 @@ type keptChannel struct {
 	frames  []byte
 }
 
-// frame returns the frame, or nothing while it is held.
-func (s *subscriptions) frame(f []byte) []byte {
+// passFrame returns the frame, or nil while it is held.
+func (s *subscriptions) passFrame(f []byte) []byte {
 	channel, payload := binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	for i := range s.kept {
 		if s.kept[i].channel == channel {
@@ -82,7 +80,7 @@ func (s *subscriptions) frame(f []byte) []byte {
 	return f
 }
 
-func (s *subscriptions) rewrite(b []byte) (out []byte) {
+func (s *subscriptions) rewriteChunk(b []byte) (out []byte) {
 	kept := s.kept[:0]
 	for _, k := range s.kept {
 		if s.hold(k.queue) {
@@ -92,16 +90,16 @@ func (s *subscriptions) rewrite(b []byte) (out []byte) {
 		}
 	}
 	s.kept = kept
-	return append(out, s.frames.rewrite(b)...)
+	return append(out, s.frameParser.rewriteChunk(b)...)
 }
 
 type deliveries struct {
-	*messages
+	*messageParser
 	hold func() bool
 	kept []byte
 }
 
-func (d *deliveries) deliver(c *content) []byte {
+func (d *deliveries) passDelivery(c *partialMessage) []byte {
 	whole := bytes.Join(c.frames, nil)
 	if d.hold() {
 		d.kept = append(d.kept, whole...)
@@ -110,8 +108,8 @@ func (d *deliveries) deliver(c *content) []byte {
 	return whole
 }
 
-func (d *deliveries) rewrite(b []byte) []byte {
-	out := d.messages.rewrite(b)
+func (d *deliveries) rewriteChunk(b []byte) []byte {
+	out := d.messageParser.rewriteChunk(b)
 	if len(d.kept) == 0 || d.hold() {
 		return out
 	}
@@ -120,35 +118,35 @@ func (d *deliveries) rewrite(b []byte) []byte {
 	return out
 }
 
-// messages parses frames. An AMQP connection begins with a greeting of eight bytes from the client.
-// Each frame after that consists of a type, a channel, a length, as many bytes, and an end mark. A
-// message is a method frame, a header frame and any number of body frames; no other frame of its
-// channel comes between these.
-type messages struct {
-	frames
-	// begins is the beginning of the method frames of the selected messages.
+// messageParser collects frames into messages. An AMQP connection begins with a greeting of eight bytes from
+// the client. Each frame after that consists of a type, a channel, a length, as many bytes, and an end mark.
+// A message is a method frame, a header frame and any number of body frames; no other frame of its channel
+// comes between these.
+type messageParser struct {
+	frameParser
+	// begins is the prefix of the payload of the selected method frames.
 	begins []byte
 	// pass returns the replacement for a whole message.
-	pass func(*content) []byte
-	open map[uint16]*content
+	pass func(*partialMessage) []byte
+	open map[uint16]*partialMessage
 }
 
-func newMessages(begins []byte, greet int, pass func(*content) []byte) *messages {
-	p := &messages{begins: begins, pass: pass, open: make(map[uint16]*content)}
-	p.frames = frames{greet: greet, each: p.frame}
+func newMessages(begins []byte, greet int, pass func(*partialMessage) []byte) *messageParser {
+	p := &messageParser{begins: begins, pass: pass, open: make(map[uint16]*partialMessage)}
+	p.frameParser = frameParser{greet: greet, each: p.collectFrame}
 	return p
 }
 
-// frames cuts the bytes of a connection into frames, after the greeting.
-type frames struct {
+// frameParser splits the bytes of a connection into frames, after the greeting.
+type frameParser struct {
 	greet int
 	rest  []byte
 	// each returns the replacement for a frame.
 	each func(frame []byte) []byte
 }
 
-// content is an incomplete message.
-type content struct {
+// partialMessage is an incomplete message.
+type partialMessage struct {
 	frames [][]byte
 	left   uint64
 	headed bool
@@ -166,7 +164,7 @@ const (
 // that of a subscription with 60 and 20.
 var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
-func (f *frames) rewrite(b []byte) []byte {
+func (f *frameParser) rewriteChunk(b []byte) []byte {
 	f.rest = append(f.rest, b...)
 	var out []byte
 	if f.greet > 0 {
@@ -189,13 +187,13 @@ func (f *frames) rewrite(b []byte) []byte {
 	}
 }
 
-// frame returns what to pass on after a frame: the frame, nothing yet, or a whole message.
-func (m *messages) frame(f []byte) []byte {
+// collectFrame returns the output after a frame: the frame itself, nothing yet, or a whole message.
+func (m *messageParser) collectFrame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	c := m.open[channel]
 	switch {
 	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, m.begins):
-		m.open[channel] = &content{frames: [][]byte{f}}
+		m.open[channel] = &partialMessage{frames: [][]byte{f}}
 		return nil
 	case c == nil:
 		return f
@@ -212,20 +210,20 @@ func (m *messages) frame(f []byte) []byte {
 	return m.pass(c)
 }
 
-// rewritten lets change edit a whole publish.
-func rewritten(c *content, change func(*Publish)) []byte {
+// rewritePublish applies change to a whole message.
+func rewritePublish(c *partialMessage, change func(*Publish)) []byte {
 	method := c.frames[0][frameHeader : len(c.frames[0])-1]
 	// A reserved short follows class and method.
 	exchange, rest := shortString(method[6:])
 	key, flags := shortString(rest)
 	m := &Publish{Exchange: exchange, Key: key}
-	m.properties(c.frames[1])
+	m.readProperties(c.frames[1])
 	for _, f := range c.frames[2:] {
 		m.Body = append(m.Body, f[frameHeader:len(f)-1]...)
 	}
 	size := len(m.Body)
 	change(m)
-	out := m.method(c.frames[0], flags)
+	out := m.methodFrame(c.frames[0], flags)
 	out = append(out, c.frames[1]...)
 	if len(m.Body) != size {
 		m.Body = append(m.Body, make([]byte, size)...)[:size]
@@ -238,8 +236,8 @@ func rewritten(c *content, change func(*Publish)) []byte {
 	return out
 }
 
-// method builds the method frame with the message's exchange and key.
-func (p *Publish) method(was, flags []byte) []byte {
+// methodFrame builds the method frame with the message's exchange and key.
+func (p *Publish) methodFrame(was, flags []byte) []byte {
 	payload := append(bytes.Clone(basicPublish), 0, 0)
 	for _, s := range []string{p.Exchange, p.Key} {
 		payload = append(payload, byte(len(s)))
@@ -252,8 +250,8 @@ func (p *Publish) method(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The flags of properties that are read or are no short strings. The properties have the order of
-// their flags, the highest first.
+// The flags of properties that are read, or that are not short strings. Properties are in the order of their
+// flags, the highest first.
 const (
 	hasContentType   = 1 << 15
 	hasHeaders       = 1 << 13
@@ -265,8 +263,8 @@ const (
 	hasType          = 1 << 5
 )
 
-// properties reads a header frame.
-func (p *Publish) properties(frame []byte) {
+// readProperties reads the message's properties from a header frame.
+func (p *Publish) readProperties(frame []byte) {
 	b := frame[frameHeader : len(frame)-1]
 	if len(b) < 14 {
 		return

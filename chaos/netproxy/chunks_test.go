@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// whole holds bytes back until it has as many as a large message.
-type whole struct{ kept []byte }
+// wholeMessage holds bytes back until it has a large message.
+type wholeMessage struct{ kept []byte }
 
 const wholeSize = 262_300
 
-func (w *whole) rewrite(b []byte) (out []byte) {
+func (w *wholeMessage) rewrite(b []byte) (out []byte) {
 	w.kept = append(w.kept, b...)
 	n := len(w.kept) / wholeSize * wholeSize
 	out, w.kept = bytes.Clone(w.kept[:n]), w.kept[n:]
 	return out
 }
 
-// A scenario found this: a broker delivered large messages that no process received. Toxiproxy
-// loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
-// there.
-func TestLargeMessagesThatWereKeptBackArriveWhole(t *testing.T) {
+// In a scenario no process received a broker's large messages: toxiproxy loses the end of a chunk that is
+// slightly longer than its buffer if the next chunk is already waiting.
+func TestHeldLargeMessagesArriveWhole(t *testing.T) {
 	sent := make([]byte, 200*wholeSize)
 	for i := range sent {
 		sent[i] = byte(i / 251)
@@ -47,7 +46,7 @@ func TestLargeMessagesThatWereKeptBackArriveWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Rewrite(In, func() Rewriter { return new(whole).rewrite })
+	l.Rewrite(In, func() Rewriter { return new(wholeMessage).rewrite })
 	c, err := net.Dial("tcp", l.Address)
 	if err != nil {
 		t.Fatal(err)

@@ -11,14 +11,14 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// Rewriter gets the bytes of one direction of a connection, in order and cut anywhere, and returns
-// their replacement. It may hold bytes back until it has more.
+// Rewriter receives the bytes of one direction of a connection, in order and split anywhere, and returns
+// their replacement. It may hold bytes back until it receives more.
 type Rewriter func(b []byte) []byte
 
-// gate controls one direction of a link, for all its connections.
+// gate controls one direction of all connections of a link.
 type gate struct {
 	key string
-	// rewriter makes the rewriter of one connection; nil for none.
+	// rewriter creates the rewriter of one connection; nil for none.
 	rewriter atomic.Pointer[func() Rewriter]
 
 	mu      sync.Mutex
@@ -30,8 +30,7 @@ type gate struct {
 	broken int
 }
 
-// gateToxic is the gate in the form of a toxic. Toxiproxy makes toxics from JSON, so it finds its
-// gate by key.
+// gateToxic is a gate as a toxic. Toxiproxy creates toxics from JSON, so it finds its gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }
@@ -39,9 +38,9 @@ type gateToxic struct {
 // breakEvery is the number of bytes for each draw of a break.
 const breakEvery = 64
 
-// longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make longer
-// chunks, and toxiproxy loses the end of a chunk that is slightly longer than its buffer if the
-// next chunk is already there (stream.ChanReader.Read).
+// longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make chunks longer.
+// Toxiproxy loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
+// waiting (stream.ChanReader.Read).
 const longestChunk = 32 << 10
 
 const gateType = "handoff_gate"
@@ -70,18 +69,18 @@ func newGate() *gate {
 	return g
 }
 
-// open ends every effect permanently.
-func (g *gate) open() {
+// endAllEffects ends every effect, and keeps new ones from beginning.
+func (g *gate) endAllEffects() {
 	gates.Lock()
 	delete(gates.byKey, g.key)
 	gates.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.effects, g.opened = nil, true
-	g.wake()
+	g.wakeWaiters()
 }
 
-func (g *gate) begin(e *Effect) (end func()) {
+func (g *gate) beginEffect(e *Effect) (end func()) {
 	gates.Lock()
 	e.last = gates.connections
 	gates.Unlock()
@@ -97,19 +96,19 @@ func (g *gate) begin(e *Effect) (end func()) {
 		if e.Silence {
 			g.broken = max(g.broken, e.last)
 		}
-		g.wake()
+		g.wakeWaiters()
 	}
 }
 
-// wake makes waiting connections check again; g.mu is held.
-func (g *gate) wake() {
+// wakeWaiters makes waiting connections repeat their check; g.mu is held.
+func (g *gate) wakeWaiters() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// snapshot returns the effects in force, the last broken connection, and a channel that is closed
+// currentEffects returns the effects in force, the last broken connection, and a channel that is closed
 // when an effect ends.
-func (g *gate) snapshot() ([]*Effect, int, <-chan struct{}) {
+func (g *gate) currentEffects() ([]*Effect, int, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.effects), g.broken, g.changed
@@ -130,8 +129,8 @@ func (gt *gateToxic) NewState() any {
 	return &connection{number: gates.connections}
 }
 
-// Pipe implements toxics.Toxic. No toxic is ever added behind it, so nothing interrupts it while it
-// holds bytes back.
+// Pipe implements toxics.Toxic. No toxic is ever added after it, so nothing interrupts it while it holds
+// bytes back.
 func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	gates.Lock()
 	g := gates.byKey[gt.Key]
@@ -146,7 +145,7 @@ func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 		case <-stub.Interrupt:
 			return
 		case chunk := <-stub.Input:
-			if !g.pass(state, chunk) {
+			if !g.passChunk(state, chunk) {
 				stub.Close()
 				return
 			}
@@ -157,10 +156,10 @@ func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// pass applies the effects in force to a chunk; nil stands for the end of the stream. It returns
-// false if the connection ends here.
-func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
-	effects, broken := g.await(state, chunk != nil)
+// passChunk applies the current effects to a chunk, or to the end of the stream if chunk is nil. It returns
+// false if the connection must end.
+func (g *gate) passChunk(state *connection, chunk *stream.StreamChunk) bool {
+	effects, broken := g.awaitRelease(state, chunk != nil)
 	if chunk == nil || broken {
 		return false
 	}
@@ -169,18 +168,18 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 		switch {
 		case e.Delay != nil:
 			due = due.Add(e.Delay())
-			e.touch()
+			e.reportTouch()
 		case e.Break != nil:
 			// Roughly once for each frame or call that the bytes may contain.
 			for range 1 + len(chunk.Data)/breakEvery {
 				if e.Break() {
-					e.touch()
+					e.reportTouch()
 					return false
 				}
 			}
 		case e.Each != nil:
-			due = later(due, time.Now().Add(e.Each()))
-			e.touch()
+			due = laterTime(due, time.Now().Add(e.Each()))
+			e.reportTouch()
 		}
 	}
 	time.Sleep(time.Until(due))
@@ -196,25 +195,25 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 	return true
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// await returns the effects in force once no effect holds the connection's bytes back, and whether
-// the connection is broken by then. It also holds back the end of a silent connection, but that is
-// no evidence that the silence was noticed.
-func (g *gate) await(state *connection, bytes bool) (effects []*Effect, broken bool) {
+// awaitRelease waits until no effect holds the connection's bytes back. It returns the current effects, and
+// whether the connection is broken. It also holds back the end of a silent connection, without counting that
+// as an effect of the silence.
+func (g *gate) awaitRelease(state *connection, bytes bool) (effects []*Effect, broken bool) {
 	for {
-		effects, last, changed := g.snapshot()
+		effects, last, changed := g.currentEffects()
 		held := false
 		for _, e := range effects {
 			if silent := e.Silence && state.number <= e.last; e.Hold || silent {
 				held = true
 				if bytes || !silent {
-					e.touch()
+					e.reportTouch()
 				}
 			}
 		}
@@ -225,7 +224,7 @@ func (g *gate) await(state *connection, bytes bool) (effects []*Effect, broken b
 	}
 }
 
-func (e *Effect) touch() {
+func (e *Effect) reportTouch() {
 	if e.Touch != nil {
 		e.Touch()
 	}

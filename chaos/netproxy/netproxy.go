@@ -1,34 +1,29 @@
-// Package netproxy is the network of a live cluster: every connection between a process and a
-// server goes through its own proxy, so that each link can be cut, slowed down or broken
-// separately.
+// Package netproxy is the network of a live cluster. Each pair of a process and a server has its own proxy,
+// so that each link can be cut, slowed down or broken separately.
 //
-// The proxies are toxiproxy's, in this process. For a server that is down, toxiproxy stops the
-// proxy. Every other effect on a link comes from one toxic of our own for each direction, the gate;
-// the caller draws the random values.
+// The proxies are toxiproxy's, in this process. For a server that is down, toxiproxy stops the proxy. Every
+// other effect comes from the gate, our own toxic for each direction of a link. The caller draws the random
+// values.
 //
 // # Toxiproxy's own toxics
 //
-// They affect the links where toxiproxy runs as a separate process: in the containers of the
-// compose file (package compose: latency, slicer, timeout, and disabled proxies), and by hand
-// (package manual: latency with jitter, reset_peer, timeout). This package doesn't use them,
-// because each lacks something that a run needs:
+// They are used where toxiproxy runs as a separate process: in the containers of the compose file (package
+// compose: latency, slicer, timeout, and disabled proxies), and manually (package manual: latency with
+// jitter, reset_peer, timeout). This package does not use them, because none meets the needs of a run:
 //
-//   - latency draws its jitter from a source that can't be seeded, once for 32 KiB. Here the run's
-//     seed determines a delay for everything that passes.
-//   - bandwidth limits bytes per second, but a slow link of a scenario is busy with each message
-//     for a drawn time, however short the message is. slicer comes close, but uses one time for
-//     all.
-//   - timeout drops the bytes that it stops. In a cut network, TCP retransmits them until they
-//     arrive, late, if the connection lives that long. A timeout would end every connection of a
-//     partition at its end.
-//   - reset_peer ends every connection of the link at its next bytes. Here a draw for each frame or
-//     call decides whether its connection breaks, and the others live. A connection ends with EOF
-//     here and with a reset under reset_peer; clients of both servers treat either as a lost
-//     connection.
+//   - latency draws its jitter from a source that can't be seeded, once for 32 KiB. Here the run's seed
+//     determines every delay.
+//   - bandwidth limits bytes per second, but a slow link of a scenario is busy with each message for a drawn
+//     time, regardless of its length. slicer comes close, but has only one time.
+//   - timeout drops the bytes that it stops. In a cut network, TCP retransmits them, so they arrive late if
+//     the connection survives. A timeout would break every connection at the end of a partition.
+//   - reset_peer ends every connection of the link at its next bytes. Here a draw for each frame or call
+//     decides whether its connection breaks; others survive. A connection ends with EOF here and with a reset
+//     under reset_peer; clients of both servers treat either as a lost connection.
 //   - None of them knows where a message begins; losing, delaying or duplicating messages requires
 //     AMQP.
-//   - Removing one can take minutes: for each piece that it holds of a connection whose other end
-//     is gone it waits five seconds, and new connections wait for it. A gate is never removed.
+//   - Removing one can take minutes: it waits five seconds for each held piece of a connection whose other
+//     end is gone, and new connections wait for it. A gate is never removed.
 package netproxy
 
 import (
@@ -56,9 +51,9 @@ const (
 	In Direction = "downstream"
 )
 
-// Link is the connection path between one process and one server.
+// Link is the network path between one process and one server.
 type Link struct {
-	// Address is where the process finds the server.
+	// Address is the address at which the process reaches the server.
 	Address string
 
 	proxy *toxiproxy.Proxy
@@ -80,12 +75,12 @@ func New() *Proxies {
 	return &Proxies{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// Link makes a link to a server at HOST:PORT, for processes of this machine.
+// Link creates a link to a server at HOST:PORT, for processes on this machine.
 func (p *Proxies) Link(name, server string) (*Link, error) {
 	return p.LinkOn("127.0.0.1", name, server)
 }
 
-// LinkOn makes a link that listens on one of this machine's addresses.
+// LinkOn creates a link that listens on one of this machine's addresses.
 func (p *Proxies) LinkOn(ip, name, server string) (*Link, error) {
 	l := &Link{proxy: toxiproxy.NewProxy(p.server, name, net.JoinHostPort(ip, "0"), server)}
 	if err := l.proxy.Start(); err != nil {
@@ -100,13 +95,13 @@ func (p *Proxies) LinkOn(ip, name, server string) (*Link, error) {
 	return l, err
 }
 
-// Close closes every link with its connections.
+// Close closes every link and its connections.
 func (p *Proxies) Close() {
 	for _, l := range p.links {
 		l.proxy.Stop()
 		for _, g := range []*gate{l.out, l.in} {
 			if g != nil {
-				g.open()
+				g.endAllEffects()
 			}
 		}
 	}
@@ -127,16 +122,16 @@ func (l *Link) addGate(way Direction) (*gate, error) {
 	return g, nil
 }
 
-// Effect changes what passes one direction of a link.
+// Effect changes the traffic of one direction of a link.
 type Effect struct {
-	// Touch is called whenever the effect makes a difference; may be nil.
+	// Touch is called whenever the effect changes traffic; may be nil.
 	Touch func()
-	// Hold holds everything back until the effect ends; then it arrives, late, if the connection
-	// still lives. So does TCP in a cut network, because it retransmits segments until they arrive.
+	// Hold holds everything back until the effect ends; then it arrives late, if the connection still exists.
+	// TCP in a cut network behaves in the same way, because it retransmits segments.
 	Hold bool
-	// Silence loses everything on the connections that exist when the effect begins, as when the
-	// machine at the other end dies and another machine takes over its address. Nothing ends these
-	// connections, and new ones work. When the effect ends, the old ones break.
+	// Silence loses everything on the connections that exist when the effect begins, as if the machine at the
+	// other end had died and another had its address now. These connections stay open until the effect ends,
+	// and then break. New connections work.
 	Silence bool
 	// Delay draws the extra delay of the next bytes; nil for none.
 	Delay func() time.Duration
@@ -150,16 +145,16 @@ type Effect struct {
 	last int
 }
 
-// Begin begins an effect; end ends it.
-func (l *Link) Begin(way Direction, e Effect) (end func()) { return l.gate(way).begin(&e) }
+// Begin begins an effect. The returned function ends it.
+func (l *Link) Begin(way Direction, e Effect) (end func()) { return l.gateFor(way).beginEffect(&e) }
 
 // Rewrite rewrites one direction of every new connection.
 func (l *Link) Rewrite(way Direction, rewriter func() Rewriter) {
-	l.gate(way).rewriter.Store(&rewriter)
+	l.gateFor(way).rewriter.Store(&rewriter)
 }
 
-// Down closes the link and its connections, as if the server were down. Calls are counted; as many
-// calls of Up open the link again.
+// Down closes the link and its connections, as if the server were down. It takes as many calls of Up to
+// reopen the link.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +176,7 @@ func (l *Link) Up() error {
 	return l.proxy.Start()
 }
 
-func (l *Link) gate(way Direction) *gate {
+func (l *Link) gateFor(way Direction) *gate {
 	if way == In {
 		return l.in
 	}

@@ -19,8 +19,8 @@ func frame(kind byte, channel uint16, payload []byte) []byte {
 
 func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 
-// published is a publish as a client writes it: method, header frame with headers, id and type, and
-// a body in two frames.
+// published returns the frames of a published message: method, header with headers, id and type, and a body
+// in two frames.
 func published(channel uint16, exchange, key, id, kind, body string) []byte {
 	method := slices.Concat(basicPublish, []byte{0, 0}, short(exchange), short(key), []byte{1})
 	head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, uint64(len(body)))...)
@@ -31,8 +31,8 @@ func published(channel uint16, exchange, key, id, kind, body string) []byte {
 		frame(frameBody, channel, []byte(body[:half])), frame(frameBody, channel, []byte(body[half:])))
 }
 
-// The output doesn't depend on how the bytes are cut, and only the intended parts change.
-func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
+// The output does not depend on how the bytes are split, and only the intended parts change.
+func TestPublishesRewritesOnlyPublishes(t *testing.T) {
 	greet := []byte("AMQP\x00\x00\x09\x01")
 	other := frame(frameMethod, 1, []byte{0, 10, 0, 11, 1, 2, 3})
 	beat := frame(8, 0, nil)
@@ -103,7 +103,7 @@ func connect(t *testing.T) (*Link, net.Conn) {
 	return l, c
 }
 
-// say sends a byte and returns the time until its echo, or why there was none in time.
+// say sends a byte and returns the time until its echo, or an error if there is none in time.
 func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
@@ -115,9 +115,8 @@ func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) 
 	return time.Since(began), err
 }
 
-// A held delivery goes on once allowed, together with the next bytes and before later deliveries.
-// Everything else passes all the time.
-func TestDeliveriesAreKeptBack(t *testing.T) {
+// A held delivery is released with the next bytes, before later deliveries. Everything else always passes.
+func TestDeliveriesHoldsMessages(t *testing.T) {
 	delivered := func(n byte) []byte {
 		head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, 1)...)
 		return slices.Concat(frame(frameMethod, 1, []byte{0, 60, 0, 60, n}), frame(frameHead, 1, append(head, 0, 0)), frame(frameBody, 1, []byte{n}))
@@ -143,9 +142,8 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 	}
 }
 
-// A held subscription goes on once allowed, and later frames of its channel follow it. Other
-// channels and queues are not affected.
-func TestSubscriptionsAreKeptBack(t *testing.T) {
+// Later frames of its channel follow a released subscription. Other channels and queues are not affected.
+func TestSubscriptionsHoldsFrames(t *testing.T) {
 	subscribe := func(channel byte, queue string) []byte {
 		return frame(frameMethod, uint16(channel), append([]byte{0, 60, 0, 20, 0, 0, byte(len(queue))}, queue+"\x00\x00\x00\x00\x00\x00"...))
 	}
@@ -171,7 +169,7 @@ func TestSubscriptionsAreKeptBack(t *testing.T) {
 	}
 }
 
-func TestWhatACutHoldsArrivesWhenItHeals(t *testing.T) {
+func TestHeldBytesArriveAfterCut(t *testing.T) {
 	for _, way := range []Direction{Out, In} {
 		l, c := connect(t)
 		if _, err := say(t, c, 5*time.Second); err != nil {
@@ -205,7 +203,7 @@ func TestDelayBreakAndDown(t *testing.T) {
 	end()
 	l.Down()
 	if _, err := net.Dial("tcp", l.Address); err == nil {
-		t.Error("a link that is down takes connections")
+		t.Error("a link that is down accepts connections")
 	}
 	if err := l.Up(); err != nil {
 		t.Fatal(err)
@@ -220,7 +218,7 @@ func TestDelayBreakAndDown(t *testing.T) {
 	}
 }
 
-// pour is a server that sends each client more than all buffers on the way hold, and signals when a
+// pour is a server that sends each client more than all buffers in between can hold, and signals when a
 // client has begun to read.
 func pour(t *testing.T) (address string, poured chan struct{}) {
 	t.Helper()
@@ -264,7 +262,7 @@ func abandoned(t *testing.T, address string, held func()) {
 	}
 }
 
-// answers says whether a new connection to an address gets a byte within a time.
+// answers reports whether a new connection to an address receives a byte within a time.
 func answers(t *testing.T, address string, within time.Duration) bool {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", address, within)
@@ -277,9 +275,8 @@ func answers(t *testing.T, address string, within time.Duration) bool {
 	return err == nil
 }
 
-// A client that disconnects while its bytes are delayed costs the link nothing: the delay ends at
-// once, and other clients are served.
-func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
+// A client that disconnects while its bytes are delayed does not block the link: other clients are served.
+func TestDelayEndsWithAbandonedConnection(t *testing.T) {
 	server, poured := pour(t)
 	w := New()
 	l, err := w.Link(t.Name(), server)
@@ -292,7 +289,7 @@ func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
 	abandoned(t, l.Address, func() { <-touched })
 	end()
 	if !answers(t, l.Address, 5*time.Second) {
-		t.Error("the delay is over, and a new connection is not served")
+		t.Error("the delay is over, but a new connection is not served")
 	}
 	<-poured
 }

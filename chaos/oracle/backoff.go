@@ -12,26 +12,26 @@ import (
 // Window is the range of a drawn delay.
 type Window struct{ Least, Most time.Duration }
 
-// Holds says whether a delay lies in the window. Delays are whole milliseconds: rounding the delay,
-// its jitter and every step before may take three off. tolerance is the greatest difference between
-// the clocks of the part that drew the delay and of the observer.
+// Holds reports whether a delay lies in the window. Delays are whole milliseconds: rounding the delay, its
+// jitter and the preceding steps may subtract three. tolerance is the greatest difference between the
+// clocks of the part that drew the delay and of the observer.
 func (w Window) Holds(delay, tolerance time.Duration) bool {
 	return delay >= w.Least-3*time.Millisecond-tolerance && delay <= w.Most+tolerance
 }
 
-// Backoffs are the windows of a configuration: `retry.base_backoff_secs` ×
+// Backoffs computes the windows of a configuration: `retry.base_backoff_secs` ×
 // `retry.backoff_multiplier`ⁿ, ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs`
-// (docs/retries.md). They are computed exactly; both factors count to three
-// decimals.
+// (docs/retries.md). They are computed exactly; both factors count to three decimals.
 //
 // A window is computed at its first use, so a Backoffs belongs to one task.
 type Backoffs struct {
 	longest            time.Duration
 	multiplier, jitter *big.Int // thousandths
-	// grown is the delay without jitter and cap, in nanoseconds, times 1000 for each window so far.
+	// grown is the next delay without jitter and cap, in nanoseconds, times scale, which is 1000 to the
+	// number of windows so far.
 	grown, scale *big.Int
 	windows      []Window
-	// flat says that every later window equals the last one.
+	// flat reports whether every later window equals the last one.
 	flat bool
 }
 
@@ -39,26 +39,26 @@ type Backoffs struct {
 func NewBackoffs(r *config.Retry) *Backoffs {
 	return &Backoffs{
 		longest:    time.Duration(r.MaxBackoffSecs) * time.Second,
-		multiplier: thousandths(r.BackoffMultiplier), jitter: thousandths(r.JitterFactor),
+		multiplier: inThousandths(r.BackoffMultiplier), jitter: inThousandths(r.JitterFactor),
 		grown: big.NewInt(r.BaseBackoffSecs * int64(time.Second)), scale: big.NewInt(1),
 	}
 }
 
-// thousandths reads a factor from its decimal text.
-func thousandths(factor float64) *big.Int {
+// inThousandths reads a factor from its decimal text.
+func inThousandths(factor float64) *big.Int {
 	n, _ := new(big.Int).SetString(strings.Replace(strconv.FormatFloat(factor, 'f', 3, 64), ".", "", 1), 10)
 	return n
 }
 
-// After is the window of the delay that follows n earlier delays; n is at least 0.
+// After returns the window of the delay that follows n earlier delays; n is at least 0.
 func (b *Backoffs) After(n int) Window {
 	for len(b.windows) <= n && !b.flat {
-		b.grow()
+		b.addWindow()
 	}
 	return b.windows[min(n, len(b.windows)-1)]
 }
 
-func (b *Backoffs) grow() {
+func (b *Backoffs) addWindow() {
 	thousand := big.NewInt(1000)
 	bound := func(factor *big.Int) time.Duration {
 		d := new(big.Int).Mul(b.grown, factor)
@@ -74,12 +74,12 @@ func (b *Backoffs) grow() {
 	b.scale.Mul(b.scale, thousand)
 }
 
-// MostGrowth is how far take-backs that do not count raise n ("Numbers that no key changes").
+// MostGrowth is how far uncounted take-backs raise n ("Numbers that no key changes").
 const MostGrowth = 5
 
-// TakenBack is the n of the delay after a take-back. counted is how many dispatches counted before
-// it, and epoch the epoch that is taken back: each earlier dispatch and each earlier take-back has
-// raised the epoch by one.
+// TakenBack returns the n of the delay after a take-back. counted is the number of earlier dispatches that
+// counted, and epoch the epoch that the take-back ends: each earlier dispatch and take-back has raised the
+// epoch by one.
 func TakenBack(counted int, epoch int64) (n int) {
 	if pairs := int((epoch - 1) / 2); pairs > counted {
 		return max(counted, min(pairs, MostGrowth))

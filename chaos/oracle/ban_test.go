@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// plain are the exported functions and methods of the core's two packages of data that a judge may
-// call: names, lists, and the reading, checking and printing of configurations. None of them decides
-// anything about an execution or a worker.
+// plain lists the exported functions and methods of the core's two data packages that a judge may call:
+// names, lists, and the reading, checking and printing of configurations. None of them implements a rule
+// about an execution or a worker.
 var plain = []string{
 	"execution.Status.String", "execution.ParseStatus", "execution.Reason.String", "execution.ParseReason", "execution.Reasons",
 	"execution.Part.String", "execution.ParsePart", "execution.Lifecycle.String", "execution.ParseLifecycle", "execution.Health.String",
@@ -24,16 +24,15 @@ var plain = []string{
 	"execution.NewExitCodes", "execution.ExitCodes.List",
 }
 
-// settings are the parts of the configuration. Methods of other types there read, check or print
-// it.
+// settings lists the parts of the configuration. Methods of other types there read, check or print it.
 var settings = regexp.MustCompile(`^config\.(Config|Executor|Worker|MessageQueue|RabbitMQ|DeadLetter|Retry|Health)\.`)
 
-// checking are their methods that only check.
+// checking lists their methods that only check.
 var checking = []string{"config.Config.Validate", "config.Config.ValidateAction", "config.Config.ValidateLimits"}
 
-// Every new function of the domain or of the configuration needs a decision: if it computes
-// something, the linter refuses it to judges.
-func TestEveryPolicyOfTheCoreIsRefusedToWhoJudges(t *testing.T) {
+// Every new function of the two packages needs a decision: if it computes something, the linter must forbid
+// it to judges.
+func TestJudgesMayNotCallCorePolicies(t *testing.T) {
 	refused, allowed := patterns(t), slices.Concat(plain, checking)
 	for _, name := range slices.Concat(exported(t, "execution"), exported(t, "config")) {
 		if !strings.HasPrefix(name, "execution.") && !settings.MatchString(name) {
@@ -46,7 +45,7 @@ func TestEveryPolicyOfTheCoreIsRefusedToWhoJudges(t *testing.T) {
 	}
 }
 
-// patterns are those of .golangci.yaml that concern judges.
+// patterns returns the patterns of .golangci.yaml for judges.
 func patterns(t *testing.T) (list []*regexp.Regexp) {
 	t.Helper()
 	text, err := os.ReadFile("../../.golangci.yaml")
@@ -76,7 +75,7 @@ func patterns(t *testing.T) (list []*regexp.Regexp) {
 	return list
 }
 
-// exported are the exported functions and methods of a package below core, named as forbidigo does.
+// exported returns the exported functions and methods of a package below core, named as by forbidigo.
 func exported(t *testing.T, pkg string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../core/" + pkg + "/*.go")

@@ -8,29 +8,31 @@ import (
 	"handoff/core/config"
 )
 
-// Brakes says when the lease monitor holds back: at least `executor.brake_min_workers` were alive a
-// lease ago, and more than `executor.brake_fraction` of them are over (docs/contract.md; "more than
-// half of at least four", docs/ownership.md).
+// Brakes computes when the brake holds the lease monitor back: at least `executor.brake_min_workers` were
+// alive a lease ago, and the leases of more than `executor.brake_fraction` of them are over
+// (docs/contract.md; "more than half of at least four", docs/ownership.md).
 type Brakes struct {
-	// Least is how many workers must have been alive.
+	// Least is the number of workers that must have been alive.
 	Least int
-	// over[n] is the smallest number of workers over, of n alive, at which the brake holds.
+	// over[n] is the smallest number of expired leases, of n workers, at which the brake holds.
 	over     []int
 	fraction *big.Rat
 }
 
 // NewBrakes prepares the rule of a configuration.
 func NewBrakes(x *config.Executor) *Brakes {
-	return &Brakes{Least: x.BrakeMinWorkers, fraction: decimal(x.BrakeFraction)}
+	return &Brakes{Least: x.BrakeMinWorkers, fraction: exactDecimal(x.BrakeFraction)}
 }
 
-// decimal is the number as a person wrote it; the float64 is only the nearest one.
-func decimal(f float64) *big.Rat {
+// exactDecimal returns the decimal number that was written in the configuration; f is only the nearest
+// float64.
+func exactDecimal(f float64) *big.Rat {
 	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return r
 }
 
-// Hold says whether the brake holds when `over` of `alive` workers are over. Neither is negative.
+// Hold reports whether the brake holds when the leases of `over` of `alive` workers have expired. Neither
+// is negative.
 func (b *Brakes) Hold(alive, over int) bool {
 	if alive < b.Least {
 		return false
@@ -43,7 +45,7 @@ func (b *Brakes) Hold(alive, over int) bool {
 	return over >= b.over[alive]
 }
 
-// HeldFor is how long the brake holds from its beginning: two leases (docs/ownership.md).
+// HeldFor returns how long the brake holds from its beginning: two leases (docs/ownership.md).
 func HeldFor(w *config.Worker) time.Duration { return 2 * Lease(w) }
 
 // Between is the time between two workers that the brake lets through after that (docs/executor.md:

@@ -6,7 +6,7 @@ import (
 	"handoff/core/config"
 )
 
-// Defaults are the default settings of a profile: the table "Configuration" of docs/contract.md.
+// Defaults returns the default settings of a profile: the table "Configuration" of docs/contract.md.
 func Defaults(p config.Profile) (c config.Config) {
 	c.Profile = p
 	documented := p == config.Documented

@@ -13,24 +13,22 @@ type Lane struct {
 	Pinned  execution.WorkerID
 }
 
-// Demand is how many executions of a lane a pass may take: as many as the free capacity of its
-// workers.
+// Demand is the number of executions of a lane that a pass may take: the free capacity of its workers.
 type Demand struct {
 	Lane
 	Most int
-	// Pool is the set of workers to which the lane's workers belong, named by the index of its
-	// first worker. It is negative for the room that a quarantined worker has for its pinned
-	// executions alone.
+	// Pool is the set of workers to which the lane's workers belong, named by the index of its first
+	// worker. It is negative for the capacity that a quarantined worker reserves for its pinned executions.
 	Pool int
 }
 
-// Demands says how many waiting executions a pass may take ("How many a pass takes",
-// docs/executor.md), at most `most`: for each runtime with a fitting worker, for each worker those
-// pinned to it, and for each pool, by the index of its first worker, how many altogether. Workers
-// with a runtime in common are one pool, but what is pinned to a quarantined worker has a pool of
-// its own: its room is no room for anything else.
+// Demands returns how many waiting executions a pass may take ("How many a pass takes", docs/executor.md),
+// at most `most`: for each runtime with a fitting worker, for each worker those pinned to it, and for each
+// pool, by the index of its first worker, how many altogether. Workers with a common runtime form one pool,
+// but executions pinned to a quarantined worker have a separate pool, because no others may use its
+// capacity.
 func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
-	pool := p.pools(fleet)
+	pool := p.workerPools(fleet)
 	pools = make(map[int]int)
 	unpinned := make(map[string]int)
 	for i := range fleet {
@@ -75,8 +73,8 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 	return demands, pools
 }
 
-// pools gives for each worker the first one of its pool, -1 if it fits nothing.
-func (p Placement) pools(fleet []Worker) []int {
+// workerPools returns for each worker the index of the first worker of its pool, -1 if it fits nothing.
+func (p Placement) workerPools(fleet []Worker) []int {
 	pool := make([]int, len(fleet))
 	share := func(a, b *Worker) bool {
 		return slices.ContainsFunc(a.Runtimes, func(r string) bool {

@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The oracle has the table of the page, and nothing else.
-func TestExitCodesHaveTheReasonsOfThePage(t *testing.T) {
+// The oracle has exactly the table of the page.
+func TestExitCodesMatchDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/actions.md")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestExitCodesHaveTheReasonsOfThePage(t *testing.T) {
 	}
 }
 
-func TestMessagesOfFailuresSayWhetherARetryFollows(t *testing.T) {
+func TestWrongMessageChecksRetryLine(t *testing.T) {
 	const (
 		coded   = "exit status 1: oops\nNot retried, with 2 of 3 retries left, because exit code 1 is not retried. If a later attempt may succeed, declare retried_exit_codes: [1] in the action (docs/actions.md, What is retried)."
 		worded  = "no\nNot retried, with 3 of 3 retries left, because the reason is rejected, which is never retried (docs/actions.md, What is retried)."

@@ -10,10 +10,10 @@ import (
 
 // Evidence is the known failures of a worker within the window (`health.window`).
 type Evidence struct {
-	// Total counts the runs that the worker reported. Failed counts those that failed for a reason
-	// that blames the worker. Consecutive counts these failures since its last run without one.
+	// Total counts the runs that the worker reported. Failed counts the runs that failed for a reason that
+	// blames the worker. Consecutive counts these failures since its last run without one.
 	Total, Failed, Consecutive int
-	// Unclaimed counts the dispatches that it left unclaimed: each is a failure, whatever it ran
+	// Unclaimed counts the dispatches that it left unclaimed: each counts as a failure, whatever it ran
 	// since.
 	Unclaimed int
 	// Queued counts the dispatches that wait at the worker.
@@ -27,12 +27,12 @@ type Thresholds struct {
 	degraded, unhealthy *big.Rat
 }
 
-// NewThresholds prepares the judgement of a configuration, which must not change afterwards.
+// NewThresholds returns the thresholds of a configuration, which must not change afterwards.
 func NewThresholds(h *config.Health) *Thresholds {
-	return &Thresholds{h, decimal(h.FailureRateDegraded), decimal(h.FailureRateUnhealthy)}
+	return &Thresholds{h, exactDecimal(h.FailureRateDegraded), exactDecimal(h.FailureRateUnhealthy)}
 }
 
-// Health is the state of a worker: once any figure reaches a threshold, the worse state applies.
+// Health returns the state of a worker: once any figure reaches a threshold, the worse state applies.
 func (t *Thresholds) Health(e Evidence) execution.Health {
 	h := t.health
 	switch {
@@ -40,19 +40,19 @@ func (t *Thresholds) Health(e Evidence) execution.Health {
 		return execution.Healthy
 	case t.Failing(e) || e.Queued >= h.QueueDepthUnhealthy:
 		return execution.Unhealthy
-	case e.Consecutive+e.Unclaimed >= h.DegradedThreshold || t.rate(e, t.degraded) || e.Queued >= h.QueueDepthDegraded:
+	case e.Consecutive+e.Unclaimed >= h.DegradedThreshold || t.failsAtRate(e, t.degraded) || e.Queued >= h.QueueDepthDegraded:
 		return execution.Degraded
 	}
 	return execution.Healthy
 }
 
-// Failing says whether the worker's failures alone make it unhealthy.
+// Failing reports whether the worker's failures alone make it unhealthy.
 func (t *Thresholds) Failing(e Evidence) bool {
-	return t.health.Enabled && (e.Consecutive+e.Unclaimed >= t.health.UnhealthyThreshold || t.rate(e, t.unhealthy))
+	return t.health.Enabled && (e.Consecutive+e.Unclaimed >= t.health.UnhealthyThreshold || t.failsAtRate(e, t.unhealthy))
 }
 
-// rate says whether at least this share of the runs failed, and whether there were enough of them.
-func (t *Thresholds) rate(e Evidence, share *big.Rat) bool {
+// failsAtRate reports whether at least this share of the runs failed, and whether there were enough runs.
+func (t *Thresholds) failsAtRate(e Evidence, share *big.Rat) bool {
 	total, failed := e.Total+e.Unclaimed, e.Failed+e.Unclaimed
 	if total < t.health.MinSamples {
 		return false
@@ -64,9 +64,8 @@ func (t *Thresholds) rate(e Evidence, share *big.Rat) bool {
 	return big.NewRat(int64(failed), int64(total)).Cmp(share) >= 0
 }
 
-// HalfOpen says whether an unhealthy worker may get one execution as a half-open probe: its
-// failures made it unhealthy, and the last of them was at least `executor.health_check_interval`
-// ago.
+// HalfOpen reports whether an unhealthy worker may get one execution as a half-open probe: its failures
+// made it unhealthy, and the last of them was at least `executor.health_check_interval` ago.
 func (t *Thresholds) HalfOpen(e Evidence, x *config.Executor, sinceFailure time.Duration) bool {
 	return t.Failing(e) && e.Queued < t.health.QueueDepthUnhealthy && sinceFailure >= x.HealthCheckInterval
 }

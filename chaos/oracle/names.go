@@ -2,8 +2,8 @@ package oracle
 
 import "handoff/core/execution"
 
-// StatusName is the name of a status in the database, in messages and in the API
-// (docs/ownership.md, "The transition table"). The name of None is none.
+// StatusName returns the name of a status in the database, in messages and in the API (docs/ownership.md,
+// "The transition table"). The name of None is none.
 func StatusName(s execution.Status) string { return statusNames[s] }
 
 var statusNames = [execution.Statuses]string{ //detlint:ok a constant table, never written
@@ -12,8 +12,8 @@ var statusNames = [execution.Statuses]string{ //detlint:ok a constant table, nev
 	execution.Cancelled: "cancelled", execution.Timeout: "timeout", execution.Abandoned: "abandoned",
 }
 
-// PartName is the name, in audits and in failed_by, of a part that writes statuses
-// (docs/ownership.md, "Writer").
+// PartName returns the name, in audits and in failed_by, of a part that writes statuses (docs/ownership.md,
+// "Writer").
 func PartName(p execution.Part) string { return partNames[p] }
 
 var partNames = [execution.Parts]string{ //detlint:ok a constant table, never written
@@ -22,8 +22,8 @@ var partNames = [execution.Parts]string{ //detlint:ok a constant table, never wr
 	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
 }
 
-// ReasonNames are the failure reasons in their order (docs/retries.md, "Failure
-// reasons"). The first one is empty and stands for none.
+// ReasonNames returns the failure reasons in their order (docs/retries.md, "Failure reasons"). The first
+// one is empty and stands for none.
 func ReasonNames() []string {
 	return []string{
 		execution.NoReason: "", execution.WorkerUnavailable: "worker_unavailable", execution.NoWorkers: "no_workers",

@@ -32,18 +32,18 @@ type Request struct {
 // Placement implements "How a worker is chosen" of docs/executor.md, for one configuration.
 type Placement struct{ Executor *config.Executor }
 
-// Fits says whether a worker may get an execution, full or not.
+// Fits reports whether a worker may get an execution, full or not.
 func (Placement) Fits(w *Worker, r Request) bool {
 	return w.Active && w.Fresh && w.Consuming && !w.Cordoned && slices.Contains(w.Runtimes, r.Runtime) && (r.Pinned == 0 || r.Pinned == w.ID)
 }
 
-// Limit is how many executions a fitting worker may hold: its capacity plus the dispatch-ahead, or
-// its capacity alone once it has been full for a quarter of the dispatch timeout. An unhealthy
-// worker gets one execution as a half-open probe, except if no better worker fits the runtime or
+// Limit returns the number of executions that a fitting worker may hold: its capacity plus the
+// dispatch-ahead, or its capacity alone once it has been full for a quarter of the dispatch timeout. An
+// unhealthy worker gets one execution as a half-open probe, except if no better worker fits the runtime or
 // the execution is pinned to it.
 func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	switch {
-	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.better(fleet, r.Runtime):
+	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.hasBetterWorker(fleet, r.Runtime):
 		if w.HalfOpen {
 			return 1
 		}
@@ -54,25 +54,25 @@ func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	return w.Capacity + p.Executor.DispatchAhead
 }
 
-// better says whether a worker that is not unhealthy fits a runtime, whatever the execution.
-func (p Placement) better(fleet []Worker, runtime string) bool {
+// hasBetterWorker reports whether a worker that is not unhealthy fits a runtime, whatever the execution.
+func (p Placement) hasBetterWorker(fleet []Worker, runtime string) bool {
 	return slices.ContainsFunc(fleet, func(w Worker) bool {
 		return w.Health != execution.Unhealthy && p.Fits(&w, Request{Runtime: runtime})
 	})
 }
 
-// Block is how many consecutive executions a worker gets while more wait than a pass takes: as many
-// as may share a message, and no more than half of its capacity, rounded up.
+// Block returns the number of consecutive executions that a worker gets while more wait than a pass takes:
+// as many as may share a message, but at most half of its capacity, rounded up.
 func (p Placement) Block(w *Worker) int {
 	return max(1, min(p.Executor.DispatchesPerMessage, (w.Capacity+1)/2))
 }
 
-// Best are the indexes of the workers from which one is drawn for an execution. They fit and have
-// room. Of these it leaves out the one to avoid, if there is another; then it keeps the healthiest,
-// and of those the least loaded. A half-open worker counts as a healthy one while a better one
-// fits, otherwise it would never be tried. An empty list means none.
+// Best returns the indexes of the workers from which one is drawn for an execution. They fit and have free
+// capacity. Best leaves out the worker to avoid, if there is another; then it keeps the healthiest, and of
+// those the least loaded. A half-open worker counts as healthy while a better one fits, because otherwise
+// it would never be tried. An empty list means none.
 func (p Placement) Best(fleet []Worker, r Request) (best []int) {
-	better := p.better(fleet, r.Runtime)
+	better := p.hasBetterWorker(fleet, r.Runtime)
 	worse := func(a, b *Worker) int {
 		rank := func(w *Worker) (avoided, health, load int) {
 			if w.ID == r.Avoid {

@@ -26,9 +26,9 @@ func drawRetry(t *rapid.T) config.Retry {
 	}
 }
 
-// For every configuration and draw, the core's delay lies in the oracle's window, and the core's
-// extremes reach both ends.
-func TestTheCoreDrawsItsBackoffsFromTheWindow(t *testing.T) {
+// For every configuration and draw, the core's delay lies in the oracle's window, and its extremes reach
+// both ends.
+func TestCoreBackoffsLieInWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry(t)
 		windows := oracle.NewBackoffs(&r)
@@ -45,7 +45,7 @@ func TestTheCoreDrawsItsBackoffsFromTheWindow(t *testing.T) {
 	})
 }
 
-func TestWindowsGrowUpToTheCap(t *testing.T) {
+func TestWindowsGrowToCap(t *testing.T) {
 	r := config.Default(config.Hardened).Retry
 	b := oracle.NewBackoffs(&r)
 	for n, want := range []oracle.Window{
@@ -69,8 +69,8 @@ func TestWindowsGrowUpToTheCap(t *testing.T) {
 	}
 }
 
-// Take-backs that count raise the delay without an end, the others up to five times.
-func TestTakeBacksThatDoNotCountRaiseTheDelayFiveTimes(t *testing.T) {
+// Take-backs that count raise the delay without limit, the others up to five times.
+func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int
 		epoch   int64
@@ -82,9 +82,9 @@ func TestTakeBacksThatDoNotCountRaiseTheDelayFiveTimes(t *testing.T) {
 	}
 }
 
-// Mistakes about a share of workers show most often where the share is met exactly, so every fleet
-// is tried there and next to it.
-func TestTheCoreBrakesWhereTheOracleDoes(t *testing.T) {
+// Errors about a share of workers show most often at the exact share, so every fleet is tried there and
+// next to it.
+func TestCoreBrakesLikeOracle(t *testing.T) {
 	for percent := 1; percent <= 100; percent++ {
 		x := config.Executor{BrakeMinWorkers: 1 + percent%7, BrakeFraction: float64(percent) / 100}
 		brakes := oracle.NewBrakes(&x)
@@ -98,7 +98,7 @@ func TestTheCoreBrakesWhereTheOracleDoes(t *testing.T) {
 	}
 }
 
-func TestTheCoreJudgesHealthAsTheOracleDoes(t *testing.T) {
+func TestCoreJudgesHealthLikeOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := drawHealth(t)
 		total := rapid.IntRange(0, 60).Draw(t, "total")
@@ -142,7 +142,7 @@ func drawHealth(t *rapid.T) config.Health {
 	return h
 }
 
-func TestTheCoreKnowsTheSameReasonsAndStatuses(t *testing.T) {
+func TestCoreSharesReasonsAndStatuses(t *testing.T) {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
 		if s.Terminal() != oracle.Terminal(s) || s.Claimed() != oracle.Claimed(s) {
 			t.Errorf("%v: terminal is %v and claimed is %v in the core", s, s.Terminal(), s.Claimed())
@@ -177,7 +177,7 @@ func TestTheCoreKnowsTheSameReasonsAndStatuses(t *testing.T) {
 	}
 }
 
-func TestTheCoreObeysTheSameTransitionTable(t *testing.T) {
+func TestCoreSharesTransitionTable(t *testing.T) {
 	core, table := execution.NewTransitionTable(), oracle.NewTransitionTable()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
 		for to := execution.None; int(to) < execution.Statuses; to++ {
@@ -193,7 +193,7 @@ func TestTheCoreObeysTheSameTransitionTable(t *testing.T) {
 	}
 }
 
-func TestTheCoreHasTheSameTimesAndLimits(t *testing.T) {
+func TestCoreSharesTimesAndLimits(t *testing.T) {
 	seconds := func(t *rapid.T, name string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
 	}

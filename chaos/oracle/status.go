@@ -2,8 +2,8 @@ package oracle
 
 import "handoff/core/execution"
 
-// Terminal says that a status is final (docs/ownership.md: completed, failed, timeout, cancelled
-// and abandoned end an execution).
+// Terminal reports whether a status is final (docs/ownership.md: completed, failed, timeout, cancelled and
+// abandoned end an execution).
 func Terminal(s execution.Status) bool {
 	switch s {
 	case execution.Completed, execution.Failed, execution.Cancelled, execution.Timeout, execution.Abandoned:
@@ -13,23 +13,23 @@ func Terminal(s execution.Status) bool {
 	}
 }
 
-// Claimed says that a worker owns an execution of this status (docs/ownership.md: from its claim on
+// Claimed reports whether a worker owns an execution of this status (docs/ownership.md: from its claim on
 // to its end).
 func Claimed(s execution.Status) bool { return s == execution.Running || s == execution.Canceling }
 
-// Gone says that an incarnation never owns work again (docs/ownership.md: it has stopped or is
-// lost).
+// Gone reports whether an incarnation has permanently lost its right to work (docs/ownership.md: it has
+// stopped or is lost).
 func Gone(l execution.Lifecycle) bool { return l == execution.Stopped || l == execution.Lost }
 
-// Retriable says that a retry may follow a failure for this reason: the column "retriable" of
+// Retriable reports whether a retry may follow a failure for this reason: the column "retriable" of
 // docs/retries.md.
 func Retriable(r execution.Reason) bool { return reasons[r].retriable }
 
-// BlamesWorker says that a failure for this reason counts in its worker's health: the column
-// "blames the worker" there.
+// BlamesWorker reports whether a failure for this reason counts in its worker's health: the column "blames
+// the worker" there.
 func BlamesWorker(r execution.Reason) bool { return reasons[r].blames }
 
-// OfAction says that an action may give this reason for its own failure: the column "by an action"
+// OfAction reports whether an action may give this reason for its own failure: the column "by an action"
 // there.
 func OfAction(r execution.Reason) bool { return reasons[r].ofAction }
 

@@ -7,22 +7,22 @@ import (
 	"handoff/core/execution"
 )
 
-// Lease is how long a heartbeat keeps a worker alive (docs/contract.md:
+// Lease returns how long a heartbeat keeps a worker alive (docs/contract.md:
 // `worker.heartbeat_staleness_multiplier` times the interval).
 func Lease(w *config.Worker) (lease time.Duration) {
 	return time.Duration(w.HeartbeatStalenessMultiplier) * w.HeartbeatInterval
 }
 
-// ResultWindow is how long the result of a run may wait for others ("Numbers that no key changes").
+// ResultWindow is how long the result of a run may wait for other results ("Numbers that no key changes").
 const ResultWindow = 2 * time.Millisecond
 
-// QueueTTL is how long a message may wait in a worker's queue
+// QueueTTL returns how long a message may wait in a worker's queue
 // (`message_queue.rabbitmq.worker_queue_ttl_ms`).
 func QueueTTL(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
 }
 
-// DeadLettersKept is how long dead letters and observations are kept
+// DeadLettersKept returns how long dead letters and observations are kept
 // (`message_queue.rabbitmq.dead_letter.ttl_ms`).
 func DeadLettersKept(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.DeadLetter.TTLMS) * time.Millisecond
@@ -32,7 +32,7 @@ func DeadLettersKept(r *config.RabbitMQ) time.Duration {
 // changes").
 const DefaultRunTimeout = 5 * time.Minute
 
-// RunTimeout is how long an execution of an action may run.
+// RunTimeout returns how long an execution of an action may run.
 func RunTimeout(a *execution.Action) time.Duration {
 	if a.Timeout == 0 {
 		return DefaultRunTimeout
@@ -40,14 +40,14 @@ func RunTimeout(a *execution.Action) time.Duration {
 	return a.Timeout
 }
 
-// MarkedWithin is how long a dispatch that the broker has confirmed may wait for its mark while no
-// worker claims it ("Numbers that no key changes"): a second, and at most a quarter of
-// executor.confirm_timeout and of executor.scheduled_timeout.
+// MarkedWithin returns how long a confirmed dispatch may wait for its published mark while no worker claims
+// it ("Numbers that no key changes"): a second, and at most a quarter of executor.confirm_timeout and of
+// executor.scheduled_timeout.
 func MarkedWithin(c *config.Config) time.Duration {
 	return min(time.Second, c.Executor.ConfirmTimeout/4, c.Executor.ScheduledTimeout/4)
 }
 
-// DispatchTimeout is how long a dispatch of an action may wait for its claim: the action's own
+// DispatchTimeout returns how long a dispatch of an action may wait for its claim: the action's own
 // timeout, or the configuration's (`executor.dispatch_timeout`).
 func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 	if own > 0 {
@@ -64,7 +64,7 @@ const UnreachableAfter = 3
 // changes").
 const KeyLifetime = 24 * time.Hour
 
-// Limited is the action with the limits that apply to an execution whose request sets its own:
+// Limited returns the action with the limits that apply to an execution whose request sets its own limits:
 // timeout_seconds, dispatch_timeout_seconds and max_retries of a request replace the action's
 // (docs/contract.md).
 func Limited(a execution.Action, own execution.Limits) execution.Action {
@@ -81,25 +81,26 @@ func Limited(a execution.Action, own execution.Limits) execution.Action {
 	return limited
 }
 
-// MayRetry says that a retry may follow an execution that has ended: failed, timeout or abandoned,
+// MayRetry reports whether a retry may follow an execution that has ended: failed, timeout or abandoned,
 // for a retriable reason, with attempts left (docs/retries.md).
 func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }
 
-// FreeRetry says that a retry may follow an execution without costing one: its worker was stopped and its request allowed retries
-// (first of them), or it was claimed and its action could not be started; and of those that have cost none, each of which allowed
-// the next row one more, there are fewer than free (retry.free_shutdowns; docs/actions.md).
+// FreeRetry reports whether a retry may follow an execution without counting. Either its worker was stopped
+// and its request allowed retries (first of them), or it was claimed and its action could not be started.
+// In addition, fewer than free earlier retries were uncounted; each of them raised the next row's limit,
+// most, by one (retry.free_shutdowns; docs/actions.md).
 func FreeRetry(ended execution.Status, why execution.Reason, claimed bool, first, most, free int) bool {
 	stopped := why == execution.WorkerShutdown && first > 0
 	return ended == execution.Failed && (stopped || why == execution.WorkerUnavailable && claimed) && most-first < free
 }
 
-// heldAtMost is the longest time that a worker keeps a delivery, if rejected deliveries are
-// dead-lettered (docs/contract.md).
+// heldAtMost is the longest time that a worker keeps a delivery if rejected deliveries are dead-lettered
+// (docs/contract.md).
 const heldAtMost = 25 * time.Minute
 
-// WaitForSlot is how long a delivery waits for a free run slot. own is the timeout of the action or
+// WaitForSlot returns how long a delivery waits for a free run slot. own is the timeout of the action or
 // the request, 0 for none.
 func WaitForSlot(c *config.Config, own time.Duration) time.Duration {
 	wait := DispatchTimeout(&c.Executor, own)

@@ -12,8 +12,8 @@ import (
 // page is durable.
 type Exchange struct{ Name, Kind string }
 
-// Queue is a queue with its arguments; 0 and empty stand for none. KeepsReturned says that it has
-// no delivery limit.
+// Queue is a queue with its arguments; 0 and empty stand for none. KeepsReturned reports whether it has no
+// delivery limit.
 type Queue struct {
 	Name, Type         string
 	TTL                time.Duration
@@ -21,10 +21,10 @@ type Queue struct {
 	KeepsReturned      bool
 }
 
-// Binding is the rule that brings messages with a key to a queue.
+// Binding is a rule that routes messages with a key to a queue.
 type Binding struct{ Exchange, Key, Queue string }
 
-// Topology is what a process declares.
+// Topology holds the declarations of a process.
 type Topology struct {
 	Exchanges []Exchange
 	Queues    []Queue
@@ -34,7 +34,7 @@ type Topology struct {
 // executions is the exchange of all messages except dead letters.
 const executions = "attune.executions"
 
-// ExecutorTopology is what each executor declares.
+// ExecutorTopology returns the declarations of each executor.
 func ExecutorTopology(r *config.RabbitMQ) (t Topology) {
 	t.Exchanges = []Exchange{{executions, "topic"}}
 	for _, hint := range []string{"requested", "status_changed", "completed"} {
@@ -42,10 +42,10 @@ func ExecutorTopology(r *config.RabbitMQ) (t Topology) {
 		t.Queues = append(t.Queues, Queue{Name: queue, Type: r.QueueType})
 		t.Bindings = append(t.Bindings, Binding{executions, "execution." + hint, queue})
 	}
-	return t.deadLetters(r).unlimited()
+	return t.withDeadLetters(r).withoutDeliveryLimits()
 }
 
-// WorkerTopology is what a worker declares.
+// WorkerTopology returns the declarations of a worker.
 func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 	t.Exchanges = []Exchange{{executions, "topic"}}
 	work, cancels := fmt.Sprintf("worker.%d.executions", id), fmt.Sprintf("worker.%d.cancels", id)
@@ -57,20 +57,20 @@ func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 		{executions, fmt.Sprintf("execution.dispatch.worker.%d", id), work},
 		{executions, fmt.Sprintf("execution.cancel.worker.%d", id), cancels},
 	}
-	return t.deadLetters(r).unlimited()
+	return t.withDeadLetters(r).withoutDeliveryLimits()
 }
 
-// unlimited removes delivery limits: without a dead letter exchange, the queue would lose a message
-// that is returned too often.
-func (t Topology) unlimited() Topology {
+// withoutDeliveryLimits removes the delivery limits of queues without a dead letter exchange, because such
+// a queue would lose a message that is returned too often.
+func (t Topology) withoutDeliveryLimits() Topology {
 	for i := range t.Queues {
 		t.Queues[i].KeepsReturned = t.Queues[i].DeadLetterExchange == ""
 	}
 	return t
 }
 
-// deadLetters adds the dead letter path, which both sides declare.
-func (t Topology) deadLetters(r *config.RabbitMQ) Topology {
+// withDeadLetters adds the dead letter path, which executors and workers declare.
+func (t Topology) withDeadLetters(r *config.RabbitMQ) Topology {
 	if r.DeadLetter.Enabled {
 		queue := r.DeadLetter.Exchange + ".queue"
 		t.Exchanges = append(t.Exchanges, Exchange{r.DeadLetter.Exchange, "topic"})

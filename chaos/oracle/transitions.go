@@ -8,12 +8,12 @@ type Change struct {
 	By       execution.Part
 }
 
-// TransitionTable is the table of docs/ownership.md ("The transition table"), by writer: which part
-// may bring an execution from which status to which. The core has the same table by status, and the
-// migrations have it in SQL.
+// TransitionTable is the table of docs/ownership.md ("The transition table"), by writer: which part may
+// move an execution from which status to which. The core has the same table by status, and the migrations
+// have it in SQL.
 type TransitionTable struct {
 	by [execution.Statuses][execution.Statuses][execution.Parts]bool
-	// anybody says that some part may make the change.
+	// anybody reports whether some part may make the change.
 	anybody [execution.Statuses][execution.Statuses]bool
 }
 
@@ -32,7 +32,7 @@ func NewTransitionTable() *TransitionTable {
 			l.by[from][s][by], l.anybody[from][s] = true, true
 		}
 	}
-	// A client asks for an execution and for its end. A claimed execution is only asked to end.
+	// A client requests an execution and its cancellation. A claimed execution is only requested to end.
 	may(execution.API, none, to{requested})
 	may(execution.API, requested, to{cancelled})
 	may(execution.API, scheduling, to{cancelled})
@@ -45,20 +45,20 @@ func NewTransitionTable() *TransitionTable {
 	may(execution.Scheduler, requested, to{scheduling})
 	may(execution.Scheduler, scheduling, to{scheduled, requested, failed})
 
-	// A part that learns that a dispatch will not be claimed takes it back.
+	// A part that detects that a dispatch will not be claimed reclaims it.
 	may(execution.Scheduler, scheduled, to{requested, failed})
 	may(execution.DeadLetterHandler, scheduled, to{requested, failed})
 	may(execution.TimeoutMonitor, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduling, to{requested})
 
-	// The worker gives it back unclaimed, or claims and ends it. It may end as cancelled only if
-	// that was requested.
+	// The worker releases it unclaimed, or claims and ends it. It may end as cancelled only if that was
+	// requested.
 	may(execution.Worker, scheduled, to{requested, running})
 	may(execution.Worker, running, to{completed, failed, timeout})
 	may(execution.Worker, canceling, to{completed, failed, timeout, cancelled})
 
-	// The worker's right to the execution is over.
+	// The worker has lost its right to the execution.
 	may(execution.Reconciler, running, to{abandoned, failed})
 	may(execution.Reconciler, canceling, to{cancelled})
 	may(execution.TimeoutMonitor, running, to{timeout, abandoned, failed})
@@ -66,17 +66,17 @@ func NewTransitionTable() *TransitionTable {
 	return l
 }
 
-// May says that this part may make this change.
+// May reports whether this part may make this change.
 func (t *TransitionTable) May(by execution.Part, from, to execution.Status) bool {
 	return t.by[from][to][by]
 }
 
-// Legal says that some part may make this change. Staying in a status is not a change, so it is not
+// Legal reports whether some part may make this change. Staying in a status is not a change, so it is not
 // legal.
 func (t *TransitionTable) Legal(from, to execution.Status) bool { return t.anybody[from][to] }
 
-// Fences says whether a change raises the epoch by one: every dispatch and every take-back does
-// (docs/glossary.md, "epoch"). Every return to requested is a take-back, whether or not the
+// Fences reports whether a change raises the epoch by one: every dispatch and every take-back does
+// (docs/glossary.md, "epoch"). Every return to requested counts as a take-back, whether or not the
 // execution was dispatched.
 func Fences(from, to execution.Status) bool {
 	return to == execution.Requested && from != execution.None || from == execution.Scheduling && to == execution.Scheduled

@@ -1,5 +1,6 @@
-// Package overlay changes the source of a build without touching it: it puts pieces of text before statements, each on the
-// line of its statement, so that stacks show the lines of the original, and writes the file that go build takes with -overlay.
+// Package overlay changes the source of a build without modifying its files. It inserts text before
+// statements, on their own lines, so that stacks show the lines of the original. It also writes the file
+// for go build's -overlay.
 package overlay
 
 import (
@@ -15,13 +16,13 @@ import (
 	"strings"
 )
 
-// Insertion is a text that is put in at an offset, in bytes; it takes the place of the next Cut bytes.
+// Insertion is a text that is inserted at a byte offset, in place of the next Cut bytes.
 type Insertion struct {
 	At, Cut int
 	Text    string
 }
 
-// Insert returns a text with pieces put in. Those at one offset keep their order.
+// Insert returns a text with insertions. Insertions at the same offset keep their order.
 func Insert(text string, put []Insertion) string {
 	slices.SortStableFunc(put, func(a, b Insertion) int { return cmp.Compare(a.At, b.At) })
 	var out strings.Builder
@@ -35,8 +36,8 @@ func Insert(text string, put []Insertion) string {
 	return out.String()
 }
 
-// Write writes overlay.json into a folder, which must exist, and returns its path. replace are the files, by absolute path,
-// that others take the place of.
+// Write writes overlay.json into a folder, which must exist, and returns its path. replace maps absolute
+// paths of files to their replacements.
 func Write(dir string, replace map[string]string) (string, error) {
 	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
 	if err != nil {
@@ -46,9 +47,9 @@ func Write(dir string, replace map[string]string) (string, error) {
 	return path, WriteFile(path, text)
 }
 
-// WriteFile writes a file of an overlay, in a folder that exists. At any moment the path names a
-// whole text, the former or the new one: another build may read the same overlay while this one
-// writes it. A file that has the text already is left alone.
+// WriteFile writes a file of an overlay, in a folder that exists. The path always holds a whole text, the
+// old or the new one, because another build may read the same overlay meanwhile. A file that already has
+// the text is left unchanged.
 func WriteFile(path string, text []byte) error {
 	if former, err := os.ReadFile(path); err == nil && bytes.Equal(former, text) {
 		return nil
@@ -66,7 +67,7 @@ func WriteFile(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// Read returns what an overlay replaces; nothing for an empty path.
+// Read returns the replacements of an overlay; none for an empty path.
 func Read(path string) (map[string]string, error) {
 	var read struct{ Replace map[string]string }
 	if path != "" {
@@ -84,11 +85,11 @@ func Read(path string) (map[string]string, error) {
 	return read.Replace, nil
 }
 
-// Statements are those that stand one after the other in n.
+// Statements returns the list of statements directly in n.
 func Statements(n ast.Node) []ast.Stmt {
 	switch n := n.(type) {
 	case *ast.BlockStmt:
-		if !clauses(n) {
+		if !isSwitchBody(n) {
 			return n.List
 		}
 	case *ast.CaseClause:
@@ -104,7 +105,7 @@ func Within(s ast.Stmt, visit func(ast.Node)) {
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
-			return n == ast.Node(s) || clauses(n)
+			return n == ast.Node(s) || isSwitchBody(n)
 		case *ast.CaseClause:
 			for _, e := range n.List {
 				Within(&ast.ExprStmt{X: e}, visit)
@@ -120,8 +121,9 @@ func Within(s ast.Stmt, visit func(ast.Node)) {
 	})
 }
 
-// clauses says that a block is that of a switch, in which nothing can stand before a clause.
-func clauses(b *ast.BlockStmt) bool {
+// isSwitchBody reports whether a block is the body of a switch or select, where no statement can precede a
+// clause.
+func isSwitchBody(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false
 	}

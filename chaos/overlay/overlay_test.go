@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Two builds write the same overlay while a third reads it: every text that it reads is whole.
-func TestWriteFileLeavesNoMomentWithoutAWholeText(t *testing.T) {
+// Two builds write the same overlay while a third reads it: every text that it reads is complete.
+func TestWriteFileReplacesTextAtomically(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "000_client.go.txt")
 	texts := map[string]bool{strings.Repeat("package a\n", 20_000): true, strings.Repeat("package b\n", 20_000): true}
@@ -52,8 +52,8 @@ func TestWriteFileLeavesNoMomentWithoutAWholeText(t *testing.T) {
 	}
 }
 
-// A text that is there already is not written again: a build that reads it at this moment goes on.
-func TestWriteFileLeavesTheSameTextAlone(t *testing.T) {
+// An unchanged text is not rewritten, so that a build that reads it at this moment is not disturbed.
+func TestWriteFileKeepsUnchangedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
 	if err := WriteFile(path, []byte("a")); err != nil {

@@ -19,25 +19,25 @@ type AlertsOptions struct {
 	// Every is the time between two samples on the clock: telemetry.SampleInterval, scaled like the
 	// scenario.
 	Every time.Duration
-	// Patience is how long an alert that must resolve may outlive everything else of a run; see the
+	// Patience is how long a run waits, once nothing else is left, for an alert that must resolve; see the
 	// function Patience. 0 means as long as the run may last.
 	Patience time.Duration
-	// Collect asks all processes for their figures before each sample and returns a function that
-	// passes them to the evaluator; nil means that no more samples are wanted. It may take its
-	// time. A nil Collect is for processes that report to the evaluator themselves.
+	// Collect asks all processes for their figures before each sample and returns a function that passes
+	// them to the evaluator; nil means that no more samples are wanted. It may block. A nil Collect is for
+	// processes that report to the evaluator themselves.
 	Collect func() (hand func())
 	// Emit writes an event of kind AlertFired or AlertResolved.
 	Emit func(history.Event)
 }
 
-// Alerts judges the alert rules over a run whose scenario expects something of alerts. Like
-// Prometheus, it takes a sample every sample interval. In all other runs it is nil, and all methods
-// of a nil Alerts do nothing.
+// Alerts evaluates the alert rules during a run whose scenario has expectations about alerts. Like
+// Prometheus, it takes a sample every sample interval. In all other runs it is nil, and all methods of a
+// nil Alerts do nothing.
 type Alerts struct {
 	o    AlertsOptions
 	wait []string
-	// rested is the time since which the run waits only for alerts, -1 if it doesn't. Only Pending
-	// uses it.
+	// rested is the time since which the run waits only for alerts, -1 if it doesn't. Only Awake and
+	// Pending use it.
 	rested time.Duration
 
 	// sampling is held during a sample. next is the number of the next sample, from 0.
@@ -50,7 +50,7 @@ type Alerts struct {
 	evaluator *alert.Evaluator
 }
 
-// NewAlerts returns alerts without samples, nil if the scenario expects nothing of alerts.
+// NewAlerts returns alerts without samples, nil if the scenario has no expectation about alerts.
 func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	if !expected.Any() {
 		return nil
@@ -58,8 +58,8 @@ func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	return &Alerts{o: o, wait: expected.Resolves, rested: -1, evaluator: alert.NewEvaluator()}
 }
 
-// Evaluator is the receiver of the figures of processes that report by themselves; nil for nil
-// alerts. Only one task at a time may use it.
+// Evaluator returns the receiver of figures for processes that report them directly; nil for nil alerts.
+// Only one task at a time may use it.
 func (a *Alerts) Evaluator() *alert.Evaluator {
 	if a == nil {
 		return nil
@@ -86,15 +86,15 @@ func (a *Alerts) Sample() {
 			return
 		}
 	}
-	a.look(n, hand)
+	a.takeSample(n, hand)
 	now := a.o.Clock.Now()
 	a.next = max(n, now/a.o.Every) + 1
 	a.o.Clock.After(a.next*a.o.Every-now, a.Sample)
 }
 
-// look judges the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever the
-// clock time between two samples.
-func (a *Alerts) look(n time.Duration, hand func()) {
+// takeSample evaluates the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever
+// the clock time between two samples.
+func (a *Alerts) takeSample(n time.Duration, hand func()) {
 	a.mu.Lock()
 	if hand != nil {
 		hand()
@@ -110,16 +110,15 @@ func (a *Alerts) look(n time.Duration, hand func()) {
 	}
 }
 
-// Awake says that the run waits for something other than alerts. Call it in the task that calls
-// Pending.
+// Awake notes that the run waits for something other than alerts. Call it in the task that calls Pending.
 func (a *Alerts) Awake() {
 	if a != nil {
 		a.rested = -1
 	}
 }
 
-// Pending says that the run must wait, because an alert that must resolve still fires. One task
-// calls it, when the run waits for nothing else.
+// Pending reports whether the run must wait, because an alert that must resolve still fires. One task calls
+// it, when the run waits for nothing else.
 func (a *Alerts) Pending() bool {
 	if a == nil {
 		return false
@@ -145,9 +144,9 @@ func (a *Alerts) Stop() {
 	a.stopped = true
 }
 
-// Patience is how long an alert may outlive everything else of a run: until the last dead worker is
-// marked lost, including the brake's hold, until the longest window of a rule has passed, and a few
-// samples more. every is the sample interval as in AlertsOptions.
+// Patience returns how long a run waits for an alert once nothing else is left: until the last dead worker
+// is marked lost, including the brake's hold, and the longest window of a rule has passed, plus a few
+// samples. every is the sample interval as in AlertsOptions.
 func Patience(c config.Config, workers int, every time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range telemetry.Rules() {

@@ -34,7 +34,7 @@ func (a *Alerts) brake(v int64) {
 	a.Evaluator().Process("executor-1").Set(telemetry.ReaperBrake, v, telemetry.Labels{})
 }
 
-func TestASampleIsTakenAfterEveryInterval(t *testing.T) {
+func TestAlertsAreSampledEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		every := telemetry.SampleInterval / 2
 		var at []time.Duration
@@ -55,17 +55,17 @@ func TestASampleIsTakenAfterEveryInterval(t *testing.T) {
 			t.Errorf("samples at %v, want %v", at, want)
 		}
 		if len(*told) != len(want) {
-			t.Errorf("five changes of the brake are told as %q", *told)
+			t.Errorf("five changes of the brake are reported as %q", *told)
 		}
 	})
 }
 
-func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
+func TestRunWaitsForItsAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, told := watched(nil, time.Hour)
 		for _, v := range []int64{0, 1, 1, 0} {
 			a.brake(v)
-			a.look(0, nil)
+			a.takeSample(0, nil)
 			if pending := a.Pending(); pending != (v == 1) {
 				t.Errorf("the brake is %d, and the run waits for an alert: %v", v, pending)
 			}
@@ -74,12 +74,12 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 	})
 }
 
-// An alert that never resolves delays the end of a run only as long as something may still change.
-func TestARunDoesNotWaitForEver(t *testing.T) {
+// An alert that never resolves delays the end of a run only for its patience.
+func TestRunStopsWaitingAfterPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)
 		a.brake(1)
-		a.look(0, nil)
+		a.takeSample(0, nil)
 		if !a.Pending() {
 			t.Error("it does not wait")
 		}
@@ -97,14 +97,14 @@ func TestARunDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-func TestPatienceIsLongerThanTheBrakeAndAWindow(t *testing.T) {
+func TestPatienceExceedsBrakeAndWindow(t *testing.T) {
 	c := config.Default(config.Hardened)
 	if least, got := 2*c.Worker.Lease()+5*time.Minute, Patience(c, 3, telemetry.SampleInterval); got < least {
 		t.Errorf("%v, and the brake and a window can take %v", got, least)
 	}
 }
 
-func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
+func TestNilAlertsDoNothing(t *testing.T) {
 	a := NewAlerts(scenario.Alerts{}, AlertsOptions{})
 	a.Sample()
 	a.Stop()

@@ -9,7 +9,7 @@ import (
 // Clock is the time of a world: the kernel's virtual time, or real time. Triggers, faults, workload
 // and alerts of both worlds use it.
 type Clock interface {
-	// Now is the time since the scenario began: its moment 0 is when the cluster was up.
+	// Now returns the time since the scenario began, which is when the cluster was up.
 	Now() time.Duration
 	// After calls f once, d from now, unless the run is over by then. It returns at once. If d is
 	// zero or negative, f is called soon, but never before After has returned.

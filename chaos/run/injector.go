@@ -25,11 +25,11 @@ type Injector struct {
 
 	mu  sync.Mutex
 	all []*injection
-	// watching counts the faults that wait for an event: their trigger, or evidence that they
-	// touched something. While it is 0, Observe does nothing.
+	// watching counts the faults that wait for an event: their trigger, or evidence of their effect. While
+	// it is 0, Observe does nothing.
 	watching atomic.Int32
-	// waiting are the faults whose trigger has not come. pending counts what must end before the
-	// run can end: faults whose time is known, and holds.
+	// waiting are the faults whose trigger has not occurred. pending counts what must end before the run
+	// can end: scheduled and active faults, and holds.
 	waiting []*injection
 	pending int
 	stopped bool
@@ -50,9 +50,9 @@ type InjectorOptions struct {
 	Workers fault.Names
 	// Fail is called when the world itself failed.
 	Fail func(error)
-	// Without lists kinds of faults to leave out, so that a test can show that they are missed.
+	// Without lists kinds of faults to leave out, so that a test can show that their absence is detected.
 	Without []string
-	// LeaveOut lists single faults to leave out, by their index. The draws of the others stay.
+	// LeaveOut lists single faults to leave out, by their index. The other faults draw the same numbers.
 	LeaveOut []int
 }
 
@@ -61,16 +61,16 @@ type injection struct {
 	fault.Injection
 	in   *Injector
 	spec *scenario.Fault
-	// trigger is the event that it waits for, nil for a time. shown is set for a fault whose effect
-	// shows only in events.
+	// trigger is the event that it waits for, nil if it begins at a time. shown is set for a fault whose
+	// effect shows only in events.
 	trigger *scenario.Trigger
 	shown   fault.Shown
 
 	// The injector's lock guards the rest.
-	seen    int // of its trigger
+	seen    int // occurrences of its trigger
 	fired   bool
 	touched bool
-	// over says that it is no longer pending.
+	// over reports whether it is no longer pending.
 	over  bool
 	began time.Duration
 	ended time.Duration // 0 while it lasts, and always if it has no end
@@ -95,8 +95,8 @@ func NewInjector(o InjectorOptions) *Injector {
 	return in
 }
 
-// Arm schedules the faults that begin at a time, and starts to wait for the triggers of the others.
-// Call it once.
+// Arm schedules the faults that begin at a time, and starts waiting for the triggers of the others. Call it
+// once.
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
@@ -110,16 +110,16 @@ func (in *Injector) Arm() {
 			in.watching.Add(1)
 			continue
 		}
-		in.begins(x, x.Duration(when.Min, when.Max)-in.o.Clock.Now())
+		in.scheduleBegin(x, x.Duration(when.Min, when.Max)-in.o.Clock.Now())
 	}
 }
 
-// begins schedules the beginning of a fault.
-func (in *Injector) begins(x *injection, after time.Duration) {
+// scheduleBegin schedules the beginning of a fault.
+func (in *Injector) scheduleBegin(x *injection, after time.Duration) {
 	in.mu.Lock()
 	in.pending++
 	in.mu.Unlock()
-	in.o.Clock.After(after, x.begin)
+	in.o.Clock.After(after, x.beginFault)
 }
 
 // Observe checks whether an event is the trigger of a waiting fault or shows that a fault touched
@@ -132,13 +132,13 @@ func (in *Injector) Observe(e *history.Event) {
 	for _, x := range in.shownBy(e) {
 		x.Touch(fault.Touched{})
 	}
-	for _, x := range in.triggered(e) {
-		in.begins(x, x.spec.When.Plus)
+	for _, x := range in.takeTriggered(e) {
+		in.scheduleBegin(x, x.spec.When.Plus)
 	}
 }
 
-// triggered removes the faults whose trigger has come from the waiting ones and returns them.
-func (in *Injector) triggered(e *history.Event) (come []*injection) {
+// takeTriggered removes the faults that an event triggers from the waiting ones, and returns them.
+func (in *Injector) takeTriggered(e *history.Event) (come []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for i := 0; i < len(in.waiting); i++ {
@@ -169,16 +169,16 @@ func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	return all
 }
 
-// Busy says that a fault has not ended yet or that the run is held. A fault whose trigger has not
-// come doesn't count, because the trigger may never come.
+// Busy reports whether a fault has not ended yet or the run is held. A fault whose trigger has not occurred
+// doesn't count, because the trigger may never occur.
 func (in *Injector) Busy() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.pending > 0
 }
 
-// begin begins a fault now and schedules its end.
-func (inj *injection) begin() {
+// beginFault begins a fault now and schedules its end.
+func (inj *injection) beginFault() {
 	in := inj.in
 	in.mu.Lock()
 	if in.stopped {
@@ -189,9 +189,9 @@ func (inj *injection) begin() {
 	if inj.shown != nil {
 		in.watching.Add(1)
 	}
-	inj.Targets = inj.choose()
+	inj.Targets = inj.drawTargets()
 	in.mu.Unlock()
-	in.o.Emit(inj.announced(history.FaultBegan))
+	in.o.Emit(inj.boundaryEvent(history.FaultBegan))
 	undo, err := inj.Kind.Inject(inj.spec.Spec, &inj.Injection, in.o.World)
 	if err != nil {
 		in.o.Fail(fmt.Errorf("the harness could not inject the fault “%s”: %w", inj.Name, err))
@@ -204,11 +204,11 @@ func (inj *injection) begin() {
 	in.mu.Lock()
 	inj.undo = undo
 	in.mu.Unlock()
-	in.o.Clock.After(inj.For, inj.finish)
+	in.o.Clock.After(inj.For, inj.undoFault)
 }
 
-// finish undoes a fault, once.
-func (inj *injection) finish() {
+// undoFault undoes a fault, once.
+func (inj *injection) undoFault() {
 	inj.in.mu.Lock()
 	undo := inj.undo
 	inj.undo = nil
@@ -219,8 +219,8 @@ func (inj *injection) finish() {
 	}
 }
 
-// choose draws the processes that the target stands for; none for a server.
-func (inj *injection) choose() (chosen []string) {
+// drawTargets draws the processes that the target stands for; none for a server.
+func (inj *injection) drawTargets() (chosen []string) {
 	names, count := inj.in.o.Scenario.Cluster.Names().Select(inj.spec.Spec.Strikes().Target)
 	for range count {
 		i := int(inj.Uint64N(uint64(len(names))))
@@ -230,9 +230,9 @@ func (inj *injection) choose() (chosen []string) {
 	return chosen
 }
 
-// announced is the event of its beginning or end, with its kind, its targets and, for links, their
-// other ends.
-func (inj *injection) announced(kind history.Kind) history.Event {
+// boundaryEvent returns the event of the fault's beginning or end, with its kind, its targets and, for
+// links, their other ends.
+func (inj *injection) boundaryEvent(kind history.Kind) history.Event {
 	to := inj.spec.Spec.Strikes()
 	e := history.Event{Kind: kind, Fault: inj.Name, Text: inj.Kind.Name, Process: to.Target, Queue: to.Messages}
 	if len(inj.Targets) > 0 {
@@ -291,7 +291,7 @@ func (inj *injection) End() {
 	inj.over, inj.ended = true, in.o.Clock.Now()
 	in.pending--
 	in.mu.Unlock()
-	in.o.Emit(inj.announced(history.FaultEnded))
+	in.o.Emit(inj.boundaryEvent(history.FaultEnded))
 }
 
 // Endless implements fault.Runner.
@@ -333,7 +333,7 @@ func (in *Injector) Stop() (undo []func()) {
 	defer in.mu.Unlock()
 	in.stopped = true
 	for _, x := range in.all {
-		undo = append(undo, x.finish)
+		undo = append(undo, x.undoFault)
 	}
 	return undo
 }

@@ -62,7 +62,7 @@ func (first) Chance(uint64) bool    { return false }
 type deafWorld struct {
 	in    *injected
 	err   error
-	after func(x *fault.Injection) // called at the beginning; may be nil
+	after func(x *fault.Injection) // called at the beginning of a fault; may be nil
 }
 
 func (d *deafWorld) Deafen(x *fault.Injection) (func(), error) {
@@ -165,7 +165,7 @@ func (i *injected) beat(process string) {
 	i.Observe(&history.Event{Kind: history.HeartbeatRenewed, Process: process})
 }
 
-func TestAFaultBeginsAndEndsAtItsTimes(t *testing.T) {
+func TestFaultBeginsAndEndsOnTime(t *testing.T) {
 	in := inject(t, "{when: {at: 3s}, deaf: any worker, for: 10s}", "{when: {between: [20s, 30s]}, deaf: every worker, for: {uniform: [2s, 4s]}}")
 	in.pass(15 * time.Second)
 	in.expect(t, "3s fault_began deaf of shell-1", "3s deafened shell-1", "13s healed", "13s fault_ended deaf of shell-1")
@@ -186,7 +186,7 @@ func TestAFaultBeginsAndEndsAtItsTimes(t *testing.T) {
 	}
 }
 
-func TestAFaultBeginsAfterItsTrigger(t *testing.T) {
+func TestFaultBeginsAfterItsTrigger(t *testing.T) {
 	in := inject(t, "{when: {after: heartbeat, of: shell-2, nth: 2, plus: 3s}, deaf: shell-1, for: 1s}")
 	in.pass(time.Second)
 	for range 3 {
@@ -201,16 +201,16 @@ func TestAFaultBeginsAfterItsTrigger(t *testing.T) {
 	in.beat("shell-2")
 	in.expect(t) // not within the step of the event
 	if !in.Busy() {
-		t.Error("its trigger has come, and nobody waits for the fault")
+		t.Error("its trigger has occurred, but the run does not wait for the fault")
 	}
 	in.beat("shell-2") // it begins only once
 	in.pass(time.Minute)
 	in.expect(t, "14s fault_began deaf of shell-1", "14s deafened shell-1", "15s healed", "15s fault_ended deaf of shell-1")
 }
 
-// For the trigger `scheduled`, `of` names the worker that gets the execution, not the executor that
+// For the trigger `scheduled`, `of` names the worker that receives the execution, not the executor that
 // scheduled it.
-func TestOfIsTheWorkerThatATriggerIsAbout(t *testing.T) {
+func TestTriggerMatchesOnlyItsWorker(t *testing.T) {
 	in := inject(t, "{when: {after: scheduled, of: shell-2}, deaf: shell-1, for: 1s}")
 	in.Observe(&history.Event{Kind: history.Transition, To: execution.Scheduled, Process: "executor-1", Worker: 1})
 	in.pass(time.Second)
@@ -222,7 +222,7 @@ func TestOfIsTheWorkerThatATriggerIsAbout(t *testing.T) {
 
 // The event of one fault may trigger another, and two faults that wait for the same event count it
 // separately.
-func TestTriggersDoNotTakeEachOthersEvents(t *testing.T) {
+func TestTriggersCountEventsIndependently(t *testing.T) {
 	in := inject(t, "{when: {after: heartbeat, nth: 1}, deaf: shell-1, for: 1s}", "{when: {after: heartbeat, nth: 2}, deaf: shell-2, for: 1s}",
 		"{when: {after: heartbeat, nth: 1}, sick: shell-2, for: 1s}")
 	in.beat("shell-1")
@@ -233,7 +233,7 @@ func TestTriggersDoNotTakeEachOthersEvents(t *testing.T) {
 	in.expect(t, "0s fault_began deaf of shell-2", "0s deafened shell-2")
 }
 
-func TestOnlyTheFirstTouchIsEvidence(t *testing.T) {
+func TestOnlyFirstTouchIsRecorded(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 1s}", "{when: {at: 5s}, deaf: shell-2, for: 1s}", "{when: {after: completed}, deaf: shell-2, for: 3s}")
 	in.world.after = func(x *fault.Injection) {
 		if x.Name == "deaf shell-1" {
@@ -260,7 +260,7 @@ func TestOnlyTheFirstTouchIsEvidence(t *testing.T) {
 
 // The effect of some faults shows only in the history: the first event that shows it, while the
 // fault lasts, counts as touched.
-func TestAnEventShowsThatAFaultTouched(t *testing.T) {
+func TestEventCountsAsTouch(t *testing.T) {
 	in := inject(t, "{when: {at: 5s}, sick: shell-1, for: 10s}")
 	back := func(id execution.WorkerID) *history.Event {
 		return &history.Event{Kind: history.Transition, From: execution.Running, To: execution.Requested, Reason: execution.WorkerUnavailable, Worker: id}
@@ -274,7 +274,7 @@ func TestAnEventShowsThatAFaultTouched(t *testing.T) {
 	in.expect(t, "6s fault_touched sick of ")
 }
 
-func TestAFaultThatIsOverByItselfEndsOnce(t *testing.T) {
+func TestSelfEndingFaultEndsOnce(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, cancel_consumers: shell-1}")
 	in.pass(time.Minute)
 	queue := broker.WorkerQueue(1)
@@ -285,7 +285,7 @@ func TestAFaultThatIsOverByItselfEndsOnce(t *testing.T) {
 	}
 }
 
-func TestAFaultThatTheWorldCanNotInjectFailsAndEnds(t *testing.T) {
+func TestUninjectableFaultFailsAndEnds(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 10s}", "{when: {at: 2s}, cancel_consumers: shell-1}", "{when: {at: 3s}, mute: shell-1, for: 3s}")
 	in.world.err = errors.New("no route to host")
 	in.pass(time.Minute)
@@ -300,7 +300,7 @@ func TestAFaultThatTheWorldCanNotInjectFailsAndEnds(t *testing.T) {
 	}
 }
 
-func TestAfterAStopNothingBeginsAndWhatLastsIsUndoneOnce(t *testing.T) {
+func TestStopPreventsAndUndoesFaults(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 2s}", "{when: {at: 2s}, deaf: shell-2, for: 1h}", "{when: {at: 10s}, deaf: shell-1, for: 1h}",
 		"{when: {after: heartbeat}, sick: shell-1, for: 1h}")
 	in.pass(5 * time.Second)
@@ -318,7 +318,7 @@ func TestAfterAStopNothingBeginsAndWhatLastsIsUndoneOnce(t *testing.T) {
 }
 
 // A stop may come while a fault begins. The second call of undo then undoes it.
-func TestAFaultThatBeginsDuringAStopIsUndone(t *testing.T) {
+func TestFaultBeginningDuringStopIsUndone(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 1h}")
 	var undo []func()
 	in.world.after = func(*fault.Injection) {
@@ -331,7 +331,7 @@ func TestAFaultThatBeginsDuringAStopIsUndone(t *testing.T) {
 	in.expect(t, "1s healed", "1s fault_ended deaf of shell-1")
 }
 
-func TestARunIsNotOverWhileItIsHeld(t *testing.T) {
+func TestHoldKeepsInjectorBusy(t *testing.T) {
 	in := inject(t, "{when: {after: completed}, deaf: shell-1, for: 1s}")
 	one, other := in.Hold(), in.Hold()
 	one()
@@ -340,18 +340,18 @@ func TestARunIsNotOverWhileItIsHeld(t *testing.T) {
 	}
 	other()
 	if in.Busy() {
-		t.Error("nobody holds it")
+		t.Error("no hold is left")
 	}
 }
 
-func TestAKindThatIsLeftOutDoesNotBegin(t *testing.T) {
+func TestLeftOutKindDoesNotBegin(t *testing.T) {
 	in := injectWithout(t, []string{"deaf"}, "{when: {at: 1s}, deaf: shell-1, for: 1s}", "{when: {at: 2s}, sick: shell-1, for: 1s}")
 	in.pass(time.Minute)
 	in.expect(t, "2s fault_began sick of shell-1", "2s sickened shell-1", "3s recovered", "3s fault_ended sick of shell-1")
 }
 
 // A fault that strikes an executor, or something that an executor needs, excuses late detection.
-func TestAnAnnouncementSaysWhetherAnExecutorIsHindered(t *testing.T) {
+func TestFaultEventMarksHinderedExecutors(t *testing.T) {
 	for entry, want := range map[string]int64{
 		"deaf: shell-1, for: 1s": 0, "pause: any executor, for: 1s": 1, "pause: every worker, for: 1s": 0, "pause: every process, for: 1s": 1,
 		"database: kill, for: 1s": 1, "broker: alarm, for: 1s": 1, "block_consumers: dead_letters, for: 1s": 1, "block_consumers: requested, for: 1s": 0,

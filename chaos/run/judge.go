@@ -17,42 +17,42 @@ import (
 
 // Judges turn the history of a run into a verdict. They implement history.Sink.
 type Judges struct {
-	// Suite judges the invariants. A world adds to it the facts that only the world knows.
+	// Suite judges the invariants. A world adds facts to it that only the world knows.
 	Suite *invariant.Suite
 
 	scenario *scenario.Scenario
 	profile  config.Profile
-	// waiting are the last events, which only the suite has seen; the other sinks are needed only
-	// at the end. They see many events at once, because that keeps the code of the suite and of the
-	// run in the processor's cache.
+	// waiting are the last events, which only the suite has received. The other sinks are needed only at
+	// the end. They receive many events at once, which keeps the code of the suite and of the run in the
+	// processor's cache.
 	waiting  [eventsAtOnce]history.Event
 	waits    int
 	hash     *history.Hasher
 	probes   *verdict.Probes
 	tally    *tally
 	seen     *discovery.Collector
-	accepted accepted
+	accepted acceptanceLosses
 }
 
-// eventsAtOnce is the number of events that wait: eight kilobytes, a quarter of a processor's
-// fastest cache.
+// eventsAtOnce is the largest number of waiting events: eight kilobytes, a quarter of a processor's fastest
+// cache.
 const eventsAtOnce = 32
 
-// NewJudges returns judges that have seen no event. c is the configuration of the run, scaled like
-// the scenario. only lists the numbers of the invariants to judge, nil for all.
+// NewJudges returns judges without events. c is the configuration of the run, scaled like the scenario.
+// only lists the numbers of the invariants to judge, nil for all.
 func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []int) *Judges {
 	expected := s.Expect(p)
 	j := &Judges{
 		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
 		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(s, expected.Texts), seen: discovery.NewCollector(),
 	}
-	j.accepted.expect(s)
+	j.accepted.countRewinds(s)
 	j.Suite.SetRequests(s.Requested)
 	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
 	return j
 }
 
-// Observe implements history.Sink. Log lines of the core are no evidence.
+// Observe implements history.Sink. It ignores the core's log lines, which are no evidence.
 func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return
@@ -60,12 +60,12 @@ func (j *Judges) Observe(e *history.Event) {
 	j.Suite.Observe(e)
 	j.waiting[j.waits] = *e
 	if j.waits++; j.waits == eventsAtOnce {
-		j.show()
+		j.flushWaiting()
 	}
 }
 
-// show passes the waiting events to the other sinks.
-func (j *Judges) show() {
+// flushWaiting passes the waiting events to the other sinks.
+func (j *Judges) flushWaiting() {
 	events := j.waiting[:j.waits]
 	j.waits = 0
 	for _, sink := range [...]history.Sink{j.hash, j.probes, j.tally, &j.accepted, j.seen} {
@@ -75,9 +75,9 @@ func (j *Judges) show() {
 	}
 }
 
-// Events is the number of events seen.
+// Events returns the number of observed events.
 func (j *Judges) Events() uint64 {
-	j.show()
+	j.flushWaiting()
 	return j.hash.Events()
 }
 
@@ -88,21 +88,21 @@ type Ending uint8
 const (
 	// Settled: nothing was left to do.
 	Settled Ending = iota
-	// Unsettled: its time ran out before that.
+	// Unsettled: its time ran out before it came to rest.
 	Unsettled
-	// Cut: it was broken off, because an invariant was violated or the run took more steps than
-	// allowed. Findings so far count, but conditions for the end of a run are not judged.
+	// Cut: it was ended early, because an invariant was violated or it took more steps than allowed.
+	// Findings so far count, but conditions for the end of a run are not judged.
 	Cut
 	// Unjudged: it proves nothing about the invariants.
 	Unjudged
 )
 
-// Outcome is what a world knows about a run that has ended.
+// Outcome holds a world's knowledge of a run that has ended.
 type Outcome struct {
 	Seed   uint64
 	Mutant string
 	Ending Ending
-	// Panic and GaveUp are those of verdict.Run.
+	// Panic and GaveUp are as in verdict.Run.
 	Panic, GaveUp string
 	Faults        []verdict.FaultCount
 	Steps         uint64
@@ -111,29 +111,29 @@ type Outcome struct {
 	Rows []*execution.Execution
 	// Workers are the names of the workers, for messages.
 	Workers map[execution.WorkerID]string
-	// Cut says that the run was broken off because it took more steps than allowed; its Ending is
+	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is
 	// Cut.
 	Cut bool
-	// Abandoned says that the submitting process was killed, so not everything need have been
-	// accepted.
+	// Abandoned reports whether the submitting process may have been killed, so that not everything must
+	// have been accepted.
 	Abandoned bool
 }
 
-// Verdict judges the run that the judges have seen. Call it once, after the last event.
+// Verdict judges the observed run. Call it once, after the last event.
 func (j *Judges) Verdict(o Outcome) verdict.Run {
-	j.show()
+	j.flushWaiting()
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
 		Faults: o.Faults, Sometimes: j.probes.Hits(), Near: j.probes.Near(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,
 		Situations: j.seen.Situations(),
 	}
-	j.tally.fill(&r)
+	j.tally.fillFigures(&r)
 	switch o.Ending {
 	case Unjudged:
 	case Cut:
-		j.judge(&r, j.Suite.Findings(), &o, false)
+		j.judgeEnd(&r, j.Suite.Findings(), &o, false)
 	case Settled, Unsettled:
-		j.judge(&r, j.Suite.End(o.Ending == Settled), &o, !o.Abandoned)
+		j.judgeEnd(&r, j.Suite.End(o.Ending == Settled), &o, !o.Abandoned)
 	}
 	if o.Ending == Unsettled && r.Panic == "" && r.GaveUp == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", o.At.Round(time.Second))
@@ -142,25 +142,25 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	return r
 }
 
-// judge adds to a run the findings of the invariants, and the results of the scenario's
-// expectations on the rows at the end of the run.
-func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
+// judgeEnd adds the invariants' findings to a run, and judges the scenario's expectations by the rows at
+// the end of the run.
+func (j *Judges) judgeEnd(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
 		r.Violations = append(r.Violations, Violation(&f, r.Seed))
 	}
 	all := o.Rows
 	last := lastRows(all)
-	r.Rows, r.Chains = counts(all), counts(last)
+	r.Rows, r.Chains = statusCounts(all), statusCounts(last)
 	if accepted {
-		acceptance(r, j.scenario, j.accepted.lost)
+		checkAcceptance(r, j.scenario, j.accepted.lost)
 	}
 	e := j.scenario.Expect(r.Profile)
-	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
-	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
+	j.tally.judgeBounds(r, "executions", e.Executions, r.Chains, last)
+	j.tally.judgeBounds(r, "rows", e.Rows, r.Rows, all)
 }
 
-// Violation is the violation that a finding of a run with a seed is.
+// Violation returns the violation for a finding in a run with this seed.
 func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
 	return verdict.Violation{
 		Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: seed,
@@ -168,15 +168,15 @@ func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
 	}
 }
 
-// counts counts rows by status.
-func counts(rows []*execution.Execution) (n [execution.Statuses]int64) {
+// statusCounts counts rows by status.
+func statusCounts(rows []*execution.Execution) (n [execution.Statuses]int64) {
 	for _, row := range rows {
-		n[ended(row.Status)]++
+		n[terminalStatus(row.Status)]++
 	}
 	return n
 }
 
-// lastRows are the last rows of the chains, in the order of the chains' first rows.
+// lastRows returns the last rows of the chains, in the order of the chains' first rows.
 func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
 	list = make([]*execution.Execution, 0, len(rows))
 	var last dense.Table[execution.ID, int]
@@ -193,24 +193,24 @@ func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
 	return list
 }
 
-// ended returns a terminal status as it is, and None for any other: stuck.
-func ended(s execution.Status) execution.Status {
+// terminalStatus returns a terminal status unchanged, and None (stuck) for any other.
+func terminalStatus(s execution.Status) execution.Status {
 	if oracle.Terminal(s) {
 		return s
 	}
 	return execution.None
 }
 
-// accepted counts executions that were accepted and then lost with the database's latest writes.
-type accepted struct {
-	// at is when each execution was accepted that a standby lacks because it has stopped following.
+// acceptanceLosses counts accepted executions that were lost with the database's latest writes.
+type acceptanceLosses struct {
+	// at holds the times at which executions were accepted, while a later fault may lose them.
 	at    []time.Duration
 	fails int
 	lost  int64
 }
 
-// expect sets how many faults may lose accepted executions.
-func (a *accepted) expect(s *scenario.Scenario) {
+// countRewinds counts the faults that may lose accepted executions.
+func (a *acceptanceLosses) countRewinds(s *scenario.Scenario) {
 	for i := range s.Faults {
 		if s.Faults[i].Kind.Rewinds() {
 			a.fails++
@@ -219,7 +219,7 @@ func (a *accepted) expect(s *scenario.Scenario) {
 }
 
 // Observe implements history.Sink.
-func (a *accepted) Observe(e *history.Event) {
+func (a *acceptanceLosses) Observe(e *history.Event) {
 	switch {
 	case a.fails == 0:
 	case e.Kind == history.Created && e.Count == 0:
@@ -236,21 +236,21 @@ func (a *accepted) Observe(e *history.Event) {
 	}
 }
 
-// acceptance demands that everything submitted was accepted in the end, because a client tries
-// until it is. lost is the number of executions that the database may have lost after that.
-func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
+// checkAcceptance requires that every submission was finally accepted, because clients retry until it is.
+// lost is the number of accepted executions that the database may have lost.
+func checkAcceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64
 	for _, n := range r.Chains {
 		originals += n
 	}
 	if submitted := int64(s.Submissions()); originals > submitted || originals+lost < submitted {
-		violate(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
+		addViolation(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
 			fmt.Sprintf("%d executions were submitted and %d exist", submitted, originals))
 	}
 }
 
-// expect judges the scenario's expectations of every run on the counted rows.
-func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
+// judgeBounds judges a list of the scenario's expectations by the counted rows.
+func (t *tally) judgeBounds(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
 	total := int64(len(rows))
 	for _, b := range bounds {
 		of := execution.None
@@ -258,12 +258,12 @@ func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, cou
 			of, _ = execution.ParseStatus(b.Of)
 		}
 		if n := counts[of]; !b.Holds(n, total) {
-			t.unmet(r, what, b, of, n, total, rows)
+			t.addUnmetBound(r, what, b, of, n, total, rows)
 		}
 	}
 }
 
-func violate(r *verdict.Run, name, statement, message string) {
+func addViolation(r *verdict.Run, name, statement, message string) {
 	r.Violations = append(r.Violations, verdict.Violation{
 		Name: name, Statement: statement, Seed: r.Seed, Step: r.Steps, At: r.Virtual, Message: message,
 	})

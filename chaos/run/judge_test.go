@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// judged is the verdict on a run with one requested execution and these rows at the end.
+// judged returns the verdict on a run with one requested execution and these rows at the end.
 func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp string) {
 	s := &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{{Action: "a", Count: 1, Copies: 1}}}
 	j := NewJudges(s, config.Hardened, config.Default(config.Hardened), nil)
@@ -33,7 +33,7 @@ func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp s
 	return strings.Join(rules, "; "), r.GaveUp
 }
 
-func TestEverythingThatIsSubmittedHasToBeAccepted(t *testing.T) {
+func TestUnacceptedSubmissionIsViolation(t *testing.T) {
 	if got, _ := judged(Outcome{Ending: Settled}); got != "acceptance" {
 		t.Errorf("nothing was accepted: %q", got)
 	}
@@ -44,7 +44,7 @@ func TestEverythingThatIsSubmittedHasToBeAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotFinishedIsAViolationAtTheEndOnly(t *testing.T) {
+func TestUnfinishedWorkIsViolationOnlyAtEnd(t *testing.T) {
 	row := execution.Execution{ID: 1, Status: execution.Requested}
 	if got, _ := judged(Outcome{Ending: Settled, At: time.Hour}, row); !strings.Contains(got, "invariant 5,") {
 		t.Errorf("the run has settled with an execution that has not ended: %q", got)
@@ -54,9 +54,9 @@ func TestWhatIsNotFinishedIsAViolationAtTheEndOnly(t *testing.T) {
 	}
 }
 
-// The suite sees each event at once. The other sinks see many together, in the same order, and all
+// The suite receives each event at once. The other sinks receive many together, in the same order, and all
 // of them before their results are read.
-func TestJudgesSeeEveryEventOnceAndInOrder(t *testing.T) {
+func TestJudgesSeeEventsOnceInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {
 		j := NewJudges(&scenario.Scenario{}, config.Hardened, config.Default(config.Hardened), nil)
 		hash := history.NewHasher()
@@ -77,7 +77,7 @@ func TestJudgesSeeEveryEventOnceAndInOrder(t *testing.T) {
 }
 
 // A run that has not come to rest does not show that the system recovers.
-func TestARunThatDoesNotComeToRestIsNoPass(t *testing.T) {
+func TestUnsettledRunDoesNotPass(t *testing.T) {
 	done := Outcome{Ending: Unsettled, At: time.Hour, Abandoned: true}
 	if got, gaveUp := judged(done); got != "" || gaveUp != "after 1h0m0s it had not come to rest" {
 		t.Errorf("%q, gave up: %q", got, gaveUp)

@@ -23,19 +23,19 @@ type moment struct {
 
 // shortfall explains an unmet bound: the executions that missed it, in groups.
 type shortfall struct {
-	// lines has a sentence for each group, the largest first; those that others caused come last.
+	// lines has a sentence for each group, the largest first; groups that others caused come last.
 	lines []string
-	// first is the execution of the first group whose end came first. Its story is the one to read.
+	// first is the execution of the first group that ended first. Its story explains most.
 	first execution.ID
 	// ended is the moment of its end, zero if it has not ended.
 	ended moment
-	// missed are all of them.
+	// missed are all executions that missed the bound.
 	missed []execution.ID
 }
 
-// explain finds the executions that missed a bound. Where too few ended as demanded, these are the
-// others; where too many did, these are the ones that did. rows are the counted executions.
-func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
+// explainShortfall finds the executions that missed a bound. If too few ended as demanded, these are the
+// others; if too many did, these are the ones that did. rows are the counted executions.
+func (t *tally) explainShortfall(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
 	few := tooFew(b, found, total)
 	groups, lasts := make(map[string][]*execution.Execution), make(map[execution.ID]*execution.Execution)
 	var order []string
@@ -44,19 +44,19 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		if last := lasts[row.Chain()]; last == nil || row.RetryCount > last.RetryCount {
 			lasts[row.Chain()] = row
 		}
-		if (ended(row.Status) == of) == few {
+		if (terminalStatus(row.Status) == of) == few {
 			continue
 		}
 		s.missed = append(s.missed, row.ID)
 		unserved = unserved || row.FailureReason == execution.NoWorkers || row.Status == execution.Requested
-		how := t.fate(row)
+		how := t.describeFate(row)
 		if groups[how] == nil {
 			order = append(order, how)
 		}
 		groups[how] = append(groups[how], row)
 	}
 	slices.SortStableFunc(order, func(a, b string) int {
-		return cmp.Or(caused(groups[a])-caused(groups[b]), cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b))
+		return cmp.Or(causedRank(groups[a])-causedRank(groups[b]), cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b))
 	})
 	for n, how := range order {
 		rows := groups[how]
@@ -65,11 +65,11 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		})
 		if n == 0 {
 			s.first = rows[0].ID
-			if ended(rows[0].Status) != execution.None {
+			if terminalStatus(rows[0].Status) != execution.None {
 				s.ended = t.last.Get(rows[0].ID)
 			}
 		}
-		if caused(rows) > 0 {
+		if causedRank(rows) > 0 {
 			how += parentsOf(rows, lasts)
 		}
 		var ids []execution.ID
@@ -84,15 +84,15 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 	return s
 }
 
-// caused is 1 for a group of executions that were skipped because of others, otherwise 0.
-func caused(group []*execution.Execution) int {
+// causedRank returns 1 for a group of executions that were skipped because of others, otherwise 0.
+func causedRank(group []*execution.Execution) int {
 	if group[0].FailureReason == execution.ParentFailed {
 		return 1
 	}
 	return 0
 }
 
-// parentsOf says why executions were skipped: how their parents ended, and one parent as an example.
+// parentsOf describes why executions were skipped: how their parents ended, with one parent as an example.
 // lasts are the last rows of chains.
 func parentsOf(skipped []*execution.Execution, lasts map[execution.ID]*execution.Execution) string {
 	counts := make(map[string]int)
@@ -115,7 +115,7 @@ func parentsOf(skipped []*execution.Execution, lasts map[execution.ID]*execution
 	return text + fmt.Sprintf("%d is a child of %d)", skipped[0].ID, skipped[0].Parent)
 }
 
-// whyUnserved says of the workers that were there why they got no work.
+// whyUnserved explains why the registered workers got no work.
 func (t *tally) whyUnserved() (lines []string) {
 	for _, id := range slices.Sorted(maps.Keys(t.idle)) {
 		lines = append(lines, t.idle[id]+" registered and never became active, so it got no work")
@@ -127,7 +127,7 @@ func (t *tally) whyUnserved() (lines []string) {
 	return lines
 }
 
-// tooFew says whether an unmet bound demands more executions than there are.
+// tooFew reports whether an unmet bound demands more executions than there are.
 func tooFew(b scenario.Bound, found, total int64) bool {
 	switch b.Op {
 	case ">=", ">":
@@ -142,17 +142,17 @@ func tooFew(b scenario.Bound, found, total int64) bool {
 	}
 }
 
-// fate says of an execution which action it was of, and how and why it ended, or what it waits for.
-func (t *tally) fate(e *execution.Execution) string {
+// describeFate describes an execution: its action, and how and why it ended or what it waits for.
+func (t *tally) describeFate(e *execution.Execution) string {
 	of := ""
 	if e.Action.Ref != "" {
 		of = "of " + e.Action.Ref + " "
 	}
-	if ended(e.Status) == execution.None {
-		return of + t.waits(e)
+	if terminalStatus(e.Status) == execution.None {
+		return of + t.describeWait(e)
 	}
 	how := of + "ended as " + e.Status.String()
-	// Which part carried a client's request out does not matter.
+	// The part that executed a client's request does not matter.
 	if e.Status == execution.Cancelled && t.asked[e.Chain()] {
 		return how + ", as a client had asked"
 	}
@@ -166,7 +166,7 @@ func (t *tally) fate(e *execution.Execution) string {
 		how += fmt.Sprintf(" (%q)", e.Result.Error)
 	}
 	if e.FailureReason == execution.RunTimeout {
-		how += t.allowed(e)
+		how += t.describeRunTimes(e)
 	}
 	switch by := e.Result.FailedBy; {
 	case e.Status == execution.Completed:
@@ -176,13 +176,13 @@ func (t *tally) fate(e *execution.Execution) string {
 		how += ", decided by the " + by.String()
 	}
 	if e.RetryCount > 0 {
-		how += fmt.Sprintf(", after %s", plural(e.RetryCount, "retry", "retries"))
+		how += fmt.Sprintf(", after %s", countNoun(e.RetryCount, "retry", "retries"))
 	}
 	return how
 }
 
-// allowed says how long the runs of an action take, and how long they may.
-func (t *tally) allowed(e *execution.Execution) string {
+// describeRunTimes describes how long the runs of an action take, and how long they may take.
+func (t *tally) describeRunTimes(e *execution.Execution) string {
 	a := t.actions[e.Action.Ref]
 	if a == nil {
 		return ""
@@ -194,8 +194,8 @@ func (t *tally) allowed(e *execution.Execution) string {
 	return fmt.Sprintf(" (a run takes %s and may take %v)", takes, oracle.RunTimeout(&e.Action))
 }
 
-// waits says in which status an execution is stuck, and what it waits for.
-func (t *tally) waits(e *execution.Execution) string {
+// describeWait describes the status in which an execution is stuck, and what it waits for.
+func (t *tally) describeWait(e *execution.Execution) string {
 	how := "stuck in " + e.Status.String() + ": "
 	switch e.Status {
 	case execution.Requested:
@@ -203,44 +203,44 @@ func (t *tally) waits(e *execution.Execution) string {
 		case e.AwaitsParent:
 			return how + fmt.Sprintf("waits for its parent, execution %d", e.Parent)
 		case e.Pinned != 0:
-			return how + "waits for " + t.worker(e.Pinned) + ", to which it is pinned"
+			return how + "waits for " + t.workerName(e.Pinned) + ", to which it is pinned"
 		case e.Action.Concurrency > 0:
 			return how + fmt.Sprintf("waits for a worker with the runtime %s, or for one of the %s of %s",
-				e.Action.Runtime, plural(e.Action.Concurrency, "slot", "slots"), e.Action.Ref)
+				e.Action.Runtime, countNoun(e.Action.Concurrency, "slot", "slots"), e.Action.Ref)
 		}
 		return how + "waits for a worker with the runtime " + e.Action.Runtime
 	case execution.Scheduling:
 		return how + e.SchedulingBy + " has claimed it and chosen no worker"
 	case execution.Scheduled:
 		if e.PublishedAt.IsZero() {
-			return how + "sent to " + t.worker(e.Worker) + ", whether it reached the broker is unknown"
+			return how + "sent to " + t.workerName(e.Worker) + ", whether it reached the broker is unknown"
 		}
-		return how + "waits in the queue of " + t.worker(e.Worker) + " to be claimed"
+		return how + "waits in the queue of " + t.workerName(e.Worker) + " to be claimed"
 	case execution.Canceling:
-		return how + t.worker(e.Worker) + " was asked to end it"
+		return how + t.workerName(e.Worker) + " was asked to end it"
 	default:
-		return how + t.worker(e.Worker) + " has claimed it and stored no result"
+		return how + t.workerName(e.Worker) + " has claimed it and stored no result"
 	}
 }
 
-// worker is the name of a worker, or its number if it never registered.
-func (t *tally) worker(id execution.WorkerID) string {
+// workerName returns the name of a worker, or its number if it never registered.
+func (t *tally) workerName(id execution.WorkerID) string {
 	if name := t.names[id]; name != "" {
 		return name
 	}
 	return fmt.Sprintf("worker %d", id)
 }
 
-func plural(n int, one, many string) string {
+func countNoun(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// unmet adds an unmet bound to a run.
-func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) {
-	s := t.explain(b, of, found, total, rows)
+// addUnmetBound adds an unmet bound to a run.
+func (t *tally) addUnmetBound(r *verdict.Run, what string, b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) {
+	s := t.explainShortfall(b, of, found, total, rows)
 	lines := append([]string{fmt.Sprintf("%d of %d %s", found, total, b.Quote(what))}, s.lines...)
 	if b.Op == "=" && b.Percent && !tooFew(b, found, total) {
 		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))

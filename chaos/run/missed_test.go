@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// missedRun is the only violation of a run that ended with these rows, one second apart and in
-// their order.
+// missedRun returns the only violation of a run that ended with these rows, one second apart and in their
+// order.
 func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) (message string, about execution.ID, at time.Duration) {
 	t.Helper()
 	j := NewJudges(&scenario.Scenario{Actions: actions("a")}, config.Hardened, config.Default(config.Hardened), []int{})
@@ -38,9 +38,9 @@ func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) 
 	for i := range rows {
 		all = append(all, &rows[i])
 	}
-	j.show()
+	j.flushWaiting()
 	last := lastRows(all)
-	j.tally.expect(&r, "executions", []scenario.Bound{bound}, counts(last), last)
+	j.tally.judgeBounds(&r, "executions", []scenario.Bound{bound}, statusCounts(last), last)
 	if len(r.Violations) != 1 || r.Violations[0].Name != "expectation" {
 		t.Fatalf("want one unmet expectation, got %+v", r.Violations)
 	}
@@ -55,9 +55,9 @@ func failed(id execution.ID, why execution.Reason, text string, by execution.Par
 	return execution.Execution{ID: id, Status: execution.Failed, FailureReason: why, Result: execution.Result{Error: text, FailedBy: by}}
 }
 
-// An unmet bound names the executions that missed it, grouped by how and why they ended, and leads
-// to the end that came first in the largest group.
-func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
+// An unmet bound names the executions that missed it, grouped by how and why they ended, and refers to the
+// first end in the largest group.
+func TestUnmetBoundListsMissedExecutions(t *testing.T) {
 	done := func(id execution.ID) execution.Execution {
 		return execution.Execution{ID: id, Status: execution.Completed}
 	}
@@ -194,9 +194,9 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 	}
 }
 
-// A run that took longer than it may is told with both durations; whoever gets no work, with the workers that never became active
-// and what the broker did to them.
-func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
+// The text for a run that exceeded its timeout has both durations. The text for executions without a worker
+// lists the workers that never became active, and the broker's part in that.
+func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	slow := scenario.Action{Action: execution.Action{Ref: "slow", Runtime: "shell", Timeout: 5 * time.Second}, TakesMin: 8 * time.Second, TakesMax: 12 * time.Second}
 	j := NewJudges(&scenario.Scenario{Actions: []scenario.Action{slow}}, config.Hardened, config.Default(config.Hardened), []int{})
 	for _, e := range []history.Event{
@@ -207,12 +207,12 @@ func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
 	} {
 		j.Observe(&e)
 	}
-	j.show()
+	j.flushWaiting()
 	rows := []*execution.Execution{
 		{ID: 1, Action: slow.Action, Status: execution.Timeout, FailureReason: execution.RunTimeout, Result: execution.Result{FailedBy: execution.Worker}},
 		{ID: 2, Action: slow.Action, Status: execution.Failed, FailureReason: execution.NoWorkers, Result: execution.Result{FailedBy: execution.Scheduler}},
 	}
-	got := j.tally.explain(scenario.Bound{Of: "completed", Op: ">=", Value: 2}, execution.Completed, 0, 2, rows).lines
+	got := j.tally.explainShortfall(scenario.Bound{Of: "completed", Op: ">=", Value: 2}, execution.Completed, 0, 2, rows).lines
 	want := []string{
 		"1 of slow ended as failed, no_workers, decided by the scheduler: execution 2",
 		"1 of slow ended as timeout, run_timeout (a run takes 8s to 12s and may take 5s), decided by the worker: execution 1",
@@ -224,8 +224,8 @@ func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
 	}
 }
 
-// Of many executions a few are named.
-func TestAnUnmetBoundNamesFewOfMany(t *testing.T) {
+// Of many executions, only a few are named.
+func TestUnmetBoundNamesFewOfMany(t *testing.T) {
 	var rows []execution.Execution
 	for id := range execution.ID(7) {
 		rows = append(rows, failed(id+1, execution.Unknown, "", execution.Worker))

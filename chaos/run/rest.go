@@ -2,29 +2,29 @@ package run
 
 import "time"
 
-// Linger is how long everything must stay quiet before a run ends. It is longer than any backoff of
-// a writer that only the writer itself knows of.
+// Linger is how long everything must stay quiet before a run ends. It is longer than any backoff of a
+// process, which a world can't observe.
 const Linger = 15 * time.Second
 
-// State tells what is left to do, as far as only the world knows it. One task asks often, the cheap
-// questions first. A world that can't find out says that something is left.
+// State reports the remaining work that only the world knows. One task calls it often, the cheap methods
+// first. A world that can't determine an answer reports that work is left.
 type State interface {
-	// Faults says that a fault has not ended, or that its effect still holds something back.
+	// Faults reports whether a fault has not ended, or its effect still holds something back.
 	Faults() bool
-	// Messages says that a message is somewhere, if the world knows that at every moment. A world
-	// that has to ask a server says no here and answers in Drained.
+	// Messages reports whether a message exists anywhere, if the world always knows that. A world that must
+	// query a server returns false here and answers in Drained.
 	Messages() bool
-	// Actions says that an action runs.
+	// Actions reports whether an action runs.
 	Actions() bool
-	// Unfinished says that an execution has not ended, or that its end was not handled.
+	// Unfinished reports whether an execution has not ended, or its end was not handled.
 	Unfinished() bool
-	// Drained says that no message is anywhere. It is asked when everything else has been quiet for
-	// Linger.
+	// Drained reports whether no message exists anywhere. It is called when everything else has been quiet
+	// for Linger.
 	Drained() bool
 }
 
-// Rest knows when a run is over: when nothing has been left to do for Linger. All fields are
-// required, but Alerts is nil if the scenario expects nothing of alerts. It is for one task.
+// Rest detects the end of a run: when nothing has been left to do for Linger. All fields are required, but
+// Alerts is nil if the scenario has no expectation about alerts. It is for one task.
 type Rest struct {
 	Clock Clock
 	// Linger is the constant of that name, scaled like the scenario.
@@ -37,14 +37,14 @@ type Rest struct {
 	since time.Duration
 }
 
-// Stirs says that something is left to do. A world calls it for changes too short for Over to
-// notice.
+// Stirs notes that something is left to do. A world calls it for changes that are too short for Over to
+// detect.
 func (r *Rest) Stirs() {
 	r.Alerts.Awake()
 	r.quiet = false
 }
 
-// Over says that the run has come to rest and can end.
+// Over reports whether the run has come to rest and can end.
 func (r *Rest) Over() bool {
 	if r.State.Faults() || r.Workload.Submitting() || r.State.Messages() || r.State.Actions() || r.State.Unfinished() {
 		r.Stirs()

@@ -10,7 +10,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// left is what a test leaves to do.
+// left is the work that a test leaves to do.
 type left struct{ faults, actions, unfinished, messages, queued bool }
 
 func (l *left) Faults() bool     { return l.faults }
@@ -19,7 +19,7 @@ func (l *left) Unfinished() bool { return l.unfinished }
 func (l *left) Messages() bool   { return l.messages }
 func (l *left) Drained() bool    { return !l.queued }
 
-// resting runs check in a run in which nothing is left to do.
+// resting runs check in a run without remaining work.
 func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
 	t.Helper()
 	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
@@ -29,14 +29,14 @@ func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *l
 	}, l)
 }
 
-// after checks whether a run is over now, and again after a while.
+// after checks whether a run is over now, and once more after a while.
 func after(r *Rest, d time.Duration) bool {
 	r.Over()
 	time.Sleep(d)
 	return r.Over()
 }
 
-func TestARunIsOverWhenEverythingHasBeenQuietForLongEnough(t *testing.T) {
+func TestRunIsOverAfterQuietPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 0, func(r *Rest, _ *left) {
 			if after(r, time.Minute-1) {
@@ -49,7 +49,7 @@ func TestARunIsOverWhenEverythingHasBeenQuietForLongEnough(t *testing.T) {
 	})
 }
 
-func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
+func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	for what, keep := range map[string]func(*left) *bool{
 		"a fault":                 func(l *left) *bool { return &l.faults },
 		"an action":               func(l *left) *bool { return &l.actions },
@@ -77,7 +77,7 @@ func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
 	}
 }
 
-func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
+func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 1, func(r *Rest, _ *left) {
 			if after(r, time.Hour) {
@@ -91,14 +91,14 @@ func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
 	})
 }
 
-// A firing alert delays the end of a run, but not for ever.
-func TestAnAlertKeepsARunGoingForAsLongAsItMay(t *testing.T) {
+// A firing alert delays the end of a run, but not forever.
+func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{
 			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},
 		})
 		a.brake(1)
-		a.look(0, nil)
+		a.takeSample(0, nil)
 		resting(t, a, 0, func(r *Rest, l *left) {
 			l.actions = true
 			after(r, time.Hour)

@@ -1,11 +1,11 @@
-// Package run is the runner: the parts of a run that don't depend on the world. It submits the
-// workload, injects the faults, takes samples for the alerts, knows when nothing is left to do, and
-// turns the history into a verdict.
+// Package run is the runner: the parts of a run that don't depend on the world. It submits the workload,
+// injects the faults, takes samples for the alerts, detects when nothing is left to do, and turns the
+// history into a verdict.
 //
-// A world provides the time (Clock), random numbers (Draws), tasks (host.Host), the system under
-// test (Client), what is left to do (State), the interfaces of faults (package fault) and the
-// evidence. The simulator's clock is the kernel's, so this package starts no goroutines and never
-// waits by itself, and a mutex is never held while a task waits.
+// A world provides the time (Clock), random numbers (Draws), tasks (host.Host), the system under test
+// (Client), the remaining work (State), the interfaces of faults (package fault) and the evidence. The
+// simulator's clock is the kernel's, so this package starts no goroutines and never waits by itself, and a
+// mutex is never held while a task waits.
 package run
 
 import (
@@ -17,8 +17,8 @@ import (
 	"handoff/core/config"
 )
 
-// Horizon is the latest end of a run: the last moment at which something new can happen, plus the
-// time that the configuration implies for what is open then.
+// Horizon returns the latest end of a run: the last moment at which something new can happen, plus the time
+// that the configuration allows for finishing the open work.
 func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 	last := s.LastSubmission()
 	longest, retries := time.Duration(0), 0
@@ -37,24 +37,23 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 		f := &s.Faults[i]
 		begin := f.When.Max
 		if f.When.After != "" {
-			// A trigger comes while there is work, so at the end of the workload at the latest.
+			// A trigger occurs while there is work, so at the end of the workload at the latest.
 			begin = s.LastSubmission() + settle/2 + f.When.Plus
 		}
-		last = max(last, begin+lasts(s, f, c))
+		last = max(last, begin+longestEffect(s, f, c))
 	}
 	return last + settle + Linger
 }
 
-// lasts is an upper bound of the time from a fault's beginning to its last effect.
-func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
+// longestEffect returns an upper bound of the time from a fault's beginning to its last effect.
+func longestEffect(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
 	_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
 	return f.Kind.Lasts(f.Spec, fault.Bounds{
 		For: f.For, RestartAfter: f.RestartAfter, Targets: targets, Stop: c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack,
 	})
 }
 
-// AtLeast is the least duration of a run of a scenario, if its faults strike when they are expected
-// to.
+// AtLeast returns the least duration of a run of a scenario, if its faults strike at their expected times.
 func AtLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {

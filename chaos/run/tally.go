@@ -26,18 +26,18 @@ type tally struct {
 	// last is the moment of each execution's last transition; names are the workers' names.
 	last  dense.Table[execution.ID, moment]
 	names map[execution.WorkerID]string
-	// asked has the first executions of the chains that a client asked to cancel.
+	// asked holds the first executions of the chains that a client asked to cancel.
 	asked map[execution.ID]bool
 	// idle are the workers that registered and were never active, by name.
 	idle map[execution.WorkerID]string
-	// poisoned is the first message that died with a header because of which the broker creates no
-	// queue any more; its kind is NoKind if there was none.
+	// poisoned is the first death of a message whose header stops the broker from creating queues; its kind
+	// is NoKind if there was none.
 	poisoned history.Event
-	// actions are those of the scenario, by their references.
+	// actions are the scenario's actions, by their references.
 	actions map[string]*scenario.Action
 }
 
-// newTally returns a tally of a run of s that looks for these error texts.
+// newTally returns a tally for a run of s that counts failures with these error texts.
 func newTally(s *scenario.Scenario, texts []string) *tally {
 	t := &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
@@ -72,15 +72,15 @@ func (t *tally) Observe(e *history.Event) {
 			delete(t.idle, e.Worker)
 		}
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
-			t.detected(LostWorker, e.At-at)
+			t.noteDetection(LostWorker, e.At-at)
 		}
 	case history.CancelRequested:
 		t.asked[e.Chain] = true
 	case history.Orchestrated:
-		t.detected(Ended, e.Due)
+		t.noteDetection(Ended, e.Due)
 	case history.Transition:
 		t.last.Set(e.Execution, moment{e.At, e.Step})
-		t.dispatch(e)
+		t.timeDispatch(e)
 		if e.To == execution.Completed {
 			if t.struck {
 				t.after++
@@ -99,20 +99,20 @@ func (t *tally) Observe(e *history.Event) {
 	}
 }
 
-// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a
-// dispatch to its take-back, and from the end of an execution to the handling of that end.
+// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a dispatch to its
+// reclaim, and from the end of an execution to the handling of that end.
 const (
 	LostWorker = "lost worker"
 	Unclaimed  = "unclaimed"
 	Ended      = "ended"
 )
 
-func (t *tally) detected(what string, took time.Duration) {
+func (t *tally) noteDetection(what string, took time.Duration) {
 	t.detection[what] = max(t.detection[what], took)
 }
 
-// dispatch times dispatches that are not claimed.
-func (t *tally) dispatch(e *history.Event) {
+// timeDispatch times dispatches that are not claimed.
+func (t *tally) timeDispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
 		t.scheduled.Set(e.Execution, e.At)
 		return
@@ -121,12 +121,12 @@ func (t *tally) dispatch(e *history.Event) {
 		return
 	}
 	if e.By != execution.Worker && (e.To == execution.Requested || e.To == execution.Failed) {
-		t.detected(Unclaimed, e.At-t.scheduled.Get(e.Execution))
+		t.noteDetection(Unclaimed, e.At-t.scheduled.Get(e.Execution))
 	}
 	t.scheduled.Delete(e.Execution)
 }
 
-// fill writes the figures into a run.
-func (t *tally) fill(r *verdict.Run) {
+// fillFigures writes the figures into a run.
+func (t *tally) fillFigures(r *verdict.Run) {
 	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
 }

@@ -20,8 +20,8 @@ type Client interface {
 	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
 	// error.
 	Cancel(ctx context.Context, id execution.ID) error
-	// Registered says whether a worker has ever registered under this name, so that an execution
-	// can be pinned to it.
+	// Registered reports whether a worker has ever registered under this name, so that an execution can be
+	// pinned to it.
 	Registered(worker string) bool
 }
 
@@ -41,9 +41,9 @@ type Request struct {
 type Answer struct {
 	// ID is the execution, 0 if there is none.
 	ID execution.ID
-	// Existed says that an earlier request with the same key had created the execution.
+	// Existed reports whether an earlier request with the same key had created the execution.
 	Existed bool
-	// Refused says why there is no execution; empty if there is one.
+	// Refused is the reason why there is no execution; empty if there is one.
 	Refused string
 }
 
@@ -64,21 +64,20 @@ type WorkloadOptions struct {
 	// Known is called, in a task, for each answer with the execution of an earlier request with the
 	// same key; may be nil.
 	Known func(r *Request, id execution.ID)
-	// Refused is called, in a task, for a request that created no execution; the request is not
-	// repeated. May be nil. In both cases, Known and Refused, Judge finds that not everything was
-	// accepted.
+	// Refused is called, in a task, for a request that created no execution; the request is not repeated.
+	// May be nil. In both cases, Judges then finds that not everything was accepted.
 	Refused func(why string)
 }
 
-// Workload submits and cancels what the scenario says, as users of the API would: with idempotency
-// keys, from many tasks, and knowing an execution only from the answer to a request.
+// Workload submits and cancels executions as the scenario specifies, like users of the API: with
+// idempotency keys, from many tasks, and knowing an execution only from the answer to a request.
 type Workload struct {
 	o WorkloadOptions
 
 	mu sync.Mutex
 	// left counts the steps that are not finished.
 	left atomic.Int64
-	// accepted holds the executions of each action by their number from 0; 0 for those that are not
+	// accepted holds the executions of each action by their number from 0; 0 for executions that are not
 	// accepted yet.
 	accepted map[string][]execution.ID
 	// waiting wakes the tasks that wait for an execution to be accepted.
@@ -102,34 +101,34 @@ func (w *Workload) Start(ctx context.Context) {
 	for i, l := range w.o.Scenario.Workload {
 		number := first[l.Action]
 		first[l.Action] += l.Count
-		w.o.Host.Go("load", func() { w.load(ctx, i, number, l) })
+		w.o.Host.Go("load", func() { w.submitLoad(ctx, i, number, l) })
 	}
 	for i, c := range w.o.Scenario.Cancels {
-		w.o.Host.Go("cancel", func() { w.cancel(ctx, i, c) })
+		w.o.Host.Go("cancel", func() { w.runCancelStep(ctx, i, c) })
 	}
 }
 
-// Submitting says whether a step is unfinished.
+// Submitting reports whether a step is unfinished.
 func (w *Workload) Submitting() bool {
 	return w.left.Load() > 0
 }
 
-// Abandon says that the submitting process has died: nothing more was requested.
+// Abandon notes that the submitting process has died, so that nothing more is submitted.
 func (w *Workload) Abandon() {
 	w.left.Store(0)
 }
 
-func (w *Workload) over() { w.left.Add(-1) }
+func (w *Workload) finishStep() { w.left.Add(-1) }
 
-// pinPoll is how often a load checks whether the worker to which it is pinned has registered.
-// Before that, a real user would get an error for each attempt.
+// pinPoll is how often a load checks whether the worker to which it is pinned has registered. Before that,
+// a real user would get errors.
 const pinPoll = 100 * time.Millisecond
 
-// load submits one load; first is the number of its first execution. Items due at the same time go
+// submitLoad submits one load; first is the number of its first execution. Items due at the same time go
 // in one request.
-func (w *Workload) load(ctx context.Context, index, first int, l scenario.Load) {
+func (w *Workload) submitLoad(ctx context.Context, index, first int, l scenario.Load) {
 	for n := 0; n < l.Count; {
-		if w.o.Host.Sleep(ctx, due(l, n)-w.o.Clock.Now()) != nil {
+		if w.o.Host.Sleep(ctx, dueTime(l, n)-w.o.Clock.Now()) != nil {
 			return
 		}
 		for l.Pin != "" && !w.o.Client.Registered(l.Pin) {
@@ -139,24 +138,24 @@ func (w *Workload) load(ctx context.Context, index, first int, l scenario.Load) 
 		}
 		began := n
 		var requests []Request
-		for ; n < l.Count && due(l, n) <= w.o.Clock.Now() && len(requests) < w.o.Batch; n++ {
+		for ; n < l.Count && dueTime(l, n) <= w.o.Clock.Now() && len(requests) < w.o.Batch; n++ {
 			r := Request{Action: l.Action, Key: l.Key(index, n), Pin: l.Pin, Limits: l.Limits}
 			if l.Parent != "" {
-				if r.Parent = w.await(ctx, l.Parent, l.ParentOf(n)); r.Parent == 0 {
+				if r.Parent = w.awaitAccepted(ctx, l.Parent, l.ParentOf(n)); r.Parent == 0 {
 					return
 				}
 			}
 			requests = append(requests, r)
 		}
 		if len(requests) > 0 {
-			w.submit(ctx, l, first+began, requests)
+			w.submitRequest(ctx, l, first+began, requests)
 		}
 	}
-	w.over()
+	w.finishStep()
 }
 
-// submit sends one request and its copies. from is the number of its first execution.
-func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, requests []Request) {
+// submitRequest sends one request and its copies. from is the number of its first execution.
+func (w *Workload) submitRequest(ctx context.Context, l scenario.Load, from int, requests []Request) {
 	var copies []host.Task
 	for range l.Copies - 1 {
 		// Nothing reads the answers to copies: a user who sends a request twice has lost the first
@@ -164,43 +163,42 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 		copies = append(copies, w.o.Host.Go("copy", func() { _, _ = w.o.Client.Submit(ctx, slices.Clone(requests)) }))
 	}
 	var answers []Answer
-	w.insist(ctx, func() (err error) {
+	w.retryRequest(ctx, func() (err error) {
 		answers, err = w.o.Client.Submit(ctx, requests)
 		return err
 	})
 	for i, a := range answers {
 		switch {
 		case a.ID == 0:
-			w.refused(a.Refused)
+			w.reportRefusal(a.Refused)
 		case a.Existed && w.o.Known != nil:
 			w.o.Known(&requests[i], a.ID)
 		}
 	}
-	w.accept(l.Action, from, answers)
+	w.recordAccepted(l.Action, from, answers)
 	for _, c := range copies {
 		_ = c.Wait(ctx)
 	}
 }
 
-// A user who gets an error, but not that the request is wrong, repeats the request: after
-// userPause, from the sixtieth time on after ten times that, and userAttempts times in all. That is
-// longer than any outage in a scenario or a varied run, so the system is to blame if a request is
-// never accepted.
+// A user who gets an error, but not that the request is wrong, repeats the request: after userPause, from
+// the sixtieth time on after ten times that, and userAttempts times in all. That is longer than any outage
+// in a scenario or a varied run, so a request that is never accepted is the system's fault.
 const (
 	userPause    = time.Second
 	userHurries  = 60
 	userAttempts = 300
 )
 
-// insist repeats a user's request until there is an answer.
-func (w *Workload) insist(ctx context.Context, ask func() error) {
+// retryRequest repeats a user's request until there is an answer, at most userAttempts times.
+func (w *Workload) retryRequest(ctx context.Context, ask func() error) {
 	for attempt := 1; ; attempt++ {
 		err := ask()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if attempt == userAttempts {
-			w.refused(err.Error())
+			w.reportRefusal(err.Error())
 			return
 		}
 		pause := userPause
@@ -213,13 +211,13 @@ func (w *Workload) insist(ctx context.Context, ask func() error) {
 	}
 }
 
-func (w *Workload) refused(why string) {
+func (w *Workload) reportRefusal(why string) {
 	if w.o.Refused != nil {
 		w.o.Refused(why)
 	}
 }
 
-func (w *Workload) accept(action string, from int, answers []Answer) {
+func (w *Workload) recordAccepted(action string, from int, answers []Answer) {
 	w.mu.Lock()
 	for i, a := range answers {
 		w.accepted[action][from+i] = a.ID
@@ -231,8 +229,8 @@ func (w *Workload) accept(action string, from int, answers []Answer) {
 	}
 }
 
-// await waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends before.
-func (w *Workload) await(ctx context.Context, action string, number int) execution.ID {
+// awaitAccepted waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends first.
+func (w *Workload) awaitAccepted(ctx context.Context, action string, number int) execution.ID {
 	var accepted host.Signal
 	for {
 		w.mu.Lock()
@@ -254,8 +252,8 @@ func (w *Workload) await(ctx context.Context, action string, number int) executi
 	}
 }
 
-// cancel performs one cancel step of the workload, each cancellation in its own time.
-func (w *Workload) cancel(ctx context.Context, index int, c scenario.Cancel) {
+// runCancelStep performs one cancel step of the workload, each cancellation with its own delay.
+func (w *Workload) runCancelStep(ctx context.Context, index int, c scenario.Cancel) {
 	draws := w.o.Draws(index)
 	left := c.Count
 	for i := range c.Count {
@@ -278,13 +276,13 @@ func (w *Workload) cancelOne(ctx context.Context, c scenario.Cancel, i int, afte
 	if c.Timed && w.o.Host.Sleep(ctx, c.At-w.o.Clock.Now()) != nil {
 		return false
 	}
-	id := w.await(ctx, c.Action, c.Nth-1+i)
+	id := w.awaitAccepted(ctx, c.Action, c.Nth-1+i)
 	if id == 0 || w.o.Host.Sleep(ctx, after) != nil {
 		return false
 	}
-	w.insist(ctx, func() error { return w.o.Client.Cancel(ctx, id) })
+	w.retryRequest(ctx, func() error { return w.o.Client.Cancel(ctx, id) })
 	return true
 }
 
-// due is when the n-th item of a load is submitted.
-func due(l scenario.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }
+// dueTime returns the time at which the n-th item of a load is submitted.
+func dueTime(l scenario.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }

@@ -117,7 +117,7 @@ func actions(refs ...string) (all []scenario.Action) {
 	return all
 }
 
-func TestALoadIsSubmittedInItsTimeAndInBatches(t *testing.T) {
+func TestLoadIsSubmittedInTimedBatches(t *testing.T) {
 	told, over := submitted(t, &scenario.Scenario{Actions: actions("a", "b"), Workload: []scenario.Load{
 		{Action: "a", Count: 3, From: time.Second, Every: time.Minute, Copies: 1},
 		{Action: "b", Count: 3, From: 90 * time.Second, Copies: 1},
@@ -129,7 +129,7 @@ func TestALoadIsSubmittedInItsTimeAndInBatches(t *testing.T) {
 		`1m30s 3: b of 0 pinned to ""`, `1m30s 4: b of 0 pinned to ""`, `1m30s 5: b of 0 pinned to ""`, `2m1s 6: a of 0 pinned to ""`)
 }
 
-func TestAChildWaitsUntilItsParentIsAccepted(t *testing.T) {
+func TestChildWaitsForAcceptedParent(t *testing.T) {
 	told, _ := submitted(t, &scenario.Scenario{Actions: actions("parent", "child"), Workload: []scenario.Load{
 		{Action: "child", Count: 2, Copies: 1, Parent: "parent", Siblings: 1},
 		{Action: "parent", Count: 2, From: time.Second, Every: time.Second, Copies: 1},
@@ -137,14 +137,14 @@ func TestAChildWaitsUntilItsParentIsAccepted(t *testing.T) {
 	expect(t, told, `1s 1: parent of 0 pinned to ""`, `1s 2: child of 1 pinned to ""`, `2s 3: parent of 0 pinned to ""`, `2s 4: child of 3 pinned to ""`)
 }
 
-func TestAPinnedLoadWaitsForItsWorker(t *testing.T) {
+func TestPinnedLoadWaitsForItsWorker(t *testing.T) {
 	told, _ := submitted(t, &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{
 		{Action: "a", Count: 1, Copies: 1, Pin: "shell-1"},
 	}}, func(s *system, _ *WorkloadOptions) { s.registered = 5 * time.Second })
 	expect(t, told, `5s 1: a of 0 pinned to "shell-1"`)
 }
 
-func TestARepeatedKeyIsKnown(t *testing.T) {
+func TestRepeatedKeyIsReported(t *testing.T) {
 	var known []string
 	s := &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{
 		{Action: "a", Count: 1, Copies: 1},
@@ -160,7 +160,7 @@ func TestARepeatedKeyIsKnown(t *testing.T) {
 	}
 }
 
-func TestCancellationsComeAtATimeOrAfterASubmission(t *testing.T) {
+func TestCancellationsFollowTimeOrSubmission(t *testing.T) {
 	told, over := submitted(t, &scenario.Scenario{
 		Actions:  actions("a"),
 		Workload: []scenario.Load{{Action: "a", Count: 3, Copies: 1, From: 10 * time.Second, Every: 10 * time.Second}},
@@ -175,7 +175,7 @@ func TestCancellationsComeAtATimeOrAfterASubmission(t *testing.T) {
 	expect(t, told, `10s 1: a of 0 pinned to ""`, "15s cancel 1", `20s 2: a of 0 pinned to ""`, "22s cancel 2", `30s 3: a of 0 pinned to ""`, "32s cancel 3")
 }
 
-func TestWhatIsRefusedIsTold(t *testing.T) {
+func TestRefusedRequestIsReported(t *testing.T) {
 	s := &scenario.Scenario{Actions: actions("a", "b"), Workload: []scenario.Load{
 		{Action: "a", Count: 1, Copies: 1}, {Action: "b", Count: 1, Copies: 1, Parent: "a", Siblings: 1},
 	}}
@@ -196,7 +196,7 @@ func TestWhatIsRefusedIsTold(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedWorkloadIsOver(t *testing.T) {
+func TestAbandonedWorkloadIsOver(t *testing.T) {
 	w := NewWorkload(WorkloadOptions{Scenario: &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{{Action: "a", Count: 1}}}})
 	if !w.Submitting() {
 		t.Error("it is over before its process has died")

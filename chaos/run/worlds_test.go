@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// A world only knows how to disturb things. The injector decides when, what and for how long; a
-// load or a fault describes itself. So no world reads a trigger, a fault's fields or a load, and
-// none reports that a fault touched something.
-func TestNoWorldInjectsFaultsOrSubmitsLoadsItself(t *testing.T) {
+// A world only implements disturbances. The injector determines their time, target and duration; a load or
+// a fault describes itself. So no world reads a trigger, a fault's fields or a load, and none writes that a
+// fault touched something.
+func TestWorldsLeaveFaultsAndLoadsToRunner(t *testing.T) {
 	runners := map[string]string{
 		"FindTrigger": "finds triggers", "Triggers": "finds triggers", "Nth": "counts triggers", "Plus": "waits after triggers",
 		"Spec": "reads a fault's fields", "Drawn": "draws how long faults last", "Select": "chooses targets", "Inject": "begins faults",

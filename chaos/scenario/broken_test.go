@@ -12,8 +12,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// expectation matches a line such as "# 6:3: unknown key …" at the head of a broken file: the
-// position and text of a problem, with the allowed values and a suggestion.
+// expectation matches a line such as "# 6:3: unknown key …" at the head of a broken file: the position and
+// text of a problem, with allowed values and a suggestion.
 var expectation = regexp.MustCompile(`^# (\d+:\d+: .*)$`)
 
 func TestBrokenCorpus(t *testing.T) {
@@ -46,7 +46,7 @@ func TestBrokenCorpus(t *testing.T) {
 				checkFrame(t, p, string(data))
 			}
 			if *update && len(got) > 0 {
-				rewrite(t, file, string(data), got, len(want))
+				rewriteHead(t, file, string(data), got, len(want))
 				return
 			}
 			if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
@@ -56,12 +56,12 @@ func TestBrokenCorpus(t *testing.T) {
 	}
 }
 
-// rewrite writes the loader's problems at the head of a broken file, which must keep its number of
-// lines.
-func rewrite(t *testing.T, file, data string, got []string, had int) {
+// rewriteHead writes the loader's problems at the head of a broken file, whose number of lines must stay the
+// same.
+func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	t.Helper()
 	if had != len(got) {
-		t.Fatalf("the file says %d problems and has %d; positions would move:\n%s", had, len(got), strings.Join(got, "\n"))
+		t.Fatalf("the file lists %d problems and has %d; positions would move:\n%s", had, len(got), strings.Join(got, "\n"))
 	}
 	lines := strings.SplitAfterN(data, "\n", had+1)
 	if err := os.WriteFile(file, []byte("# "+strings.Join(got, "\n# ")+"\n"+lines[had]), 0o644); err != nil {
@@ -69,8 +69,8 @@ func rewrite(t *testing.T, file, data string, got []string, had int) {
 	}
 }
 
-// checkFrame checks that the position of a rendered problem can be clicked and that its caret is
-// under the right character.
+// checkFrame checks that a rendered problem begins with a clickable position and that its caret is under the
+// right character.
 func checkFrame(t *testing.T, p yamlfile.Problem, data string) {
 	t.Helper()
 	lines := strings.Split(p.Error(), "\n")
@@ -100,7 +100,7 @@ func TestProblemsOfOneFileAreSorted(t *testing.T) {
 	for i := 1; i < len(problems); i++ {
 		a, b := problems[i-1], problems[i]
 		if a.Line > b.Line || a.Line == b.Line && a.Column > b.Column {
-			t.Errorf("%d:%d stands before %d:%d", a.Line, a.Column, b.Line, b.Column)
+			t.Errorf("%d:%d comes before %d:%d", a.Line, a.Column, b.Line, b.Column)
 		}
 	}
 }

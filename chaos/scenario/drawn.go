@@ -4,12 +4,11 @@ import (
 	"time"
 )
 
-// This file replaces the durations that a scenario gives as ranges with those that a run's seed
-// draws.
+// This file replaces ranges of durations with the values that a run's seed draws.
 
-// Drawer draws durations from least to most, both included. Duration draws uniformly. LogDuration
-// draws log-uniformly: every order of magnitude is equally likely, so from 1 s to 100 s half of the
-// draws lie below 10 s. Each world has its own drawer.
+// Drawer draws durations from least to most, both included. Duration draws uniformly, and LogDuration
+// log-uniformly: every order of magnitude is equally likely, so from 1 s to 100 s half of the draws are below
+// 10 s. Each world has its own drawer.
 type Drawer interface {
 	Duration(least, most time.Duration) time.Duration
 	LogDuration(least, most time.Duration) time.Duration

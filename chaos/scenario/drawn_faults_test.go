@@ -9,18 +9,17 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// Every kind that can be drawn draws a valid entry of faults.
-func TestWhatEveryKindDrawsIsAnEntryOfIt(t *testing.T) {
+func TestEveryKindDrawsValidEntries(t *testing.T) {
 	source := rand.New(rand.NewPCG(1, 2))
 	dice := &fault.Dice{Choose: source.IntN, Cluster: fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1", "w-2"}}}
 	for _, k := range fault.Kinds() {
 		if k.Draw == nil && (k.Edits || k.Rewinds()) {
-			// Few scenarios have the rows that it edits; in others it would strike nothing. After a
-			// loss, little of a run is judged.
+			// A drawn edit would strike nothing in most scenarios, and after a loss little of a run is
+			// judged.
 			continue
 		}
 		if k.Draw == nil {
-			t.Errorf("%s does not know how it is drawn: no varied run has it", k.Name)
+			t.Errorf("%s has no Draw, so no varied run has it", k.Name)
 			continue
 		}
 		for range 50 {

@@ -17,25 +17,29 @@ faults:
   - { when: {at: 6s}, pause: shell-2, for: {log_uniform: [5s, 5s]} }
 `
 
-// end is a drawer that always returns one end of the range, and lists its calls.
-type end struct {
+// endDrawer always draws the same end of the range, and lists its calls.
+type endDrawer struct {
 	most  bool
 	draws []string
 }
 
-func (e *end) draw(how string, lo, hi time.Duration) time.Duration {
+func (e *endDrawer) drawEnd(how string, lo, hi time.Duration) time.Duration {
 	e.draws = append(e.draws, how)
 	if e.most {
 		return hi
 	}
 	return lo
 }
-func (e *end) Duration(lo, hi time.Duration) time.Duration    { return e.draw("uniform", lo, hi) }
-func (e *end) LogDuration(lo, hi time.Duration) time.Duration { return e.draw("log_uniform", lo, hi) }
 
-func TestFaultsLastAsLongAsIsDrawn(t *testing.T) {
-	s := parse(t, drawnFile)
-	shortest, longest := &end{}, &end{most: true}
+func (e *endDrawer) Duration(lo, hi time.Duration) time.Duration { return e.drawEnd("uniform", lo, hi) }
+
+func (e *endDrawer) LogDuration(lo, hi time.Duration) time.Duration {
+	return e.drawEnd("log_uniform", lo, hi)
+}
+
+func TestFaultDurationsAreDrawn(t *testing.T) {
+	s := parseScenario(t, drawnFile)
+	shortest, longest := &endDrawer{}, &endDrawer{most: true}
 	for i, want := range [][2]time.Duration{{time.Second, time.Hour}, {2 * time.Second, 4 * time.Second}, {10 * time.Second, 2 * time.Hour}, {5 * time.Second, 5 * time.Second}} {
 		f := &s.Faults[i]
 		low, high := f.Drawn(shortest), f.Drawn(longest)
@@ -46,7 +50,7 @@ func TestFaultsLastAsLongAsIsDrawn(t *testing.T) {
 			t.Errorf("%s lasts at most %v, want %v: bounds are computed from it", f.Name, f.For+f.RestartAfter, want[1])
 		}
 		if again := high.Drawn(shortest); again.For != high.For || again.RestartAfter != high.RestartAfter {
-			t.Errorf("%s has been drawn, and was drawn again", f.Name)
+			t.Errorf("%s was drawn twice", f.Name)
 		}
 	}
 	if got := strings.Join(longest.draws, " "); got != "log_uniform uniform log_uniform" {
@@ -54,8 +58,8 @@ func TestFaultsLastAsLongAsIsDrawn(t *testing.T) {
 	}
 }
 
-func TestActionsAndCancellationsAreDrawnLogUniformly(t *testing.T) {
-	s := parse(t, strings.Replace(head, "takes: {uniform: [50ms, 2s]}", "takes: {log_uniform: [50ms, 2h]}, timeout: 3h", 1)+
+func TestActionsAndCancelsAreDrawnLogUniformly(t *testing.T) {
+	s := parseScenario(t, strings.Replace(head, "takes: {uniform: [50ms, 2s]}", "takes: {log_uniform: [50ms, 2h]}, timeout: 3h", 1)+
 		"  - {cancel: {action: core.echo, after: {log_uniform: [1ms, 1h]}}}\n")
 	if a := s.Actions[0]; !a.TakesLog || a.TakesMin != 50*time.Millisecond || a.TakesMax != 2*time.Hour {
 		t.Errorf("the action takes %v to %v, log-uniform %v", a.TakesMin, a.TakesMax, a.TakesLog)
@@ -65,8 +69,8 @@ func TestActionsAndCancellationsAreDrawnLogUniformly(t *testing.T) {
 	}
 }
 
-func TestBothEndsOfADrawAreScaled(t *testing.T) {
-	s := parse(t, drawnFile)
+func TestBothDrawBoundsAreScaled(t *testing.T) {
+	s := parseScenario(t, drawnFile)
 	scaled, err := s.Scaled(0.5, config.Hardened)
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +81,9 @@ func TestBothEndsOfADrawAreScaled(t *testing.T) {
 	}
 }
 
-// An edit replaces a drawn duration with a fixed one, inside a kind's mapping and beside it.
-func TestAnEditFixesWhatIsDrawn(t *testing.T) {
-	s := parse(t, drawnFile)
+// An edit replaces a drawn duration with a fixed one, inside the kind's mapping and next to it.
+func TestEditFixesDrawnDurations(t *testing.T) {
+	s := parseScenario(t, drawnFile)
 	d, err := Edit(s)
 	if err != nil {
 		t.Fatal(err)

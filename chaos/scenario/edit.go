@@ -12,11 +12,11 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Document is a scenario's file that can be edited: parts are removed or made smaller. The result
-// is then loaded like any other file, so an edit that makes no sense is refused.
+// Document is an editable scenario file. The result of an edit is loaded like any other file, so an invalid
+// edit is refused.
 type Document struct{ root *yaml.Node }
 
-// Edit opens a loaded scenario for editing. The anchors of its file are resolved.
+// Edit opens a loaded scenario for editing. It resolves the anchors of the file.
 func Edit(s *Scenario) (*Document, error) {
 	if s.root != nil {
 		return &Document{root: cloneNode(s.root)}, nil
@@ -46,15 +46,15 @@ func cloneNode(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// Bytes is the document as YAML, for a file at path, below a comment of one line.
+// Bytes returns the document as YAML, for a file at path, below a one-line comment.
 func (d *Document) Bytes(path, comment string) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s# %s\n", SchemaLine(path), comment)
-	encode(&out, d.root)
+	encodeYAML(&out, d.root)
 	return out.Bytes()
 }
 
-func encode(out *bytes.Buffer, root *yaml.Node) {
+func encodeYAML(out *bytes.Buffer, root *yaml.Node) {
 	enc := yaml.NewEncoder(out)
 	enc.SetIndent(2)
 	if err := enc.Encode(root); err != nil {
@@ -62,115 +62,122 @@ func encode(out *bytes.Buffer, root *yaml.Node) {
 	}
 }
 
-// Text is the scenario as a file: the bytes from which it was read, or for one that was edited and
-// never written, its document as YAML. The caller must not change it.
+// Text returns the bytes of the scenario's file, or for a scenario that was edited but never written, its
+// document as YAML. The caller must not change them.
 func (s *Scenario) Text() []byte {
 	if s.root == nil {
 		return s.source
 	}
 	var out bytes.Buffer
-	encode(&out, s.root)
+	encodeYAML(&out, s.root)
 	return out.Bytes()
 }
 
 // Parse writes the document as YAML and loads it.
 func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes(file, "shrunk")) }
 
-// Read loads the document without writing it as YAML first. The scenario has no digest, and line
-// numbers in errors mean nothing. Don't edit the document afterwards.
+// Read loads the document without writing it as YAML first. The scenario has no digest, and line numbers in
+// errors are meaningless. Don't edit the document afterwards.
 func (d *Document) Read(file string) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", nil)}
 	l.s.File, l.s.root = file, d.root
-	return l.loaded(d.root)
+	return l.readDocument(d.root)
 }
 
-// Keep sets the head of the file: its name, its purpose, the only profile and the simulated world.
+// Keep sets the head of the file: name, purpose, a single profile and the simulated world.
 func (d *Document) Keep(name, about, profile string) {
-	set(d.root, "name", textNode(name))
-	set(d.root, "about", textNode(about))
-	set(d.root, "profile", textNode(profile))
-	set(d.root, "worlds", listNode(textNode(string(Sim))))
+	setValue(d.root, "name", textNode(name))
+	setValue(d.root, "about", textNode(about))
+	setValue(d.root, "profile", textNode(profile))
+	setValue(d.root, "worlds", listNode(textNode(string(Sim))))
 }
 
-// Judge expects only the given invariant. Alert expectations stay, because an invariant judges
-// them.
+// Judge expects only the given invariant. Expectations of alerts stay, because an invariant judges them.
 func (d *Document) Judge(invariant int) {
-	judged := pair("invariants", listNode(numberNode(invariant)))
-	expected := get(d.root, "expect")
-	if own := get(expected, get(d.root, "profile").Value); own != nil {
+	judged := pairNode("invariants", listNode(numberNode(invariant)))
+	expected := findValue(d.root, "expect")
+	if own := findValue(expected, findValue(d.root, "profile").Value); own != nil {
 		expected = own
 	}
-	if alerts := get(expected, "alerts"); alerts != nil {
-		set(judged, "alerts", alerts)
+	if alerts := findValue(expected, "alerts"); alerts != nil {
+		setValue(judged, "alerts", alerts)
 	}
-	set(d.root, "expect", judged)
+	setValue(d.root, "expect", judged)
 }
 
-// Regress records how to reproduce the failure: the seed, the planted mutant (empty for none) and
-// the invariant that breaks (0 for an expectation).
+// Regress records how to reproduce the failure: the seed, the planted mutant (empty for none) and the broken
+// invariant (0 for an expectation).
 func (d *Document) Regress(r Regression) {
-	m := pair("seed", numberNode(int(r.Seed)))
+	m := pairNode("seed", numberNode(int(r.Seed)))
 	if r.Mutant != "" {
-		set(m, "mutant", textNode(r.Mutant))
+		setValue(m, "mutant", textNode(r.Mutant))
 	}
 	if r.Invariant != 0 {
-		set(m, "invariant", numberNode(r.Invariant))
+		setValue(m, "invariant", numberNode(r.Invariant))
 	}
-	set(d.root, "regression", m)
+	setValue(d.root, "regression", m)
 }
 
-// DropFaults removes n faults, starting with the i-th.
-func (d *Document) DropFaults(i, n int) { drop(get(d.root, "faults"), i, n) }
+// DropFaults removes n faults from index i on.
+func (d *Document) DropFaults(i, n int) { dropItems(findValue(d.root, "faults"), i, n) }
 
-// steps returns the indices of the workload's loads, or of its cancellations.
-func (d *Document) steps(cancels bool) (places []int) {
-	for i, step := range get(d.root, "workload").Content {
-		if (get(step, "cancel") != nil) == cancels {
+// stepIndices returns the indices of the workload's loads, or of its cancellations.
+func (d *Document) stepIndices(cancels bool) (places []int) {
+	for i, step := range findValue(d.root, "workload").Content {
+		if (findValue(step, "cancel") != nil) == cancels {
 			places = append(places, i)
 		}
 	}
 	return places
 }
 
-// load is the i-th step that submits executions.
-func (d *Document) load(i int) *yaml.Node {
-	return get(d.root, "workload").Content[d.steps(false)[i]]
+// loadNode is the i-th step that submits executions.
+func (d *Document) loadNode(i int) *yaml.Node {
+	return findValue(d.root, "workload").Content[d.stepIndices(false)[i]]
 }
 
 // DropLoad removes one load.
-func (d *Document) DropLoad(i int) { drop(get(d.root, "workload"), d.steps(false)[i], 1) }
+func (d *Document) DropLoad(i int) {
+	dropItems(findValue(d.root, "workload"), d.stepIndices(false)[i], 1)
+}
 
 // DropCancel removes one cancellation from the workload.
-func (d *Document) DropCancel(i int) { drop(get(d.root, "workload"), d.steps(true)[i], 1) }
+func (d *Document) DropCancel(i int) {
+	dropItems(findValue(d.root, "workload"), d.stepIndices(true)[i], 1)
+}
 
-// SetCount sets how many executions a load submits.
+// SetCount sets the number of executions of a load.
 func (d *Document) SetCount(i, count int) {
-	set(d.load(i), "count", numberNode(count))
+	setValue(d.loadNode(i), "count", numberNode(count))
 }
 
-// SetFrom sets when a load begins.
+// SetFrom sets the start of a load.
 func (d *Document) SetFrom(i int, from time.Duration) {
-	set(d.load(i), "from", textNode(yamlfile.Short(from)))
+	setValue(d.loadNode(i), "from", textNode(yamlfile.Short(from)))
 }
 
-// SetTakes fixes how long an action's runs last.
+// SetTakes sets a fixed duration of an action's runs.
 func (d *Document) SetTakes(ref string, takes time.Duration) {
-	set(get(get(d.root, "actions"), ref), "takes", textNode(yamlfile.Short(takes)))
+	setValue(findValue(findValue(d.root, "actions"), ref), "takes", textNode(yamlfile.Short(takes)))
 }
 
 // DropWorker removes a worker.
-func (d *Document) DropWorker(name string) { unset(get(get(d.root, "cluster"), "workers"), name) }
+func (d *Document) DropWorker(name string) {
+	removeKey(findValue(findValue(d.root, "cluster"), "workers"), name)
+}
 
 // SetExecutors sets the number of executors.
-func (d *Document) SetExecutors(n int) { set(get(d.root, "cluster"), "executors", numberNode(n)) }
+func (d *Document) SetExecutors(n int) {
+	setValue(findValue(d.root, "cluster"), "executors", numberNode(n))
+}
 
 // DropUnusedActions removes the actions that no load submits.
 func (d *Document) DropUnusedActions() {
 	var used []string
-	for i := range d.steps(false) {
-		used = append(used, get(d.load(i), "action").Value)
+	for i := range d.stepIndices(false) {
+		used = append(used, findValue(d.loadNode(i), "action").Value)
 	}
-	actions := get(d.root, "actions")
+	actions := findValue(d.root, "actions")
 	for i := len(actions.Content) - 2; i >= 0; i -= 2 {
 		if !slices.Contains(used, actions.Content[i].Value) {
 			actions.Content = slices.Delete(actions.Content, i, i+2)
@@ -178,28 +185,28 @@ func (d *Document) DropUnusedActions() {
 	}
 }
 
-// SetAt sets a fixed time at which a fault begins.
+// SetAt sets a fixed start of a fault.
 func (d *Document) SetAt(i int, at time.Duration) {
-	set(get(d.root, "faults").Content[i], "when", pair("at", textNode(yamlfile.Short(at))))
+	setValue(findValue(d.root, "faults").Content[i], "when", pairNode("at", textNode(yamlfile.Short(at))))
 }
 
-// SetFor sets how long a fault lasts.
+// SetFor sets the duration of a fault.
 func (d *Document) SetFor(i int, lasts time.Duration) {
-	fault := get(d.root, "faults").Content[i]
-	if get(fault, "for") != nil {
-		set(fault, "for", textNode(yamlfile.Short(lasts)))
+	fault := findValue(d.root, "faults").Content[i]
+	if findValue(fault, "for") != nil {
+		setValue(fault, "for", textNode(yamlfile.Short(lasts)))
 		return
 	}
 	for j := 1; j < len(fault.Content); j += 2 {
-		if inner := fault.Content[j]; get(inner, "for") != nil {
-			set(inner, "for", textNode(yamlfile.Short(lasts)))
+		if inner := fault.Content[j]; findValue(inner, "for") != nil {
+			setValue(inner, "for", textNode(yamlfile.Short(lasts)))
 		}
 	}
 }
 
-func drop(n *yaml.Node, i, count int) { n.Content = slices.Delete(n.Content, i, i+count) }
+func dropItems(n *yaml.Node, i, count int) { n.Content = slices.Delete(n.Content, i, i+count) }
 
-func get(n *yaml.Node, name string) *yaml.Node {
+func findValue(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -211,7 +218,7 @@ func get(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-func set(n *yaml.Node, name string, value *yaml.Node) {
+func setValue(n *yaml.Node, name string, value *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
 			n.Content[i+1] = value
@@ -221,7 +228,7 @@ func set(n *yaml.Node, name string, value *yaml.Node) {
 	n.Content = append(n.Content, textNode(name), value)
 }
 
-func unset(n *yaml.Node, name string) {
+func removeKey(n *yaml.Node, name string) {
 	for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
 			n.Content = slices.Delete(n.Content, i, i+2)
@@ -242,6 +249,6 @@ func listNode(items ...*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: items}
 }
 
-func pair(name string, value *yaml.Node) *yaml.Node {
+func pairNode(name string, value *yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode(name), value}}
 }

@@ -13,9 +13,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// settle reads how long the run may take to settle. It refuses faults that begin later: they would
-// find nothing left to disturb.
-func (l *loader) settle(n *yaml.Node, hasFaults bool) {
+// readSettle reads the time that the run may take to settle. It refuses faults that begin later, because
+// nothing would be left to disturb.
+func (l *loader) readSettle(n *yaml.Node, hasFaults bool) {
 	m, ok := l.Mapping(n, settleShape())
 	if !ok || !m.Has("within") {
 		return
@@ -34,15 +34,15 @@ func (l *loader) settle(n *yaml.Node, hasFaults bool) {
 	}
 }
 
-// expect reads one expectation for every profile, or one for each.
-func (l *loader) expect(n *yaml.Node) {
+// readExpect reads one expectation for all profiles, or one for each.
+func (l *loader) readExpect(n *yaml.Node) {
 	list := l.Entries(n, "expect")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
 	perProfile := slices.ContainsFunc(list, func(e yamlfile.Entry) bool { return slices.Contains(profileNames(), e.Name) })
 	if !perProfile {
-		e := l.oneExpect(n)
+		e := l.readOneExpect(n)
 		for _, p := range l.s.Profiles {
 			l.s.expects[p] = e
 		}
@@ -60,7 +60,7 @@ func (l *loader) expect(n *yaml.Node) {
 		if !slices.Contains(declared, e.Name) {
 			l.Unknown(e.Key, fmt.Sprintf("expect has profile %s, under which the scenario doesn't run", e.Name), "", declared)
 		}
-		l.s.expects[config.Profile(e.Name)] = l.oneExpect(e.Value)
+		l.s.expects[config.Profile(e.Name)] = l.readOneExpect(e.Value)
 	}
 	for _, p := range l.s.Profiles {
 		if _, ok := l.s.expects[p]; !ok {
@@ -69,27 +69,27 @@ func (l *loader) expect(n *yaml.Node) {
 	}
 }
 
-func (l *loader) oneExpect(n *yaml.Node) Expect {
+func (l *loader) readOneExpect(n *yaml.Node) Expect {
 	var e Expect
 	m, ok := l.Mapping(n, expectShape())
 	if !ok {
 		return e
 	}
 	if i := m.At("invariants"); i != nil {
-		e.Invariants = l.invariants(i)
+		e.Invariants = l.readInvariants(i)
 	}
 	if b := m.At("executions"); b != nil {
-		e.Executions = l.bounds(b, "executions", int64(l.s.Submissions()))
+		e.Executions = l.readBounds(b, "executions", int64(l.s.Submissions()))
 	}
 	if b := m.At("rows"); b != nil {
-		e.Rows = l.bounds(b, "rows", 0)
+		e.Rows = l.readBounds(b, "rows", 0)
 	}
 	if s := m.At("sometimes"); s != nil {
-		e.Sometimes, _ = l.Choices(s, "situation", "sometimes", firsts(sometimesAbout()))
+		e.Sometimes, _ = l.Choices(s, "situation", "sometimes", firstColumn(sometimesAbout()))
 		l.expectsNoWorkers = l.expectsNoWorkers || slices.Contains(e.Sometimes, "no_workers_failed")
 	}
 	if a := m.At("alerts"); a != nil {
-		e.Alerts = l.alerts(a)
+		e.Alerts = l.readAlerts(a)
 	}
 	if t := m.At("texts"); t != nil {
 		items, _ := l.Items(t, "texts")
@@ -102,9 +102,9 @@ func (l *loader) oneExpect(n *yaml.Node) Expect {
 	return e
 }
 
-// alerts reads which alerts are expected. An alert under resolves also has to fire, so fires need
-// not name it. An alert under never must not be under the other two.
-func (l *loader) alerts(n *yaml.Node) (a Alerts) {
+// readAlerts reads the expected alerts. An alert under resolves must also fire, so it need not be under
+// fires. An alert under never must not be under the other two.
+func (l *loader) readAlerts(n *yaml.Node) (a Alerts) {
 	m, ok := l.Mapping(n, alertsShape())
 	if !ok {
 		return a
@@ -125,8 +125,8 @@ func (l *loader) alerts(n *yaml.Node) (a Alerts) {
 	return a
 }
 
-// invariant reads the number of an invariant.
-func (l *loader) invariant(n *yaml.Node, what string) (int64, bool) {
+// readInvariant reads the number of an invariant.
+func (l *loader) readInvariant(n *yaml.Node, what string) (int64, bool) {
 	v, ok := l.Integer(n, what, 1, LastInvariant)
 	if ok && invariant.ByNumber(int(v)) == nil {
 		l.Refuse(n, "%s is %d, and no invariant has that number any more", what, v)
@@ -135,7 +135,7 @@ func (l *loader) invariant(n *yaml.Node, what string) (int64, bool) {
 	return v, ok
 }
 
-func (l *loader) invariants(n *yaml.Node) []int {
+func (l *loader) readInvariants(n *yaml.Node) []int {
 	if n.Kind == yaml.ScalarNode && n.Value == "all" {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (l *loader) invariants(n *yaml.Node) []int {
 	}
 	var list []int
 	for _, item := range n.Content {
-		v, ok := l.invariant(item, "an invariant")
+		v, ok := l.readInvariant(item, "an invariant")
 		if ok && slices.Contains(list, int(v)) {
 			l.Refuse(item, "duplicate value %d under invariants", v)
 		}
@@ -159,8 +159,8 @@ func (l *loader) invariants(n *yaml.Node) []int {
 	return list
 }
 
-// bounds reads a mapping of status to bound. total is the greatest possible count, 0 if unknown.
-func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
+// readBounds reads a mapping of status to bound. total is the largest possible count, 0 if unknown.
+func (l *loader) readBounds(n *yaml.Node, where string, total int64) []Bound {
 	list := l.Entries(n, where)
 	var out []Bound
 	for _, e := range list {
@@ -168,11 +168,11 @@ func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
 			l.Unknown(e.Key, fmt.Sprintf("%q under %s isn't a final status", e.Name, where), e.Name, endNames())
 			continue
 		}
-		b, ok := l.bound(e.Value, e.Name)
+		b, ok := l.readBound(e.Value, e.Name)
 		if !ok {
 			continue
 		}
-		if total > 0 && !b.possible(total) {
+		if total > 0 && !b.isPossible(total) {
 			l.Refuse(e.Value, "%s %s can never hold: the workload submits %d", e.Name, b.Source, total)
 			continue
 		}
@@ -181,8 +181,8 @@ func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
 	return out
 }
 
-// possible says whether any count from 0 to total satisfies b.
-func (b Bound) possible(total int64) bool {
+// isPossible reports whether any count from 0 to total satisfies b.
+func (b Bound) isPossible(total int64) bool {
 	for count := int64(0); count <= total; count++ {
 		if b.Holds(count, total) {
 			return true

@@ -11,24 +11,24 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// loader reads a scenario. Beside the Reader it keeps what one part of a file needs from another.
+// loader reads a scenario. In addition to the Reader, it holds facts that parts of a file need from each
+// other.
 type loader struct {
 	*yamlfile.Reader
 	s Scenario
-	// clusterOK says that the cluster was read without errors, so the targets of faults can be
+	// clusterOK reports whether the cluster was read without errors, so that the targets of faults can be
 	// checked.
 	clusterOK bool
-	// actionsOK says that the names of the actions are known, stepsOK that of every step of the
-	// workload so far it is known what it submits, and how many.
+	// actionsOK reports whether the names of the actions are known. stepsOK reports whether the action and
+	// the count of every workload step so far are known.
 	actionsOK, stepsOK bool
-	// expectsNoWorkers says that the scenario expects actions that no worker can run.
+	// expectsNoWorkers reports whether the scenario expects actions that no worker can run.
 	expectsNoWorkers bool
 	whenNodes        []*yaml.Node
 }
 
-// faults reads the list. It names the faults at the end, when all of them are known and similar
-// names can be told apart.
-func (l *loader) faults(n *yaml.Node) {
+// readFaults reads the list. It names the faults at the end, when equal names can be detected.
+func (l *loader) readFaults(n *yaml.Node) {
 	items, ok := l.Items(n, "faults")
 	if !ok {
 		return
@@ -39,7 +39,7 @@ func (l *loader) faults(n *yaml.Node) {
 	}
 	for i, item := range items {
 		f := Fault{Index: i}
-		if when, good := l.fault(item, &f); good {
+		if when, good := l.readFault(item, &f); good {
 			l.s.Faults = append(l.s.Faults, f)
 			l.whenNodes = append(l.whenNodes, when)
 		}
@@ -47,14 +47,14 @@ func (l *loader) faults(n *yaml.Node) {
 	nameFaults(l.s.Faults)
 }
 
-func (l *loader) fault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
+func (l *loader) readFault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	before := l.Count()
 	m, ok := l.Mapping(n, knownFault())
 	if !ok {
 		return nil, false
 	}
 	if m.Has("when") {
-		l.when(m.At("when"), f)
+		l.readWhen(m.At("when"), f)
 	}
 	begins := fault.Begins{Latest: f.When.Max, AfterTrigger: f.When.After != "", Starts: make(map[string]time.Duration)}
 	for _, w := range l.s.Cluster.Workers {
@@ -62,14 +62,14 @@ func (l *loader) fault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	}
 	if e, ok := fault.Read(l.Reader, m, l.s.Cluster.Names(), l.clusterOK, begins); ok {
 		f.Kind, f.Spec = e.Kind, e.Fault
-		l.lasting(m, e, f)
-		l.inWorlds(e.Value, f.Kind)
+		l.readFaultDuration(m, e, f)
+		l.refuseUnsupportedWorlds(e.Value, f.Kind)
 	}
 	return m.At("when"), l.Count() == before
 }
 
-// lasting reads `for` or `restart_after`, whichever the kind of fault takes, and refuses the other.
-func (l *loader) lasting(m yamlfile.Mapping, e fault.Entry, into *Fault) {
+// readFaultDuration reads `for` or `restart_after`, whichever the kind of fault has, and refuses the other.
+func (l *loader) readFaultDuration(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	lasts, restart, key := m.At("for"), m.At("restart_after"), e.Key.Value
 	switch e.Kind.Ends {
 	case fault.ByItself:
@@ -118,7 +118,7 @@ func leastDrawn(d fault.Drawn) time.Duration {
 	return d.Least
 }
 
-func (l *loader) inWorlds(n *yaml.Node, k *fault.Kind) {
+func (l *loader) refuseUnsupportedWorlds(n *yaml.Node, k *fault.Kind) {
 	for _, w := range l.s.Worlds {
 		if why := Lacks(k, w); why != "" {
 			l.Refuse(n, "the %s world can't do a %s: %s; write worlds: [sim]", w, k.Name, why)
@@ -126,8 +126,8 @@ func (l *loader) inWorlds(n *yaml.Node, k *fault.Kind) {
 	}
 }
 
-// Lacks says why a world can't inject a kind of fault; empty if it can. The answer follows from the
-// interfaces that the world offers (package fault).
+// Lacks explains why a world can't inject a kind of fault; empty if it can. The answer follows from the
+// interfaces of the world (package fault).
 func Lacks(k *fault.Kind, w World) string {
 	if w == Sim {
 		return k.Lacks(reflect.TypeFor[fault.Simulated]())
@@ -135,7 +135,7 @@ func Lacks(k *fault.Kind, w World) string {
 	return k.Lacks(reflect.TypeFor[fault.Live]())
 }
 
-func (l *loader) when(n *yaml.Node, f *Fault) {
+func (l *loader) readWhen(n *yaml.Node, f *Fault) {
 	m, ok := l.Mapping(n, whenShape())
 	if !ok {
 		return
@@ -164,12 +164,12 @@ func (l *loader) when(n *yaml.Node, f *Fault) {
 	case "between":
 		f.When.Min, f.When.Max, _ = l.Span(m.At("between"), "between", 0)
 	case "after":
-		l.after(m, &f.When)
+		l.readTrigger(m, &f.When)
 	}
 }
 
-func (l *loader) after(m yamlfile.Mapping, w *When) {
-	w.After, _ = l.Choice(m.At("after"), "trigger", firsts(triggersAbout()))
+func (l *loader) readTrigger(m yamlfile.Mapping, w *When) {
+	w.After, _ = l.Choice(m.At("after"), "trigger", firstColumn(triggersAbout()))
 	w.Nth = 1
 	if m.Has("nth") {
 		nth, _ := l.Integer(m.At("nth"), "nth", 1, maxCount)
@@ -183,8 +183,7 @@ func (l *loader) after(m yamlfile.Mapping, w *When) {
 	}
 }
 
-// nameFaults gives each fault a readable, unique name. Faults whose names would be equal get their
-// index.
+// nameFaults gives each fault a readable, unique name. Faults with equal names get their index.
 func nameFaults(faults []Fault) {
 	alike := map[string]int{}
 	for i := range faults {
@@ -207,8 +206,7 @@ func faultShape() yamlfile.Shape {
 	return s
 }
 
-// faultSchema adds to the schema what a shape can't express: exactly one kind, and the keys that
-// belong to it.
+// faultSchema adds what a shape can't express: exactly one kind, and the keys of that kind.
 func faultSchema() yamlfile.Schema {
 	out := faultShape().Object()
 	out["oneOf"] = fault.Schemas()

@@ -24,8 +24,8 @@ workload:
   - {action: a, count: 1, from: 24h5m, again: 2}
 `
 
-func TestAStepSetsTheLimitsOfItsRequests(t *testing.T) {
-	s := parse(t, limited)
+func TestStepSetsLimitsOfItsRequests(t *testing.T) {
+	s := parseScenario(t, limited)
 	own := execution.Limits{Timeout: 20 * time.Second, DispatchTimeout: 30 * time.Second, OwnRetries: true}
 	for key, want := range map[string]execution.Limits{"0/1": {}, "1/0": own, "1/1": own} {
 		got, known := s.Requested(key)
@@ -34,17 +34,17 @@ func TestAStepSetsTheLimitsOfItsRequests(t *testing.T) {
 		}
 	}
 	if s.Workload[2].Limits != own {
-		t.Errorf("the requests that are sent again ask for %+v", s.Workload[2].Limits)
+		t.Errorf("the repeated requests ask for %+v", s.Workload[2].Limits)
 	}
 	for _, key := range []string{"", "x", "3/0", "-1/0", "core.echo k"} {
 		if got, known := s.Requested(key); known {
-			t.Errorf("the key %q of nobody asks for %+v", key, got)
+			t.Errorf("the unknown key %q asks for %+v", key, got)
 		}
 	}
 }
 
 func TestLimitsOfRequestsAreScaled(t *testing.T) {
-	s := parse(t, strings.Replace(limited, "  - {action: a, count: 1, from: 24h5m, again: 2}\n", "", 1))
+	s := parseScenario(t, strings.Replace(limited, "  - {action: a, count: 1, from: 24h5m, again: 2}\n", "", 1))
 	scaled, err := s.Scaled(0.5, config.Hardened)
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +57,7 @@ func TestLimitsOfRequestsAreScaled(t *testing.T) {
 	}
 }
 
-// The costs of a scenario's parts multiply, so the whole has limits too.
-func TestAScenarioAsAWholeHasLimits(t *testing.T) {
+func TestWholeScenarioHasLimits(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {
@@ -77,8 +76,8 @@ func TestAScenarioAsAWholeHasLimits(t *testing.T) {
 	}
 }
 
-// The loader reads an endless file only up to the size limit of a scenario.
-func TestAnEndlessFileIsRefused(t *testing.T) {
+// The loader reads an endless file only up to the size limit.
+func TestEndlessFileIsRefused(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero here")
 	}

@@ -9,23 +9,23 @@ import (
 	"handoff/core/config"
 )
 
-// Line returns the line of the scenario's file, from 1, that demands what a violation breaks under a
-// profile. For a broken invariant that is the invariant's number under expect, or the key invariants;
-// for a broken expectation, which has the number 0, the bound that the message quotes; for a broken
-// expectation on alerts the name of the alert. Where the file says nothing of it, as for a panic, it
-// is the line of the scenario's name. It is 0 for a scenario that is in no file.
+// Line returns the line of the scenario's file, from 1, with the demand that a violation breaks under a
+// profile. For an invariant, it is the invariant's number under expect, or the key invariants. For an
+// expectation (number 0), it is the bound that the message quotes; for an expectation of alerts, the name of
+// the alert. A violation without such a line, such as a panic, gets the line of the scenario's name. A
+// scenario without a file gets 0.
 func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 	var doc yaml.Node
 	if s.root != nil || yaml.Unmarshal(s.source, &doc) != nil || len(doc.Content) == 0 {
 		return 0
 	}
 	root := doc.Content[0]
-	expect := get(root, "expect")
-	if own := get(expect, string(p)); own != nil {
+	expect := findValue(root, "expect")
+	if own := findValue(expect, string(p)); own != nil {
 		expect = own
 	}
 	if invariant > 0 {
-		if n := alertIn(get(expect, "alerts"), message); n != nil {
+		if n := alertIn(findValue(expect, "alerts"), message); n != nil {
 			return n.Line
 		}
 		if n := invariantIn(expect, invariant); n != nil {
@@ -38,7 +38,7 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 			list []Bound
 		}{{"executions", bounds.Executions}, {"rows", bounds.Rows}} {
 			for _, b := range of.list {
-				if n := keyOf(get(expect, of.key), b.Of); n != nil && strings.Contains(message, b.Quote(of.key)) {
+				if n := keyOf(findValue(expect, of.key), b.Of); n != nil && strings.Contains(message, b.Quote(of.key)) {
 					return n.Line
 				}
 			}
@@ -50,12 +50,12 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 	return 1
 }
 
-// Quote is how a message about executions or rows names an unmet bound.
+// Quote returns the text with which a message about executions or rows names an unmet bound.
 func (b Bound) Quote(what string) string {
-	return what + " " + b.ends() + "; the scenario expects " + b.Of + ": " + b.Source
+	return what + " " + b.outcomePhrase() + "; the scenario expects " + b.Of + ": " + b.Source
 }
 
-func (b Bound) ends() string {
+func (b Bound) outcomePhrase() string {
 	if b.Of == Stuck {
 		return "are stuck"
 	}
@@ -64,7 +64,7 @@ func (b Bound) ends() string {
 
 func alertIn(alerts *yaml.Node, message string) *yaml.Node {
 	for _, key := range []string{"fires", "resolves", "never"} {
-		list := get(alerts, key)
+		list := findValue(alerts, key)
 		if list == nil {
 			continue
 		}
@@ -78,7 +78,7 @@ func alertIn(alerts *yaml.Node, message string) *yaml.Node {
 }
 
 func invariantIn(expect *yaml.Node, invariant int) *yaml.Node {
-	if list := get(expect, "invariants"); list != nil {
+	if list := findValue(expect, "invariants"); list != nil {
 		for _, n := range list.Content {
 			if n.Value == strconv.Itoa(invariant) {
 				return n
@@ -88,7 +88,7 @@ func invariantIn(expect *yaml.Node, invariant int) *yaml.Node {
 	return keyOf(expect, "invariants")
 }
 
-// keyOf is the key itself, whose value get returns.
+// keyOf returns the node of a key; findValue returns that of its value.
 func keyOf(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-func TestALineDemandsWhatBroke(t *testing.T) {
+func TestLineFindsBrokenExpectation(t *testing.T) {
 	const text = `name: lines
 about: x
 cluster:

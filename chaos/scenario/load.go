@@ -20,8 +20,8 @@ import (
 	"handoff/core/execution"
 )
 
-// LoadFile reads a scenario from a file. A readable file with mistakes gives yamlfile.Errors, which
-// lists every mistake.
+// LoadFile reads a scenario from a file. For a readable file with mistakes, it returns yamlfile.Errors with
+// every mistake.
 func LoadFile(path string) (*Scenario, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -36,20 +36,19 @@ func LoadFile(path string) (*Scenario, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a scenario from the bytes of a file. Error messages call the file by the name in
-// file.
+// Parse reads a scenario from the bytes of a file. Error messages use file as its name.
 func Parse(file string, data []byte) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", data)}
 	sum := sha256.Sum256(data)
 	l.s.File, l.s.Digest, l.s.source = file, hex.EncodeToString(sum[:]), data
-	return l.loaded(l.Root(data))
+	return l.readDocument(l.Root(data))
 }
 
-// loaded reads the root of the document. root is nil if the file is unreadable or empty.
-func (l *loader) loaded(root *yaml.Node) (*Scenario, error) {
+// readDocument reads the root of the document. root is nil for an unreadable or empty file.
+func (l *loader) readDocument(root *yaml.Node) (*Scenario, error) {
 	switch {
 	case root != nil:
-		l.scenario(root)
+		l.readScenario(root)
 	case l.Count() == 0:
 		l.RefuseAt(1, 1, yamlfile.Problem{Message: "the file is empty; `chaos new` writes a scenario to start from"})
 	}
@@ -60,16 +59,16 @@ func (l *loader) loaded(root *yaml.Node) (*Scenario, error) {
 	return &l.s, nil
 }
 
-// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a
-// sweep loads a varied scenario for every run.
+// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a sweep
+// loads a varied scenario for every run.
 var (
 	knownTop   = sync.OnceValue(topShape)   //nolint:gochecknoglobals // a constant
 	knownFault = sync.OnceValue(faultShape) //nolint:gochecknoglobals // a constant
 )
 
-// scenario reads the parts in the order of their dependencies, whatever their order in the file:
-// profiles, the configuration under them, then the parts that are checked against it.
-func (l *loader) scenario(root *yaml.Node) {
+// readScenario reads the parts in the order of their dependencies, whatever their order in the file:
+// profiles, their configuration, then the parts that are checked against it.
+func (l *loader) readScenario(root *yaml.Node) {
 	m, ok := l.Mapping(root, knownTop())
 	if !ok {
 		return
@@ -81,31 +80,31 @@ func (l *loader) scenario(root *yaml.Node) {
 	}
 	l.s.Worlds = []World{Sim, Live}
 	l.s.Profiles = config.Profiles()
-	read("name", l.name)
+	read("name", l.readName)
 	read("about", func(n *yaml.Node) { l.s.About, _ = l.Printable(n, "about") })
-	read("worlds", l.worlds)
-	read("profile", l.profiles)
-	read("cluster", l.cluster)
+	read("worlds", l.readWorlds)
+	read("profile", l.readProfiles)
+	read("cluster", l.readCluster)
 	configOK := true
-	l.s.configs = effective(l.s.Profiles, nil)
-	read("config", func(n *yaml.Node) { configOK = l.config(n) })
+	l.s.configs = effectiveConfigs(l.s.Profiles, nil)
+	read("config", func(n *yaml.Node) { configOK = l.readConfig(n) })
 	actions := m.At("actions")
 	if actions != nil {
-		l.actions(actions, configOK)
+		l.readActions(actions, configOK)
 	}
-	read("workload", func(n *yaml.Node) { l.workload(n, configOK) })
+	read("workload", func(n *yaml.Node) { l.readWorkload(n, configOK) })
 	l.s.expects = map[config.Profile]Expect{}
-	read("expect", l.expect)
-	read("faults", l.faults)
-	read("settle", func(n *yaml.Node) { l.settle(n, m.At("faults") != nil) })
+	read("expect", l.readExpect)
+	read("faults", l.readFaults)
+	read("settle", func(n *yaml.Node) { l.readSettle(n, m.At("faults") != nil) })
 	if actions != nil {
-		l.runtimes(actions)
+		l.refuseUnrunnableActions(actions)
 	}
-	read("regression", l.regression)
+	read("regression", l.readRegression)
 }
 
-// regression reads the seed, mutant and invariant of a shrunk failure.
-func (l *loader) regression(n *yaml.Node) {
+// readRegression reads the seed, mutant and invariant of a shrunk failure.
+func (l *loader) readRegression(n *yaml.Node) {
 	m, ok := l.Mapping(n, regressionShape())
 	if !ok || !m.Has("seed") {
 		return
@@ -117,13 +116,13 @@ func (l *loader) regression(n *yaml.Node) {
 		r.Mutant, _ = l.Printable(m.At("mutant"), "mutant")
 	}
 	if m.Has("invariant") {
-		v, _ := l.invariant(m.At("invariant"), "invariant")
+		v, _ := l.readInvariant(m.At("invariant"), "invariant")
 		r.Invariant = int(v)
 	}
 	l.s.Regression = r
 }
 
-func (l *loader) name(n *yaml.Node) {
+func (l *loader) readName(n *yaml.Node) {
 	name, ok := l.Printable(n, "name")
 	if ok && !nameForm.MatchString(name) {
 		l.Refuse(n, "name %q must be small letters and digits, with hyphens between them", name)
@@ -131,7 +130,7 @@ func (l *loader) name(n *yaml.Node) {
 	l.s.Name = name
 }
 
-func (l *loader) worlds(n *yaml.Node) {
+func (l *loader) readWorlds(n *yaml.Node) {
 	names, ok := l.Choices(n, "world", "worlds", worldNames())
 	if ok && len(names) == 0 {
 		l.Unknown(n, "worlds is empty", "", worldNames())
@@ -142,7 +141,7 @@ func (l *loader) worlds(n *yaml.Node) {
 	}
 }
 
-func (l *loader) profiles(n *yaml.Node) {
+func (l *loader) readProfiles(n *yaml.Node) {
 	var names []string
 	ok := true
 	if n.Kind == yaml.SequenceNode {
@@ -162,7 +161,7 @@ func (l *loader) profiles(n *yaml.Node) {
 	}
 }
 
-func (l *loader) cluster(n *yaml.Node) {
+func (l *loader) readCluster(n *yaml.Node) {
 	before := l.Count()
 	m, ok := l.Mapping(n, clusterShape())
 	if !ok {
@@ -186,13 +185,13 @@ func (l *loader) cluster(n *yaml.Node) {
 			list = nil
 		}
 		for _, e := range list {
-			l.worker(e)
+			l.readWorker(e)
 		}
 	}
 	l.clusterOK = l.Count() == before
 }
 
-func (l *loader) worker(e yamlfile.Entry) {
+func (l *loader) readWorker(e yamlfile.Entry) {
 	w := Worker{Name: e.Name}
 	if !nameForm.MatchString(e.Name) {
 		l.Refuse(e.Key, "worker name %q must be small letters and digits, with hyphens between them", e.Name)
@@ -225,19 +224,19 @@ func (l *loader) worker(e yamlfile.Entry) {
 	l.s.Cluster.Workers = append(l.s.Cluster.Workers, w)
 }
 
-func (l *loader) config(n *yaml.Node) bool {
+func (l *loader) readConfig(n *yaml.Node) bool {
 	before := l.Count()
-	settings := l.settings(n)
-	l.s.configs = effective(l.s.Profiles, settings)
+	settings := l.readSettings(n)
+	l.s.configs = effectiveConfigs(l.s.Profiles, settings)
 	if l.Count() == before {
-		l.validate(n, &l.s, settings)
+		l.validateConfigs(n, &l.s, settings)
 	}
 	return l.Count() == before
 }
 
-// actions reads the list. An action with mistakes has its name all the same: whoever misspells one
-// of its keys is not told that there is no such action.
-func (l *loader) actions(n *yaml.Node, configOK bool) {
+// readActions reads the list. An action with mistakes still gets its name, so that a misspelt key does not
+// cause errors about an unknown action.
+func (l *loader) readActions(n *yaml.Node, configOK bool) {
 	before := l.Count()
 	list := l.Entries(n, "actions")
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
@@ -246,11 +245,11 @@ func (l *loader) actions(n *yaml.Node, configOK bool) {
 	l.actionsOK = l.Count() == before
 	for _, e := range list {
 		m, _ := l.Mapping(e.Value, actionShape(e.Name))
-		l.s.Actions = append(l.s.Actions, l.action(e.Name, m, configOK))
+		l.s.Actions = append(l.s.Actions, l.readAction(e.Name, m, configOK))
 	}
 }
 
-func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
+func (l *loader) readAction(ref string, m yamlfile.Mapping, configOK bool) Action {
 	a := Action{Action: execution.Action{Ref: ref}}
 	if n := m.At("runtime"); n != nil {
 		a.Runtime, _ = l.Printable(n, "runtime")
@@ -260,22 +259,22 @@ func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
 		a.TakesMin, a.TakesMax, a.TakesLog = d.Least, d.Most, d.Log
 	}
 	if n := m.At("fails"); n != nil {
-		l.fails(n, &a)
+		l.readFails(n, &a)
 	}
 	if n := m.At("concurrency"); n != nil {
 		v, _ := l.Integer(n, "concurrency", 1, maxConcurrency)
 		a.Concurrency = int(v)
 	}
 	if n := m.At("retried_exit_codes"); n != nil {
-		a.Retried = l.exitCodes(n, "retried_exit_codes")
+		a.Retried = l.readExitCodes(n, "retried_exit_codes")
 		a.RetriedExitCodes = execution.NewExitCodes(a.Retried...)
 	}
-	a.Action = l.limits(m, configOK).On(a.Action)
+	a.Action = l.readLimits(m, configOK).On(a.Action)
 	return a
 }
 
-// limits reads the keys that an action and a step of the workload have in common.
-func (l *loader) limits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
+// readLimits reads the keys that actions and workload steps have in common.
+func (l *loader) readLimits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
 	if n := m.At("timeout"); n != nil {
 		limits.Timeout, _ = l.Duration(n, "timeout", time.Millisecond)
 	}
@@ -300,7 +299,7 @@ func (l *loader) limits(m yamlfile.Mapping, configOK bool) (limits execution.Lim
 	return limits
 }
 
-func (l *loader) fails(n *yaml.Node, a *Action) {
+func (l *loader) readFails(n *yaml.Node, a *Action) {
 	m, ok := l.Mapping(n, failsShape())
 	if !ok {
 		return
@@ -309,20 +308,20 @@ func (l *loader) fails(n *yaml.Node, a *Action) {
 		a.FailPerMillion, _ = l.Share(m.At("rate"), "rate")
 	}
 	if r := m.At("reason"); r != nil {
-		if a.FailReason, ok = reason(r.Value); !ok || r.Kind != yaml.ScalarNode {
+		if a.FailReason, ok = findReason(r.Value); !ok || r.Kind != yaml.ScalarNode {
 			l.Choice(r, "reason", reasonNames())
 		}
 	}
 	if c := m.At("exit_codes"); c != nil {
-		a.FailCodes = l.exitCodes(c, "exit_codes")
+		a.FailCodes = l.readExitCodes(c, "exit_codes")
 	}
 	if m.Has("reason") == m.Has("exit_codes") {
 		l.Refuse(n, "give either reason or exit_codes under fails: a run fails for a reason or with an exit code")
 	}
 }
 
-// exitCodes reads a list of different exit codes of failures.
-func (l *loader) exitCodes(n *yaml.Node, key string) (codes []int) {
+// readExitCodes reads a list of distinct exit codes of failures.
+func (l *loader) readExitCodes(n *yaml.Node, key string) (codes []int) {
 	items, ok := l.Items(n, key)
 	if ok && len(items) == 0 {
 		l.Refuse(n, "%s is empty: name exit codes from 1 to %d, or leave it out", key, execution.MaxExitCode)
@@ -337,9 +336,9 @@ func (l *loader) exitCodes(n *yaml.Node, key string) (codes []int) {
 	return codes
 }
 
-// runtimes refuses an action that no worker can run: it would fail whatever the scenario tests. A
-// scenario that expects no_workers_failed may have such actions.
-func (l *loader) runtimes(n *yaml.Node) {
+// refuseUnrunnableActions refuses an action that no worker can run: it would fail whatever the scenario
+// tests. A scenario that expects no_workers_failed may have such actions.
+func (l *loader) refuseUnrunnableActions(n *yaml.Node) {
 	if !l.clusterOK || l.expectsNoWorkers || n.Kind != yaml.MappingNode {
 		return
 	}
@@ -360,7 +359,7 @@ func (l *loader) runtimes(n *yaml.Node) {
 	}
 }
 
-// valueOf returns the value of a key that the mapping is known to have.
+// valueOf returns the value of a key in a mapping, or the mapping itself without the key.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

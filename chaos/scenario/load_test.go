@@ -27,7 +27,7 @@ workload:
   - { action: core.sleep, count: 2 }
 `
 
-func parse(t *testing.T, text string) *Scenario {
+func parseScenario(t *testing.T, text string) *Scenario {
 	t.Helper()
 	s, err := Parse("test.yaml", []byte(text))
 	if err != nil {
@@ -37,7 +37,7 @@ func parse(t *testing.T, text string) *Scenario {
 }
 
 func TestParse(t *testing.T) {
-	s := parse(t, head+`
+	s := parseScenario(t, head+`
 worlds: [sim]
 profile: hardened
 config: {executor: {timeout_check_interval: 5s}}
@@ -114,8 +114,8 @@ expect:
 	}
 }
 
-func TestLeftOut(t *testing.T) {
-	s := parse(t, strings.ReplaceAll(head, "  executors: 2\n", ""))
+func TestOmittedKeysGetDefaults(t *testing.T) {
+	s := parseScenario(t, strings.ReplaceAll(head, "  executors: 2\n", ""))
 	if s.Cluster.Executors != 1 || !reflect.DeepEqual(s.Worlds, []World{Sim, Live}) || !reflect.DeepEqual(s.Profiles, config.Profiles()) {
 		t.Errorf("executors %d, worlds %v, profiles %v", s.Cluster.Executors, s.Worlds, s.Profiles)
 	}
@@ -130,7 +130,7 @@ func TestLeftOut(t *testing.T) {
 }
 
 func TestConfigOverridesEachProfile(t *testing.T) {
-	s := parse(t, head+`
+	s := parseScenario(t, head+`
 config:
   executor: {dispatch_timeout: 100s, unclaimed: fail, max_dispatches: 7}
   message_queue: {rabbitmq: {dead_letter: {enabled: false}, worker_queue_ttl_ms: 110000}}
@@ -152,7 +152,7 @@ config:
 }
 
 func TestExpectPerProfile(t *testing.T) {
-	s := parse(t, head+`
+	s := parseScenario(t, head+`
 expect:
   hardened: {executions: {abandoned: ">= 1"}}
   documented: {executions: {abandoned: 0}, texts: [Worker queue TTL expired]}
@@ -194,7 +194,7 @@ func TestBoundHolds(t *testing.T) {
 		{"0", 0, 0, true},
 		{">= 1", 0, 0, false},
 	} {
-		s := parse(t, head+fmt.Sprintf("expect: {rows: {completed: %q}}\n", c.bound))
+		s := parseScenario(t, head+fmt.Sprintf("expect: {rows: {completed: %q}}\n", c.bound))
 		b := s.Expect(config.Hardened).Rows[0]
 		if got := b.Holds(c.count, c.total); got != c.want {
 			t.Errorf("%q holds for %d of %d: %v, want %v (%+v)", c.bound, c.count, c.total, got, c.want, b)
@@ -203,7 +203,7 @@ func TestBoundHolds(t *testing.T) {
 }
 
 func TestFaultNamesAreUnique(t *testing.T) {
-	s := parse(t, head+`
+	s := parseScenario(t, head+`
 faults:
   - {when: {at: 11s}, crash: shell-1}
   - {when: {at: 12s}, crash: any worker, restart_after: 1s}
@@ -232,7 +232,7 @@ faults:
 	}
 }
 
-// Lists and error texts show every kind's example, so it must be accepted.
+// Lists and error texts show every kind's example, so it must be valid.
 func TestExamplesOfKinds(t *testing.T) {
 	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
@@ -246,16 +246,16 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-func TestActionWithoutWorkerIsAllowedWhenMeant(t *testing.T) {
+func TestUnrunnableActionNeedsExpectation(t *testing.T) {
 	text := strings.ReplaceAll(head, "runtime: python", "runtime: node")
 	if _, err := Parse("test.yaml", []byte(text)); err == nil {
 		t.Error("an action that no worker can run was accepted")
 	}
-	parse(t, text+"expect: {sometimes: [no_workers_failed]}\n")
+	parseScenario(t, text+"expect: {sometimes: [no_workers_failed]}\n")
 }
 
 func TestAliasesAreFollowed(t *testing.T) {
-	s := parse(t, head+`
+	s := parseScenario(t, head+`
 faults:
   - {when: &soon {between: [6s, 9s]}, crash: shell-1}
   - {when: *soon, crash: shell-2, restart_after: 1s}
@@ -266,7 +266,7 @@ faults:
 }
 
 func TestActionsFailWithExitCodes(t *testing.T) {
-	s := parse(t, `
+	s := parseScenario(t, `
 name: example
 about: Exit codes.
 cluster: {workers: {shell-1: {runtimes: [shell]}}}
@@ -286,14 +286,14 @@ func TestReasonsHaveFriendlyNames(t *testing.T) {
 		"connection": execution.Connection, "Connection Reset": execution.Connection,
 		"permission denied": execution.Permission, "rejected": execution.Rejected,
 	} {
-		if got, ok := reason(name); !ok || got != want {
-			t.Errorf("reason(%q) = %v, %v", name, got, ok)
+		if got, ok := findReason(name); !ok || got != want {
+			t.Errorf("findReason(%q) = %v, %v", name, got, ok)
 		}
 	}
-	// An action may not report a worker's fate as its reason.
+	// An action must not report a worker's fate as its reason.
 	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
-		if got, ok := reason(name); ok {
-			t.Errorf("reason(%q) = %v", name, got)
+		if got, ok := findReason(name); ok {
+			t.Errorf("findReason(%q) = %v", name, got)
 		}
 	}
 }

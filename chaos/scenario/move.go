@@ -11,13 +11,13 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Unmoved leaves a moment or a duration as it is; see MoveFault.
+// Unmoved keeps the current start or duration; see MoveFault.
 const Unmoved time.Duration = -1
 
-// MoveFault returns the text of a scenario whose i-th fault, from 0, begins at a fixed time and lasts
-// this long. Either may be Unmoved. Only these places of the text change, so comments and style stay;
-// where the text is written in a way that does not allow that, the whole file is written anew, without
-// its comments. A fault that has neither for nor restart_after can't be made longer.
+// MoveFault returns the text of a scenario whose i-th fault, from 0, begins at a fixed time and has a fixed
+// duration. Either may be Unmoved. Only these values change in the text, so comments and style stay. If the
+// style of the text does not allow that, the whole file is rewritten without its comments. A fault with
+// neither for nor restart_after can't be made longer.
 func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte, error) {
 	s, err := Parse(file, text)
 	if err != nil {
@@ -53,7 +53,7 @@ func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte
 	if lasts != Unmoved && s.Faults[i].For != 0 {
 		d.SetFor(i, lasts)
 	} else if lasts != Unmoved {
-		set(get(d.root, "faults").Content[i], "restart_after", textNode(yamlfile.Short(lasts)))
+		setValue(findValue(d.root, "faults").Content[i], "restart_after", textNode(yamlfile.Short(lasts)))
 	}
 	out := d.Bytes(file, "a fault was moved")
 	if _, err := Parse(file, out); err != nil {
@@ -62,13 +62,13 @@ func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte
 	return out, nil
 }
 
-// moveValues replaces the values in the text. It returns nil where it does not find them.
+// moveValues replaces the values in the text. It returns nil if it can't find them.
 func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 	var doc yaml.Node
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
 		return nil
 	}
-	faults := get(doc.Content[0], "faults")
+	faults := findValue(doc.Content[0], "faults")
 	if faults == nil || i >= len(faults.Content) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 		changes = append(changes, change{from, to, value})
 		return to > from
 	}
-	if at != Unmoved && !note(get(fault, "when"), "{at: "+yamlfile.Short(at)+"}") {
+	if at != Unmoved && !note(findValue(fault, "when"), "{at: "+yamlfile.Short(at)+"}") {
 		return nil
 	}
 	if lasts != Unmoved && !note(durationOf(fault), yamlfile.Short(lasts)) {
@@ -93,29 +93,29 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 		changes[0], changes[1] = changes[1], changes[0]
 	}
 	out := string(text)
-	for _, c := range changes { // the later one first, so that the other stays where it is
+	for _, c := range changes { // the later one first, so that the position of the other stays valid
 		out = out[:c.from] + c.value + out[c.to:]
 	}
 	return []byte(out)
 }
 
-// durationOf finds the node that says how long a fault lasts.
+// durationOf returns the node with the duration of a fault.
 func durationOf(fault *yaml.Node) *yaml.Node {
-	if n := get(fault, "for"); n != nil {
+	if n := findValue(fault, "for"); n != nil {
 		return n
 	}
 	if fault.Kind == yaml.MappingNode {
 		for i := 1; i < len(fault.Content); i += 2 {
-			if n := get(fault.Content[i], "for"); n != nil {
+			if n := findValue(fault.Content[i], "for"); n != nil {
 				return n
 			}
 		}
 	}
-	return get(fault, "restart_after")
+	return findValue(fault, "restart_after")
 }
 
-// spanOf returns where a value stands in the text: a plain scalar of one line, or a mapping or list in
-// braces or brackets. It is empty for anything else.
+// spanOf returns the position of a value in the text: a plain one-line scalar, or a mapping or list in braces
+// or brackets. It is empty for anything else.
 func spanOf(text []byte, n *yaml.Node) (from, to int) {
 	if n == nil || n.Line < 1 || n.Column < 1 || n.Anchor != "" {
 		return 0, 0
@@ -150,7 +150,7 @@ func spanOf(text []byte, n *yaml.Node) (from, to int) {
 		}
 		if depth == 0 {
 			if i == 0 {
-				return 0, 0 // it is written in lines of its own
+				return 0, 0 // it is in block style
 			}
 			return from, from + i + 1
 		}

@@ -27,7 +27,7 @@ faults:
 expect: {invariants: all}
 `
 
-func TestAFaultIsMovedWhereItStands(t *testing.T) {
+func TestMoveFaultEditsInPlace(t *testing.T) {
 	for _, c := range []struct {
 		i         int
 		at, lasts time.Duration
@@ -47,8 +47,8 @@ func TestAFaultIsMovedWhereItStands(t *testing.T) {
 	}
 }
 
-// What can't be replaced in its place is written anew.
-func TestAFaultInLinesIsMovedToo(t *testing.T) {
+// Values that can't be replaced in place cause a rewrite of the file.
+func TestMoveFaultRewritesBlockStyle(t *testing.T) {
 	got, err := MoveFault("moved.yaml", []byte(movable), 2, 3*time.Second, 4*time.Second)
 	if err != nil {
 		t.Fatal(err)

@@ -34,12 +34,12 @@ func (c Cluster) WorkerNames() []string {
 	return names
 }
 
-// Names are the names of the processes, as faults select them.
+// Names returns the names of the processes that faults can select.
 func (c Cluster) Names() fault.Cluster {
 	return fault.Cluster{Executors: c.ExecutorNames(), Workers: c.WorkerNames()}
 }
 
-// Strikes says whether the scenario has a fault of the named kind that may strike the process.
+// Strikes reports whether the scenario has a fault of the named kind that may strike the process.
 func (s *Scenario) Strikes(kind, process string) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
 		names, _ := s.Cluster.Names().Select(f.Spec.Strikes().Target)
@@ -47,7 +47,7 @@ func (s *Scenario) Strikes(kind, process string) bool {
 	})
 }
 
-// reasonAliases maps friendly names to reasons for which an action fails.
+// reasonAliases maps friendly names to the reasons of failed actions.
 func reasonAliases() map[string]execution.Reason {
 	return map[string]execution.Reason{
 		"connection reset":   execution.Connection,
@@ -67,7 +67,7 @@ func reasonAliases() map[string]execution.Reason {
 func reasonNames() []string {
 	var names, friendly []string
 	for _, name := range execution.Reasons() {
-		if _, ok := reason(name); ok {
+		if _, ok := findReason(name); ok {
 			names = append(names, name)
 		}
 	}
@@ -78,9 +78,9 @@ func reasonNames() []string {
 	return append(names, friendly...)
 }
 
-// reason finds a reason that an action may report, by either name. Reasons about a worker's or a
-// message's fate are excluded: a real worker treats them as unknown when an action reports them.
-func reason(name string) (execution.Reason, bool) {
+// findReason finds a reason that an action may report, by either name. It excludes reasons about the fate of
+// a worker or a message: a real worker treats them as unknown when an action reports them.
+func findReason(name string) (execution.Reason, bool) {
 	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
 		return r, true
 	}

@@ -25,9 +25,8 @@ type leaf struct {
 	kind  reflect.Type
 }
 
-// ruleLeaves lists the keys that a scenario can set: all keys of core/config except the profile,
-// which a scenario sets at its top level. A key added to core/config can be overridden here at
-// once.
+// ruleLeaves lists the keys that a scenario can set: all keys of core/config except the profile, which is at
+// the top level of a scenario. New keys of core/config are included automatically.
 func ruleLeaves() []config.Leaf {
 	return slices.DeleteFunc(config.Leaves(), func(l config.Leaf) bool { return l.Path == "profile" })
 }
@@ -40,8 +39,8 @@ func configLeaves() []leaf {
 	return list
 }
 
-// settings reads `config:` as a daemon reads its file.
-func (l *loader) settings(n *yaml.Node) []setting {
+// readSettings reads `config:` as a daemon reads its file.
+func (l *loader) readSettings(n *yaml.Node) []setting {
 	read, _ := config.Decode(l.Reader, n, "config", ruleLeaves())
 	var out []setting
 	for _, s := range read {
@@ -50,8 +49,8 @@ func (l *loader) settings(n *yaml.Node) []setting {
 	return out
 }
 
-// effective is the configuration under each profile.
-func effective(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
+// effectiveConfigs returns the configuration under each profile.
+func effectiveConfigs(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
 	out := map[config.Profile]config.Config{}
 	for _, p := range profiles {
 		c := config.Default(p)
@@ -64,9 +63,9 @@ func effective(profiles []config.Profile, settings []setting) map[config.Profile
 	return out
 }
 
-// validate reports settings that contradict each other, under each profile. The error stands at the
-// key to blame or, if that key has its default, at `config:` itself.
-func (l *loader) validate(n *yaml.Node, s *Scenario, settings []setting) {
+// validateConfigs reports contradictory settings under each profile. The error is at the responsible key or,
+// if that key has its default, at `config:` itself.
+func (l *loader) validateConfigs(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem
 	for _, p := range s.Profiles {

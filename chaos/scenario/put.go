@@ -10,23 +10,23 @@ import (
 // This file edits a document at any path. A path is a list of keys and list indices, such as
 // "cluster", "executors" or "faults", 2, "for".
 
-// Put sets the value at a path, given as YAML. It adds missing mappings on the way. It panics if
-// the value isn't YAML or the path runs through a scalar: both are mistakes of the caller.
+// Put sets the value at a path, given as YAML, and adds missing mappings on the path. It panics if the value
+// isn't YAML or the path contains a scalar: both are mistakes of the caller.
 func (d *Document) Put(value string, path ...any) {
 	at := d.root
 	for _, step := range path[:len(path)-1] {
-		next := child(at, step)
+		next := childNode(at, step)
 		if next == nil {
 			next = &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-			set(at, step.(string), next)
+			setValue(at, step.(string), next)
 		}
 		at = next
 	}
 	switch last := path[len(path)-1].(type) {
 	case int:
-		at.Content[last] = parsed(value)
+		at.Content[last] = parseNode(value)
 	case string:
-		set(at, last, parsed(value))
+		setValue(at, last, parseNode(value))
 	}
 }
 
@@ -37,7 +37,7 @@ func (d *Document) PutConfig(key, value string) { d.Put(value, configPath(key)..
 // sections that become empty.
 func (d *Document) TakeConfig(key string) {
 	for path := configPath(key); len(path) > 0; path = path[:len(path)-1] {
-		if n := d.at(path...); n != nil && len(path) < len(configPath(key)) && len(n.Content) > 0 {
+		if n := d.nodeAt(path...); n != nil && len(path) < len(configPath(key)) && len(n.Content) > 0 {
 			return
 		}
 		d.Take(path...)
@@ -65,7 +65,7 @@ func (d *Document) ConfigKeys() (keys []string) {
 			keys = append(keys, name)
 		}
 	}
-	if n := d.at("config"); n != nil {
+	if n := d.nodeAt("config"); n != nil {
 		walk(n, "")
 	}
 	return keys
@@ -73,17 +73,17 @@ func (d *Document) ConfigKeys() (keys []string) {
 
 // Append adds an item to the list at a path; it creates the list if it is missing.
 func (d *Document) Append(value string, path ...any) {
-	if d.at(path...) == nil {
+	if d.nodeAt(path...) == nil {
 		d.Put("[]", path...)
-		d.at(path...).Style = 0
+		d.nodeAt(path...).Style = 0
 	}
-	list := d.at(path...)
-	list.Content = append(list.Content, parsed(value))
+	list := d.nodeAt(path...)
+	list.Content = append(list.Content, parseNode(value))
 }
 
 // Take removes the value at a path, if there is one.
 func (d *Document) Take(path ...any) {
-	at := d.at(path[:len(path)-1]...)
+	at := d.nodeAt(path[:len(path)-1]...)
 	if at == nil {
 		return
 	}
@@ -91,33 +91,33 @@ func (d *Document) Take(path ...any) {
 	case int:
 		at.Content = slices.Delete(at.Content, last, last+1)
 	case string:
-		unset(at, last)
+		removeKey(at, last)
 	}
 }
 
-// Has says whether a path has a value.
-func (d *Document) Has(path ...any) bool { return d.at(path...) != nil }
+// Has reports whether a path has a value.
+func (d *Document) Has(path ...any) bool { return d.nodeAt(path...) != nil }
 
 // Load returns the path to a load by its number, from 0.
-func (d *Document) Load(i int) []any { return []any{"workload", d.steps(false)[i]} }
+func (d *Document) Load(i int) []any { return []any{"workload", d.stepIndices(false)[i]} }
 
 // CancelStep returns the path to a cancellation in the workload by its number, from 0.
-func (d *Document) CancelStep(i int) []any { return []any{"workload", d.steps(true)[i]} }
+func (d *Document) CancelStep(i int) []any { return []any{"workload", d.stepIndices(true)[i]} }
 
-func (d *Document) at(path ...any) *yaml.Node {
+func (d *Document) nodeAt(path ...any) *yaml.Node {
 	n := d.root
 	for _, step := range path {
-		if n = child(n, step); n == nil {
+		if n = childNode(n, step); n == nil {
 			return nil
 		}
 	}
 	return n
 }
 
-func child(n *yaml.Node, step any) *yaml.Node {
+func childNode(n *yaml.Node, step any) *yaml.Node {
 	switch step := step.(type) {
 	case string:
-		return get(n, step)
+		return findValue(n, step)
 	case int:
 		if n.Kind == yaml.SequenceNode && step < len(n.Content) {
 			return n.Content[step]
@@ -126,8 +126,8 @@ func child(n *yaml.Node, step any) *yaml.Node {
 	return nil
 }
 
-// parsed is the YAML node of a value.
-func parsed(value string) *yaml.Node {
+// parseNode returns the YAML node of a value.
+func parseNode(value string) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) != 1 {
 		panic("scenarios: this isn't a YAML value: " + value)

@@ -2,5 +2,5 @@ package scenario
 
 import "handoff/chaos/verdict"
 
-// Sometimes lists every situation that `sometimes` may name: those that the verdict counts.
+// Sometimes lists every situation that `sometimes` may name, which the verdict counts.
 func Sometimes() []verdict.Situation { return verdict.Situations() }

@@ -13,21 +13,21 @@ import (
 	"handoff/core/config"
 )
 
-// The lower limits of a scaled configuration, set by what real machines can keep. A shorter
-// heartbeat interval would measure the operating system's scheduler, a shorter lease its hiccups.
-// AMQP counts whole seconds only.
+// Lower limits of a scaled configuration, set by what real machines can keep. A shorter heartbeat interval
+// would measure the scheduler of the operating system, and a shorter lease its hiccups. AMQP counts whole
+// seconds.
 const (
 	LeastHeartbeat     = 500 * time.Millisecond
 	LeastLease         = 2 * time.Second
 	LeastAMQPHeartbeat = time.Second
 )
 
-// A worker whose dispatches lie behind a flood of messages asks the database for them once a second,
-// at any time scale. So a dispatch needs the time between two questions, and some for the answer.
+// A worker whose dispatches are queued behind a flood of messages asks the database for them once a second,
+// at any time scale. So a dispatch needs the time between two requests, and some for the answer.
 const (
 	LeastDispatchBehindFlood = 1500 * time.Millisecond
-	// leastFlood is the number of messages from which on a worker may need longer than that to get
-	// through them: real ones store 2,000 to 10,000 a second.
+	// leastFlood is the number of messages from which a worker may need longer to process them: real workers
+	// store 2,000 to 10,000 a second.
 	leastFlood = 1000
 )
 
@@ -56,10 +56,10 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	scaleConfig(&c, factor)
 	out.configs = map[config.Profile]config.Config{p: c}
 	out.expects = maps.Clone(s.expects)
-	return &out, out.floors(c, factor)
+	return &out, out.checkFloors(c, factor)
 }
 
-// scaleDurations multiplies every duration in a value, whatever its field is called.
+// scaleDurations multiplies every duration in a value, in any field.
 func scaleDurations(v reflect.Value, factor float64) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -102,10 +102,10 @@ func scaleConfig(c *config.Config, factor float64) {
 	}
 }
 
-// floors refuses a configuration below the lower limits.
-func (s *Scenario) floors(c config.Config, factor float64) error {
+// checkFloors returns an error for a configuration below the lower limits.
+func (s *Scenario) checkFloors(c config.Config, factor float64) error {
 	var problems []string
-	needed := 0.0 // the factor from which on no duration is under its floor
+	needed := 0.0 // the smallest factor with every duration at or above its floor
 	least := func(what string, is, floor time.Duration) {
 		if is < floor {
 			problems = append(problems, fmt.Sprintf("%s would be %v, under the floor of %v", what, is, floor))
@@ -125,7 +125,7 @@ func (s *Scenario) floors(c config.Config, factor float64) error {
 		return nil
 	}
 	advice := ""
-	// Rounded up to two digits. Without the small number, an error of the division could add one.
+	// Rounded up to two decimals. The small number prevents rounding errors from adding one.
 	if needed = math.Ceil(needed*100-1e-6) / 100; needed > 0 && needed <= 1 {
 		advice = fmt.Sprintf("; the floors need a time scale of at least %v", needed)
 	}

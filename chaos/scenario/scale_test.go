@@ -44,7 +44,7 @@ func TestEveryDurationIsScaled(t *testing.T) {
 	}
 }
 
-func TestScalesUnderAFloorAreRefused(t *testing.T) {
+func TestScalesBelowFloorAreRefused(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestScalesUnderAFloorAreRefused(t *testing.T) {
 	}
 }
 
-// A worker asks once a second what lies behind garbage, however short the rest is made.
-func TestADispatchBehindAFloodNeedsTimeAtAnyScale(t *testing.T) {
+// A worker asks once a second for dispatches behind garbage, at any time scale.
+func TestFloodLimitsDispatchTimeoutAtAnyScale(t *testing.T) {
 	s, err := scenarios.Find("garbage-before-work")
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
-// Package scenario is the language of scenarios: its types, its loader with the error messages, and
-// its JSON Schema. The scenarios themselves are in the folder scenarios.
+// Package scenario is the language of scenarios: its types, its loader with the error messages, and its JSON
+// Schema. The scenarios themselves are in the folder scenarios.
 //
-// A scenario names a cluster, a workload, the faults that strike it and what must be true
-// afterwards. It doesn't depend on a world: simulated and live runs use the same files.
+// A scenario defines a cluster, a workload, the faults that strike it, and the expected result. It doesn't
+// depend on a world: simulated and live runs use the same files.
 package scenario
 
 import (
@@ -18,7 +18,7 @@ import (
 	"handoff/core/execution"
 )
 
-// World is where a scenario can run.
+// World is an environment in which a scenario can run.
 type World string
 
 // The two worlds.
@@ -27,7 +27,7 @@ const (
 	Live World = "live"
 )
 
-// Scenario is one file, read and checked.
+// Scenario is one loaded and checked file.
 type Scenario struct {
 	Name     string
 	About    string
@@ -38,8 +38,8 @@ type Scenario struct {
 	Workload []Load
 	Cancels  []Cancel
 	Faults   []Fault
-	// Settle bounds the time from the end of the last fault and the last submission to the end of
-	// the last execution; zero means that it is computed from the configuration.
+	// Settle bounds the time from the end of the last fault and the last submission to the end of the last
+	// execution; zero means that it is computed from the configuration.
 	Settle time.Duration
 
 	// Regression is the failure that the file reproduces, nil for most files.
@@ -48,38 +48,35 @@ type Scenario struct {
 	// File is the path or name of the file, and Digest the SHA-256 of its bytes, in hexadecimal.
 	File   string
 	Digest string
-	// Warnings lists what is accepted but should be written in another way, such as a share
-	// without an operator.
+	// Warnings lists accepted parts that should be written in another way, such as a share without an
+	// operator.
 	Warnings yamlfile.Errors
 
-	// source is the file's bytes. root replaces it for a document that was edited and never
-	// written.
+	// source has the file's bytes. A document that was edited but never written has root instead.
 	source  []byte
 	root    *yaml.Node
 	configs map[config.Profile]config.Config
 	expects map[config.Profile]Expect
 }
 
-// Regression says that the file reproduces one failure: in this seed, with this mutant planted
-// (empty for none), this invariant breaks (0 for an expectation). Without the mutant nothing
-// breaks.
+// Regression is the failure that a file reproduces: in this seed, with this mutant planted (empty for none),
+// this invariant breaks (0 for an expectation). Without the mutant nothing breaks.
 type Regression struct {
 	Seed      uint64
 	Mutant    string
 	Invariant int
 }
 
-// Config is the effective configuration under a profile: its defaults, then the scenario's keys.
+// Config returns the effective configuration under a profile: its defaults, then the scenario's keys.
 func (s *Scenario) Config(p config.Profile) config.Config { return s.configs[p] }
 
-// Expect is what the scenario expects under a profile.
+// Expect returns the expectation under a profile.
 func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 
 // Cluster lists the processes. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	// RabbitMQ is the release whose behaviour the broker follows, one of BrokerVersions; empty for
-	// the oldest.
+	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; empty for the oldest.
 	RabbitMQ string
 	Workers  []Worker
 }
@@ -88,34 +85,34 @@ type Cluster struct {
 // has a choice; a live run uses the broker of its machine.
 func BrokerVersions() []string { return []string{"3.10", "4.0", "4.3"} }
 
-// Worker is one worker process on a machine of its own.
+// Worker is one worker process on a separate machine.
 type Worker struct {
 	Name     string
 	Runtimes []string
-	// Concurrency overrides the configuration's; zero keeps it.
+	// Concurrency overrides the configuration; zero keeps it.
 	Concurrency int
 	// Starts is when the process starts; zero means with the cluster. A worker that never starts is
 	// left out of the file.
 	Starts time.Duration
 }
 
-// Action is an action with its behaviour, because a simulated run has no real program.
+// Action is an action and its behaviour, because a simulated run has no real program.
 type Action struct {
 	execution.Action
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If
-	// there are none, it fails for FailReason.
+	// FailPerMillion is the number of failing runs in a million. Each draws one of the exit codes FailCodes.
+	// Without codes, it fails for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int
-	// Retried are the exit codes that the action declares as failures for now. Judges take them
-	// from here; RetriedExitCodes is the core's own set of them.
+	// Retried has the exit codes that the action declares as retriable. Judges read them here;
+	// RetriedExitCodes is the core's set of them.
 	Retried []int
 }
 
-// Load submits Count executions of an action, with Every between two of them, starting at From.
+// Load submits Count executions of an action, starting at From, with Every between two of them.
 type Load struct {
 	Action string
 	Count  int
@@ -124,17 +121,16 @@ type Load struct {
 	// Parent is the action whose executions are the parents of this load. The first parent gets the
 	// first Siblings executions as workflow children, and so on. Empty for none.
 	Parent string
-	// Siblings is how many children each parent gets; 0 stands for one.
+	// Siblings is the number of children of each parent; 0 stands for one.
 	Siblings int
-	// Again is the number, from 1, of the earlier load whose expired idempotency keys this load
-	// uses again; 0 for keys of its own.
+	// Again is the number, from 1, of the earlier load whose expired idempotency keys this load repeats; 0
+	// for new keys.
 	Again int
-	// Copies is how often every request is sent at the same time with the same idempotency key; 0
-	// for once.
+	// Copies is how often every request is sent simultaneously with the same idempotency key; 0 for once.
 	Copies int
 	// Pin is the name of the only worker that may run them, empty for any.
 	Pin string
-	// Limits are the limits that every request of the step carries; they replace the action's.
+	// Limits are the limits in every request of the step; they replace the action's.
 	Limits execution.Limits
 }
 
@@ -147,8 +143,8 @@ func (l *Load) Key(place, n int) string {
 	return strconv.Itoa(place) + "/" + strconv.Itoa(n)
 }
 
-// Requested returns the action with the limits that the request with this idempotency key carries.
-// It returns false for a key that isn't from this workload.
+// Requested returns the action with the limits from the request with this idempotency key. It returns false
+// for a key that isn't from this workload.
 func (s *Scenario) Requested(key string) (execution.Action, bool) {
 	place, _, _ := strings.Cut(key, "/")
 	n, err := strconv.Atoi(place)
@@ -172,7 +168,7 @@ type Cancel struct {
 	Action string
 	Nth    int
 	Count  int
-	// Each is cancelled AfterMin to AfterMax after its acceptance, drawn (log-uniformly with
+	// Each execution is cancelled AfterMin to AfterMax after its acceptance, drawn (log-uniformly with
 	// AfterLog). If Timed, all are cancelled at At instead.
 	AfterMin, AfterMax time.Duration
 	AfterLog           bool
@@ -180,44 +176,43 @@ type Cancel struct {
 	At                 time.Duration
 }
 
-// Fault is something that goes wrong: when, what, to whom, for how long.
+// Fault is one fault of the scenario, with its start, target and duration.
 type Fault struct {
-	// Index is the position in the file, from 0. Name is for reports: the kind, its target and,
-	// where two would be equal, the index.
+	// Index is the position in the file, from 0. Name is for reports: the kind, its target and, if needed to
+	// distinguish faults, the index.
 	Index int
 	Name  string
 	When  When
-	// Kind is what goes wrong, and Spec holds the fields of this kind.
+	// Kind is the kind of the fault, and Spec holds the fields of this kind.
 	Kind *fault.Kind
 	Spec fault.Fault
-	// For is how long the fault lasts; RestartAfter when a crashed or stopped process comes back
-	// (zero: never). For drawn durations these are the longest, and ForMin and RestartMin the
-	// shortest; for fixed ones ForMin and RestartMin are zero. Log says that they are drawn
-	// log-uniformly. Drawn fixes them for a run.
+	// For is the duration of the fault, and RestartAfter the time until a crashed or stopped process restarts
+	// (zero: never). For drawn durations they are the upper bounds, and ForMin and RestartMin the lower ones;
+	// for fixed durations ForMin and RestartMin are zero. Log reports whether they are drawn log-uniformly.
+	// Drawn fixes them for a run.
 	For, ForMin              time.Duration
 	RestartAfter, RestartMin time.Duration
 	ForLog, RestartLog       bool
 }
 
-// When says when a fault begins: at a time, at a drawn time, or after something has happened.
+// When is the start of a fault: a fixed time, a drawn time, or an event.
 type When struct {
 	// Min and Max bound a drawn time; equal for a fixed one. Unused with After.
 	Min, Max time.Duration
-	// After is the trigger's name, empty for a time. Of is the process that the event concerns
-	// (empty: any), Nth which occurrence (from 1), Plus a delay after it.
+	// After is the trigger's name, empty for a time. Of is the process that the event concerns (empty: any),
+	// Nth the occurrence (from 1), and Plus a delay after it.
 	After string
 	Of    string
 	Nth   int
 	Plus  time.Duration
 }
 
-// Expect is what must hold at the end of every run, beside the invariants, and what at least one
-// run of a sweep must have reached.
+// Expect has the conditions that must hold at the end of every run, in addition to the invariants. It also
+// has the situations that at least one run of a sweep must reach.
 type Expect struct {
 	// Invariants lists numbers; nil means all.
 	Invariants []int
-	// Executions bounds the number of chains by their last status, and "stuck" for chains that
-	// never end.
+	// Executions bounds the number of chains by their last status; "stuck" is for chains that never end.
 	Executions []Bound
 	// Rows bounds the number of rows by their last status.
 	Rows []Bound
@@ -229,29 +224,28 @@ type Expect struct {
 	Texts []string
 }
 
-// Alerts says which alerts must fire in every run, which must be over at its end, and which must
-// not fire.
+// Alerts names the alerts that must fire in every run, must be resolved at its end, or must never fire.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any says whether the scenario expects anything of alerts.
+// Any reports whether the scenario expects anything of alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
-// Bound compares a count, or a share of all, with a number.
+// Bound compares a count, or a percentage of all, with a number.
 type Bound struct {
 	// Of is a status name or "stuck".
 	Of string
 	// Op is one of "=", "<=", ">=", "<", ">".
 	Op string
-	// Value is a count, or a percentage when Percent.
+	// Value is a count, or a percentage if Percent is set.
 	Value   int64
 	Percent bool
-	// Source is the bound as the file has it.
+	// Source is the text of the bound in the file.
 	Source string
 }
 
-// Holds says whether count out of total satisfies b. Every percentage of a total of 0 holds.
+// Holds reports whether count out of total satisfies b. Every percentage of a total of 0 holds.
 func (b Bound) Holds(count, total int64) bool {
 	left, right := count, b.Value
 	if b.Percent {

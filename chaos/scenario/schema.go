@@ -11,9 +11,9 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Schema is the JSON Schema of a scenario file, for completion and checks in editors. It is made of
-// the loader's shapes and the registries, and accepts every file that the loader accepts. Only the
-// loader checks what needs knowledge of the whole file, such as targets and times.
+// Schema returns the JSON Schema of a scenario file, for completion and checks in editors. It is made from
+// the loader's shapes and the registries, and accepts every file that the loader accepts. Only the loader
+// checks values that depend on the rest of the file, such as targets and times.
 func Schema() []byte {
 	s := topShape().Object()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -43,12 +43,12 @@ func configSchema() yamlfile.Schema {
 			}
 			at = next
 		}
-		at["properties"].(yamlfile.Schema)[parts[len(parts)-1]] = l.schema().With(l.defaults())
+		at["properties"].(yamlfile.Schema)[parts[len(parts)-1]] = l.valueSchema().With(l.describeDefaults())
 	}
 	return root
 }
 
-func (l leaf) schema() yamlfile.Schema {
+func (l leaf) valueSchema() yamlfile.Schema {
 	switch l.path {
 	case "executor.unclaimed":
 		return yamlfile.Enum([]string{string(config.Fail), string(config.Reschedule)})
@@ -69,8 +69,8 @@ func (l leaf) schema() yamlfile.Schema {
 	return yamlfile.TextSchema()
 }
 
-// defaults describes the default under each profile.
-func (l leaf) defaults() string {
+// describeDefaults describes the default under each profile.
+func (l leaf) describeDefaults() string {
 	var texts []string
 	for _, p := range config.Profiles() {
 		c := config.Default(p)

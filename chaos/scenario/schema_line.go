@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// SchemaLine is the comment from which an editor learns how to complete a scenario file at path:
-// the first line of the file, with the way from there to the schema. It is empty where no folder
-// above the file has scenarios/schema.json, because a wrong way is worse than none.
+// SchemaLine returns the first line of a scenario file at path: a comment with the relative path of the
+// schema, for completion in editors. It is empty if no folder above the file has scenarios/schema.json,
+// because a wrong path is worse than none.
 func SchemaLine(path string) string {
 	from, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {

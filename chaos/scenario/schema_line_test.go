@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An editor finds the schema from wherever a file is written, or is told nothing.
-func TestTheWayToTheSchemaIsRightFromAnywhere(t *testing.T) {
+// The line leads to the schema from any folder, or is empty.
+func TestSchemaLineFindsSchema(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"scenarios/regressions", "my/own/scenarios", "other"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {

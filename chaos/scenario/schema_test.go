@@ -26,11 +26,11 @@ func TestSchemaIsCommitted(t *testing.T) {
 	}
 	got, err := os.ReadFile("../../scenarios/schema.json")
 	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("schema.json is not what the types say (%v); regenerate it:\n\tgo test ./chaos/scenario -run TestSchema -update", err)
+		t.Fatalf("schema.json does not match the types (%v); regenerate it:\n\tgo test ./chaos/scenario -run TestSchema -update", err)
 	}
 }
 
-func compiled(t *testing.T) *jsonschema.Schema {
+func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
 	if err != nil {
@@ -47,8 +47,8 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// document parses a YAML file for the validator; ok is false if it isn't YAML.
-func document(t *testing.T, data []byte) (doc any, ok bool) {
+// parseDocument parses a YAML file for the validator; ok is false if it isn't YAML.
+func parseDocument(t *testing.T, data []byte) (doc any, ok bool) {
 	t.Helper()
 	var v any
 	if err := yaml.Load(data, &v); err != nil {
@@ -67,13 +67,13 @@ func document(t *testing.T, data []byte) (doc any, ok bool) {
 
 // The schema accepts everything that the loader accepts: an editor must not mark a valid file.
 func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
-	s := compiled(t)
+	s := compileSchema(t)
 	accept := func(name string, data []byte) {
 		t.Helper()
 		if _, err := Parse(name, data); err != nil {
 			t.Errorf("the loader refuses %s: %v", name, err)
 		}
-		doc, ok := document(t, data)
+		doc, ok := parseDocument(t, data)
 		if !ok {
 			t.Fatalf("%s is no YAML", name)
 		}
@@ -96,7 +96,7 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 		accept(f.Name, []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
 	}
 	for _, l := range configLeaves() {
-		if !strings.Contains(string(Schema()), l.defaults()) {
+		if !strings.Contains(string(Schema()), l.describeDefaults()) {
 			t.Errorf("the schema lacks the default of %s", l.path)
 		}
 	}
@@ -112,10 +112,10 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	}
 }
 
-// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It
-// must still find most mistakes, or it would be no help in an editor.
+// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It must still
+// find most mistakes to be of use in an editor.
 func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
-	s := compiled(t)
+	s := compileSchema(t)
 	files, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		doc, ok := document(t, data)
+		doc, ok := parseDocument(t, data)
 		if !ok {
 			continue
 		}
@@ -143,8 +143,8 @@ func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 	}
 }
 
-// An editor says what each key and each word of a fault means.
-func TestEveryKeyOfAFaultIsDescribedInTheSchema(t *testing.T) {
+// An editor shows the meaning of each key and each word of a fault.
+func TestSchemaDescribesEveryFaultKey(t *testing.T) {
 	var doc map[string]any
 	if err := json.Unmarshal(Schema(), &doc); err != nil {
 		t.Fatal(err)
@@ -182,14 +182,14 @@ func TestEveryKeyOfAFaultIsDescribedInTheSchema(t *testing.T) {
 		t.Errorf("only %d keys were found", described)
 	}
 	for _, f := range fault.Kinds() {
-		if !strings.Contains(string(Schema()), quoted(t, f.About)) {
-			t.Errorf("the schema does not say what %s does, as list --faults does: %s", f.Name, f.About)
+		if !strings.Contains(string(Schema()), jsonText(t, f.About)) {
+			t.Errorf("the schema does not describe %s as list --faults does: %s", f.Name, f.About)
 		}
 	}
 }
 
-// quoted is a text as JSON has it, without the quotes.
-func quoted(t *testing.T, text string) string {
+// jsonText returns a text as it appears in JSON, without the quotes.
+func jsonText(t *testing.T, text string) string {
 	t.Helper()
 	data, err := json.Marshal(text)
 	if err != nil {

@@ -50,7 +50,7 @@ func clusterShape() yamlfile.Shape {
 }
 
 func workerShape(name string) yamlfile.Shape {
-	return yamlfile.NewShape(under("worker", name),
+	return yamlfile.NewShape(shapeName("worker", name),
 		yamlfile.Required("runtimes", "the runtimes of the actions that it can run", yamlfile.SomeOf(yamlfile.TextSchema())),
 		yamlfile.Optional("concurrency", "how many actions it runs at a time; left out: the configuration's", yamlfile.IntegerSchema(1, maxConcurrency)),
 		yamlfile.Optional("starts", "when its process is started; left out: with the cluster", yamlfile.DurationSchema()),
@@ -58,7 +58,7 @@ func workerShape(name string) yamlfile.Shape {
 }
 
 func actionShape(ref string) yamlfile.Shape {
-	return yamlfile.NewShape(under("action", ref),
+	return yamlfile.NewShape(shapeName("action", ref),
 		yamlfile.Required("runtime", "the runtime that a worker must have to run it", yamlfile.TextSchema()),
 		yamlfile.Required("takes", "how long a run lasts", fault.DrawnSchema("takes")),
 		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsSchema()),
@@ -74,8 +74,7 @@ func exitCodesSchema() yamlfile.Schema {
 	return yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, execution.MaxExitCode))
 }
 
-// The limits that an action and a step of the workload may set. otherwise describes what holds if
-// the key is left out.
+// Limits that an action and a workload step may set. otherwise describes the value if the key is left out.
 
 func timeoutKey(otherwise string) yamlfile.Key {
 	return yamlfile.Optional("timeout", "ends a run; left out: "+otherwise, yamlfile.DurationSchema())
@@ -100,7 +99,7 @@ func failsShape() yamlfile.Shape {
 	)
 }
 
-// failsSchema demands one of the two keys that say how a run fails.
+// failsSchema demands one of the two keys that define how a run fails.
 func failsSchema() yamlfile.Schema {
 	s := failsShape().Object()
 	s["oneOf"] = []any{yamlfile.Schema{"required": []string{"reason"}}, yamlfile.Schema{"required": []string{"exit_codes"}}}
@@ -183,7 +182,7 @@ func expectSchema() yamlfile.Schema {
 	return yamlfile.Schema{"oneOf": []any{expectShape().Object(), either}}
 }
 
-func under(what, name string) string {
+func shapeName(what, name string) string {
 	if name == "" {
 		return what
 	}
@@ -198,11 +197,11 @@ const (
 	maxCopies      = 9
 )
 
-// Limits on a scenario as a whole, because the costs of its parts multiply. Each row of an
-// execution costs a run about 8 KB of memory, and every worker and fault makes each step more
-// expensive. A run ends after sim.DefaultMaxSteps steps.
+// Limits on a scenario as a whole, because the costs of its parts multiply. Each row of an execution costs a
+// run about 8 KB of memory, and every worker and fault makes each step more expensive. A run ends after
+// sim.DefaultMaxSteps steps.
 const (
-	// maxRows limits the number of executions, counted with their copies and all possible retries.
+	// maxRows limits the number of executions, including copies and all possible retries.
 	maxRows    = 100_000
 	maxWorkers = 500
 	maxFaults  = 200
@@ -252,7 +251,7 @@ func triggersAbout() [][2]string {
 	return list
 }
 
-func firsts(list [][2]string) []string {
+func firstColumn(list [][2]string) []string {
 	names := make([]string, len(list))
 	for i, e := range list {
 		names[i] = e[0]

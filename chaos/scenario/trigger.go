@@ -11,14 +11,14 @@ import (
 type Trigger struct {
 	Name  string
 	About string
-	// Matches says whether an event of a history is an occurrence of the trigger.
+	// Matches reports whether an event of a history is an occurrence of the trigger.
 	Matches func(e *history.Event) bool
-	// ofWorker says that `of` names the worker that the event concerns, not the process in which it
+	// ofWorker reports whether `of` names the worker that the event concerns, not the process in which it
 	// happened.
 	ofWorker bool
 }
 
-// Whose names the process that `of` is compared with. workers returns a worker's name by its id.
+// Whose returns the process that `of` is compared with. workers returns a worker's name by its id.
 func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) string) string {
 	if t.ofWorker {
 		return workers(e.Worker)
@@ -26,23 +26,22 @@ func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) strin
 	return e.Process
 }
 
-// triggers is the table that Triggers lists.
 var triggers = []Trigger{ //detlint:ok a constant table, never written
-	{"heartbeat", "a worker's lease was renewed", is(history.HeartbeatRenewed), false},
-	{"registered", "a worker has registered", is(history.WorkerRegistered), false},
-	{"scheduled", "an execution was dispatched to a worker (`of` names the worker)", to(execution.Scheduled), true},
-	{"delivered", "a dispatch reached a worker", ofExecution(history.Delivered), false},
-	{"claimed", "a worker has claimed an execution", to(execution.Running), false},
-	{"action_started", "a worker has started an action", is(history.ActionStarted), false},
-	{"action_ended", "an action has ended", is(history.ActionEnded), false},
-	{"completed", "an execution has completed", to(execution.Completed), false},
-	{"expired", "a message's time to live ended in a queue", ofExecution(history.Expired), false},
+	{"heartbeat", "a worker's lease was renewed", matchKind(history.HeartbeatRenewed), false},
+	{"registered", "a worker has registered", matchKind(history.WorkerRegistered), false},
+	{"scheduled", "an execution was dispatched to a worker (`of` names the worker)", matchTransitionTo(execution.Scheduled), true},
+	{"delivered", "a dispatch reached a worker", matchKindOfExecution(history.Delivered), false},
+	{"claimed", "a worker has claimed an execution", matchTransitionTo(execution.Running), false},
+	{"action_started", "a worker has started an action", matchKind(history.ActionStarted), false},
+	{"action_ended", "an action has ended", matchKind(history.ActionEnded), false},
+	{"completed", "an execution has completed", matchTransitionTo(execution.Completed), false},
+	{"expired", "a message's time to live ended in a queue", matchKindOfExecution(history.Expired), false},
 }
 
 // Triggers lists every event that `when: {after: …}` may name.
 func Triggers() []Trigger { return slices.Clone(triggers) }
 
-// FindTrigger returns a trigger by its name, nil if there is none.
+// FindTrigger returns a trigger by its name, nil if unknown.
 func FindTrigger(name string) *Trigger {
 	for i := range triggers {
 		if triggers[i].Name == name {
@@ -52,14 +51,14 @@ func FindTrigger(name string) *Trigger {
 	return nil
 }
 
-func is(kind history.Kind) func(*history.Event) bool {
+func matchKind(kind history.Kind) func(*history.Event) bool {
 	return func(e *history.Event) bool { return e.Kind == kind }
 }
 
-func ofExecution(kind history.Kind) func(*history.Event) bool {
+func matchKindOfExecution(kind history.Kind) func(*history.Event) bool {
 	return func(e *history.Event) bool { return e.Kind == kind && e.Execution != 0 }
 }
 
-func to(status execution.Status) func(*history.Event) bool {
+func matchTransitionTo(status execution.Status) func(*history.Event) bool {
 	return func(e *history.Event) bool { return e.Kind == history.Transition && e.To == status }
 }

@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// The patterns of names and values; the schema has the same.
+// The patterns of names and values; the schema has the same ones.
 const (
 	namePattern  = `^[a-z0-9]+(-[a-z0-9]+)*$`
 	boundPattern = `^(<=|>=|=|<|>)? ?[0-9]{1,9} ?%?$`
@@ -21,8 +21,8 @@ var (
 	boundForm = regexp.MustCompile(boundPattern)
 )
 
-// bound reads ">= 95%", "0" or 0.
-func (l *loader) bound(n *yaml.Node, of string) (Bound, bool) {
+// readBound reads ">= 95%", "0" or 0.
+func (l *loader) readBound(n *yaml.Node, of string) (Bound, bool) {
 	b := Bound{Of: of, Op: "=", Source: n.Value}
 	if n.Kind != yaml.ScalarNode || !boundForm.MatchString(n.Value) {
 		l.Refuse(n, `%s must be a count or a whole percentage, such as 0, ">= 3" or ">= 95%%", is %s`, of, yamlfile.KindOf(n))
@@ -39,7 +39,7 @@ func (l *loader) bound(n *yaml.Node, of string) (Bound, bool) {
 		l.Refuse(n, "%s is bounded by %d%%; a share is at most 100%%", of, b.Value)
 		return b, false
 	}
-	// Few who write 99% mean that 100% is a failure. None and all of them are meant.
+	// Few who write 99% mean that 100% is a failure. 0% and 100% are meant exactly.
 	if percent && digits == 0 && b.Value > 0 && b.Value < 100 {
 		l.Warn(n, `%s: %s means exactly that share, and more is a failure; write ">= %d%%" for at least, or "= %d%%" for exactly`, of, n.Value, b.Value, b.Value)
 	}

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// workload reads the submissions and cancellations. A step can refer only to steps above it, so a
-// workflow can't contain a cycle.
-func (l *loader) workload(n *yaml.Node, configOK bool) {
+// readWorkload reads the submissions and cancellations. A step can refer only to earlier steps, so a workflow
+// can't contain a cycle.
+func (l *loader) readWorkload(n *yaml.Node, configOK bool) {
 	l.stepsOK = true
 	items, ok := l.Items(n, "workload")
 	if ok && len(items) == 0 {
@@ -21,20 +21,20 @@ func (l *loader) workload(n *yaml.Node, configOK bool) {
 	}
 	for _, item := range items {
 		if valueOf(item, "cancel") != item {
-			l.cancelStep(item)
+			l.readCancelStep(item)
 			continue
 		}
 		before := len(l.s.Workload)
 		if m, ok := l.Mapping(item, loadShape()); ok {
-			l.load(item, m, configOK)
+			l.readLoad(item, m, configOK)
 		}
 		added := l.s.Workload[before:]
 		l.stepsOK = l.stepsOK && len(added) == 1 && added[0].Action != "" && added[0].Count > 0
 	}
 }
 
-// declared reads the name of an action.
-func (l *loader) declared(n *yaml.Node, what string) string {
+// readActionRef reads the name of a declared action.
+func (l *loader) readActionRef(n *yaml.Node, what string) string {
 	if !l.actionsOK {
 		return ""
 	}
@@ -46,19 +46,19 @@ func (l *loader) declared(n *yaml.Node, what string) string {
 	return name
 }
 
-// submittedAbove reads the name of an action that steps above submit. ok is false if it was refused,
-// or if a step above can't be read, so that nobody knows what it submits.
-func (l *loader) submittedAbove(n *yaml.Node, what string) (name string, ok bool) {
+// readSubmittedAction reads the name of an action that earlier steps submit. ok is false if it was refused,
+// or if an unreadable earlier step leaves its submissions unknown.
+func (l *loader) readSubmittedAction(n *yaml.Node, what string) (name string, ok bool) {
 	if !l.stepsOK {
-		return l.declared(n, what), false
+		return l.readActionRef(n, what), false
 	}
-	return l.Choice(n, what, l.submitted())
+	return l.Choice(n, what, l.submittedActions())
 }
 
-func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
+func (l *loader) readLoad(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 	var load Load
 	if a := m.At("action"); a != nil {
-		load.Action = l.declared(a, "action")
+		load.Action = l.readActionRef(a, "action")
 	}
 	if c := m.At("count"); c != nil {
 		v, _ := l.Integer(c, "count", 1, maxCount)
@@ -85,7 +85,7 @@ func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 		}
 	}
 	if p := m.At("parent"); p != nil {
-		if name, ok := l.submittedAbove(p, "parent"); ok && load.Count > 0 {
+		if name, ok := l.readSubmittedAction(p, "parent"); ok && load.Count > 0 {
 			load.Parent = name
 			parents := l.s.SubmissionsOf(name)
 			switch needed := load.ParentOf(load.Count-1) + 1; {
@@ -97,23 +97,23 @@ func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 			}
 		}
 	}
-	load.Limits = l.limits(m, configOK)
+	load.Limits = l.readLimits(m, configOK)
 	if a := m.At("again"); a != nil && l.stepsOK {
-		l.again(a, &load)
+		l.readAgain(a, &load)
 	}
 	if load.Count > 1 && load.Every > (yamlfile.MaxDuration-load.From)/time.Duration(load.Count-1) {
 		l.Refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, yamlfile.Short(yamlfile.MaxDuration))
 		return
 	}
-	before := l.s.rows()
+	before := l.s.mostRows()
 	l.s.Workload = append(l.s.Workload, load)
-	if rows := l.s.rows(); rows > maxRows && before <= maxRows {
+	if rows := l.s.mostRows(); rows > maxRows && before <= maxRows {
 		l.Refuse(item, "with this step the workload has up to %d executions, counted with copies and with all retries that they may have; a scenario has at most %d", rows, maxRows)
 	}
 }
 
-// rows is the greatest number of executions that the workload can create, with copies and retries.
-func (s *Scenario) rows() (rows int) {
+// mostRows is the largest number of executions that the workload can create, with copies and retries.
+func (s *Scenario) mostRows() (rows int) {
 	for i := range s.Workload {
 		load := &s.Workload[i]
 		retries := load.Limits.MaxRetries
@@ -127,9 +127,9 @@ func (s *Scenario) rows() (rows int) {
 	return rows
 }
 
-// again reads which earlier load's idempotency keys this load uses again. Within 24 hours a request
-// would get the old execution; the extra five minutes cover requests that were accepted late.
-func (l *loader) again(n *yaml.Node, load *Load) {
+// readAgain reads the number of the earlier load whose idempotency keys this load repeats. Within 24 hours a
+// request would get the old execution; the extra five minutes cover requests that were accepted late.
+func (l *loader) readAgain(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.Integer(n, "again", 1, maxCount)
 	if !ok {
@@ -156,8 +156,8 @@ func (l *loader) again(n *yaml.Node, load *Load) {
 	}
 }
 
-// submitted lists the actions of the steps read so far.
-func (l *loader) submitted() []string {
+// submittedActions lists the actions of the steps read so far.
+func (l *loader) submittedActions() []string {
 	var refs []string
 	for _, load := range l.s.Workload {
 		if !slices.Contains(refs, load.Action) {
@@ -167,7 +167,7 @@ func (l *loader) submitted() []string {
 	return refs
 }
 
-func (l *loader) cancelStep(item *yaml.Node) {
+func (l *loader) readCancelStep(item *yaml.Node) {
 	m, ok := l.Mapping(item, cancelStepShape())
 	if !ok {
 		return
@@ -196,14 +196,14 @@ func (l *loader) cancelStep(item *yaml.Node) {
 		c.AfterMin, c.AfterMax, c.AfterLog = d.Least, d.Most, d.Log
 	}
 	if n := m.At("action"); n != nil {
-		if c.Action, ok = l.submittedAbove(n, "action"); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
+		if c.Action, ok = l.readSubmittedAction(n, "action"); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
 			l.Refuse(n, "execution %d of %s can't be cancelled: the steps above submit %d", c.Nth+c.Count-1, c.Action, l.s.SubmissionsOf(c.Action))
 		}
 	}
 	l.s.Cancels = append(l.s.Cancels, c)
 }
 
-// Submissions is the number of executions that the workload submits.
+// Submissions returns the number of executions that the workload submits.
 func (s *Scenario) Submissions() int {
 	total := 0
 	for _, load := range s.Workload {
@@ -212,7 +212,7 @@ func (s *Scenario) Submissions() int {
 	return total
 }
 
-// SubmissionsOf is the number of executions of one action that the workload submits.
+// SubmissionsOf returns the number of executions of one action that the workload submits.
 func (s *Scenario) SubmissionsOf(action string) int {
 	total := 0
 	for _, load := range s.Workload {
@@ -223,8 +223,7 @@ func (s *Scenario) SubmissionsOf(action string) int {
 	return total
 }
 
-// Generations is the greatest number of consecutive chains in a workflow: 1 without workflow
-// children.
+// Generations returns the largest number of consecutive chains in a workflow: 1 without workflow children.
 func (s *Scenario) Generations() int {
 	depth, most := map[string]int{}, 1
 	for _, load := range s.Workload {
@@ -238,8 +237,8 @@ func (s *Scenario) Generations() int {
 	return most
 }
 
-// LastSubmission is when the last execution is submitted or cancelled, if the API accepts each
-// request at once.
+// LastSubmission returns the time of the last submission or cancellation, if the API accepts each request at
+// once.
 func (s *Scenario) LastSubmission() time.Duration {
 	var last time.Duration
 	for _, load := range s.Workload {

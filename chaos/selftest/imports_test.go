@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An arrow says what the packages under some folders may import of this project.
+// An arrow says which of this project's packages the packages under some folders may import.
 type arrow struct {
 	// from are folders; "a." is the package a without those in it. A package has the first arrow that names it.
 	from string
@@ -100,7 +100,7 @@ var heavy = map[string]string{
 	"github.com/jackc/pgx/v5/pgxpool": "core/store/postgres chaos cmd",
 }
 
-// Imports point one way. Tests may look around: nobody depends on them.
+// Imports point one way. Tests may import anything, because no package depends on them.
 func TestImportsPointOneWay(t *testing.T) {
 	const module = "handoff/"
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()

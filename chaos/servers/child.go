@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// spawner runs functions on one operating-system thread that lives as long as the process. The
-// kernel's "kill this child when its parent dies" (Pdeathsig) refers to the parent thread, and an
-// ordinary goroutine's thread may end while the program goes on.
+// spawner runs functions on one operating-system thread that lives as long as the process. Pdeathsig, by
+// which the kernel kills a child when its parent dies, refers to the parent thread, and an ordinary
+// goroutine's thread may end before the program.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -32,7 +32,7 @@ func startOnSpawner(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// program is how to start a server, for the first and for later starts.
+// program describes how to start a server.
 type program struct {
 	name string // for errors
 	path string
@@ -45,31 +45,30 @@ type program struct {
 
 func (p *program) logPath() string { return p.log }
 
-// launching returns a function that runs the program as a child.
-func launching(p *program, g *guard) func(context.Context) (server, error) {
+// childLauncher returns a function that starts the program as a child.
+func childLauncher(p *program, g *guard) func(context.Context) (server, error) {
 	return func(context.Context) (server, error) { return startChild(p, g) }
 }
 
 // server is the process of a PostgreSQL or RabbitMQ: a child process or a container.
 type server interface {
-	running() bool
+	isRunning() bool
 	stop(sig signal, within time.Duration) error
 	kill()
 	pause() error
 	resume()
 }
 
-// child is a running server. A goroutine of its own waits for it, so it never stays a zombie:
-// PostgreSQL refuses to start if the process number in its lock file still exists, even as a
-// zombie's.
+// child is a child process. A goroutine waits for it, so it never stays a zombie: PostgreSQL refuses to start
+// if the process number in its lock file still exists, even as a zombie's.
 type child struct {
 	program *program
 	pid     int
-	done    chan struct{} // closed when it has ended and was reaped
+	done    chan struct{} // closed when it has ended and been reaped
 	guard   *guard
 
 	mu     sync.Mutex
-	paused []int // processes that Pause stopped, besides the process group
+	paused []int // processes that pause stopped, besides the process group
 	stuck  bool  // paused
 }
 
@@ -87,17 +86,17 @@ func startChild(p *program, g *guard) (*child, error) {
 		return nil, fmt.Errorf("starting %s: %w", p.path, err)
 	}
 	c := &child{program: p, pid: cmd.Process.Pid, done: make(chan struct{}), guard: g}
-	g.watch(-c.pid)
+	g.watchProcesses(-c.pid)
 	go func() {
 		_ = cmd.Wait() // its log says how it ended
-		g.forget(-c.pid)
+		g.forgetProcesses(-c.pid)
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// running reports whether the process runs. A nil child never ran.
-func (c *child) running() bool {
+// isRunning reports whether the process runs. A nil child never ran.
+func (c *child) isRunning() bool {
 	if c == nil {
 		return false
 	}
@@ -109,10 +108,10 @@ func (c *child) running() bool {
 	}
 }
 
-// stop asks the process to end and kills it if it has not ended within the given time. It then
+// stop sends the process a signal to end. If it has not ended within the given time, stop kills it and
 // returns an error.
 func (c *child) stop(sig signal, within time.Duration) error {
-	if !c.running() {
+	if !c.isRunning() {
 		return nil
 	}
 	c.resume()
@@ -126,15 +125,15 @@ func (c *child) stop(sig signal, within time.Duration) error {
 	}
 }
 
-// kill ends the process and all its descendants at once, and returns when all are gone, so that a
-// restart finds neither their locks nor their shared memory. It stops the process before it looks
-// for descendants: PostgreSQL starts a backend for every client that connects, and one that it
-// started after the look would be left, with the shared memory.
+// kill ends the process and all its descendants at once. It returns when all are gone, so that a restart
+// finds neither their locks nor their shared memory. It stops the process before it lists descendants:
+// PostgreSQL starts a backend for every client, and a backend that started after the listing would survive
+// and keep the shared memory.
 func (c *child) kill() {
-	if !c.running() {
+	if !c.isRunning() {
 		return
 	}
-	below := c.stopped()
+	below := c.suspendTree()
 	signalProcess(-c.pid, sigKill)
 	signalProcess(c.pid, sigKill)
 	for _, pid := range below {
@@ -148,13 +147,13 @@ func (c *child) kill() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unpaused()
+	c.forgetPaused()
 }
 
-// pause stops the process group and all descendants (PostgreSQL's backends have groups of their
-// own). The parent comes first, so that it starts nothing meanwhile.
+// pause stops the process group and all descendants (PostgreSQL's backends have groups of their own). It
+// stops the parent first, so that it starts nothing meanwhile.
 func (c *child) pause() error {
-	if !c.running() {
+	if !c.isRunning() {
 		return fmt.Errorf("%s does not run", c.program.name)
 	}
 	c.mu.Lock()
@@ -163,24 +162,24 @@ func (c *child) pause() error {
 		return nil
 	}
 	c.stuck = true
-	c.paused = c.stopped()
-	// A stopped process doesn't notice that its parent died, so the guard has to kill these too.
-	c.guard.watch(c.paused...)
+	c.paused = c.suspendTree()
+	// A stopped process does not detect that its parent died, so the guard must kill these too.
+	c.guard.watchProcesses(c.paused...)
 	return nil
 }
 
-// stopsWithin bounds the wait for a process that was told to stop. One that waits for a disk takes its time.
+// stopsWithin bounds the wait until SIGSTOP takes effect. A process that waits for a disk may take long.
 const stopsWithin = time.Second
 
-// stopped stops the process and all its descendants, and returns the descendants. A signal takes effect
-// when the process next gets a processor, and until then it may start more; so this looks until the process
-// has halted and another look finds as many as the one before.
-func (c *child) stopped() []int {
+// suspendTree stops the process and all its descendants, and returns the descendants. A signal takes effect
+// when the process next gets a processor; until then it may start more. So suspendTree lists descendants
+// until the process has halted and their number no longer changes.
+func (c *child) suspendTree() []int {
 	signalProcess(-c.pid, sigStop)
 	before := -1
 	for until := time.Now().Add(stopsWithin); ; time.Sleep(2 * time.Millisecond) {
-		done := halted(c.pid)
-		below := descendants(c.pid)
+		done := isHalted(c.pid)
+		below := descendantPIDs(c.pid)
 		for _, pid := range below {
 			signalProcess(pid, sigStop)
 		}
@@ -191,7 +190,7 @@ func (c *child) stopped() []int {
 	}
 }
 
-// resume lets a paused process continue; it does nothing to others.
+// resume lets a paused process continue; it does not affect others.
 func (c *child) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,11 +201,11 @@ func (c *child) resume() {
 		signalProcess(pid, sigCont)
 	}
 	signalProcess(-c.pid, sigCont)
-	c.unpaused()
+	c.forgetPaused()
 }
 
-func (c *child) unpaused() {
-	c.guard.forget(c.paused...)
+func (c *child) forgetPaused() {
+	c.guard.forgetProcesses(c.paused...)
 	c.paused, c.stuck = nil, false
 }
 
@@ -236,13 +235,13 @@ var (
 	errStranger = errors.New("another server answers at its port")
 )
 
-// run executes a command to its end and returns its output. When ctx ends, it kills the command and
-// all its descendants.
-func run(ctx context.Context, p *program) (string, error) {
+// runCommand runs a command and returns its output. When ctx ends, it kills the command and its process
+// group.
+func runCommand(ctx context.Context, p *program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Env, cmd.Dir = p.env, p.dir
 	setProcess(cmd, p.user)
-	var out limited
+	var out limitedOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = killGroup(cmd)
 	cmd.WaitDelay = time.Second
@@ -256,12 +255,13 @@ func run(ctx context.Context, p *program) (string, error) {
 	return out.String(), err
 }
 
-// killGroup returns a function that kills a command with all its descendants in its group.
+// killGroup returns a function that kills a command with its process group.
 func killGroup(cmd *exec.Cmd) func() error {
 	return func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
 }
 
-// OwnGroup keeps Ctrl-C from a command. When its context ends, it is killed with all its children.
+// OwnGroup protects a command from Ctrl-C. When its context ends, the command is killed with its process
+// group.
 func OwnGroup(cmd *exec.Cmd) {
 	if privateSupported {
 		ownGroup(cmd)
@@ -269,13 +269,13 @@ func OwnGroup(cmd *exec.Cmd) {
 	}
 }
 
-// limited keeps the beginning of what is written to it.
-type limited struct{ b []byte }
+// limitedOutput is a writer that keeps the first megabyte.
+type limitedOutput struct{ b []byte }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedOutput) Write(p []byte) (int, error) {
 	const most = 1 << 20
 	l.b = append(l.b, p[:min(len(p), most-len(l.b))]...)
 	return len(p), nil
 }
 
-func (l *limited) String() string { return string(l.b) }
+func (l *limitedOutput) String() string { return string(l.b) }

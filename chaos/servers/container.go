@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// The longest times for a container engine. It may have to pull an image from a remote registry.
+// The timeouts for a container engine, which may have to pull an image from a remote registry.
 const (
 	imageWithin  = 5 * time.Minute
 	engineWithin = 30 * time.Second
@@ -30,21 +30,21 @@ type boxes struct {
 	made []*containers.Container
 }
 
-// openBoxes removes containers of runs that are over, and returns a set's empty boxes.
+// openBoxes removes the containers of finished runs, and returns empty boxes for a set.
 func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *guard, log *lineLog) *boxes {
 	removed, err := engine.Sweep(ctx, runIsOver)
 	for _, name := range removed {
 		log.printf("removed %s, left behind by a process that is gone", name)
 	}
 	if err != nil {
-		// Leftovers of others are no reason to fail.
+		// Leftovers of other processes are no reason to fail.
 		log.printf("removing what earlier runs left in the engine: %v", err)
 	}
 	return &boxes{engine: engine, run: run, guard: g}
 }
 
-// runIsOver reports whether no process holds the lock of a run's directory. A directory that can't
-// be examined belongs to another user, who sweeps it.
+// runIsOver reports whether no process holds the lock of a run's directory. A directory that can't be
+// examined belongs to another user, who sweeps it.
 func runIsOver(directory string) bool {
 	lock, err := lockFile(filepath.Join(directory, lockName), false)
 	if err == nil {
@@ -53,7 +53,7 @@ func runIsOver(directory string) bool {
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
-func (b *boxes) create(ctx context.Context, s containers.Spec) (*containers.Container, error) {
+func (b *boxes) createContainer(ctx context.Context, s containers.Spec) (*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, imageWithin)
 	defer cancel()
 	s.Run = b.run
@@ -61,31 +61,31 @@ func (b *boxes) create(ctx context.Context, s containers.Spec) (*containers.Cont
 	if err != nil {
 		return nil, err
 	}
-	b.adopt(c)
+	b.adoptContainer(c)
 	return c, nil
 }
 
-func (b *boxes) adopt(c *containers.Container) {
+func (b *boxes) adoptContainer(c *containers.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made = append(b.made, c)
-	b.guard.add(containerItem(c.ID()))
+	b.guard.addItems(containerItem(c.ID()))
 }
 
-// remove removes one container.
-func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
+// removeContainer removes one container.
+func (b *boxes) removeContainer(ctx context.Context, c *containers.Container) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := c.Remove(ctx); err != nil {
 		return fmt.Errorf("removing a container: %w", err)
 	}
-	b.guard.drop(containerItem(c.ID()))
+	b.guard.dropItems(containerItem(c.ID()))
 	b.made = slices.DeleteFunc(b.made, func(other *containers.Container) bool { return other == c })
 	return nil
 }
 
-// close removes every container and everything else with the run's label: networks, and containers
-// that docker compose created before it was interrupted. It sets its own time limit.
+// close removes every container and everything else with the run's label: networks, and containers that
+// docker compose created before it was interrupted. It sets its own timeout.
 func (b *boxes) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWithin)
 	defer cancel()
@@ -97,7 +97,7 @@ func (b *boxes) close() error {
 			errs = append(errs, fmt.Errorf("removing a container: %w", err))
 			continue
 		}
-		b.guard.drop(containerItem(c.ID()))
+		b.guard.dropItems(containerItem(c.ID()))
 	}
 	b.made = nil
 	if _, err := b.engine.Sweep(ctx, func(run string) bool { return run == b.run }); err != nil {
@@ -106,23 +106,23 @@ func (b *boxes) close() error {
 	return errors.Join(append(errs, b.engine.Close())...)
 }
 
-// boxed is a server in a container.
-type boxed struct {
+// boxedServer is a server in a container.
+type boxedServer struct {
 	container *containers.Container
 	name      string // for errors
 }
 
-// launchingBox returns a function that runs the container.
-func launchingBox(c *containers.Container, name string) func(context.Context) (server, error) {
+// containerLauncher returns a function that starts the container.
+func containerLauncher(c *containers.Container, name string) func(context.Context) (server, error) {
 	return func(ctx context.Context) (server, error) {
 		if err := c.Start(ctx); err != nil {
 			return nil, &StartError{Component: name, Err: err}
 		}
-		return &boxed{container: c, name: name}, nil
+		return &boxedServer{container: c, name: name}, nil
 	}
 }
 
-func (b *boxed) running() bool {
+func (b *boxedServer) isRunning() bool {
 	ctx, cancel := engineContext()
 	defer cancel()
 	running, _, err := b.container.State(ctx)
@@ -130,8 +130,8 @@ func (b *boxed) running() bool {
 }
 
 // stop leaves the choice of the signal to the image.
-func (b *boxed) stop(_ signal, within time.Duration) error {
-	if !b.running() {
+func (b *boxedServer) stop(_ signal, within time.Duration) error {
+	if !b.isRunning() {
 		return nil
 	}
 	b.resume()
@@ -140,15 +140,15 @@ func (b *boxed) stop(_ signal, within time.Duration) error {
 	return b.container.Stop(ctx, within)
 }
 
-func (b *boxed) kill() {
+func (b *boxedServer) kill() {
 	b.resume()
 	ctx, cancel := engineContext()
 	defer cancel()
-	// A container that doesn't run is as good as killed.
+	// A container that does not run needs no kill.
 	_ = b.container.Kill(ctx)
 }
 
-func (b *boxed) pause() error {
+func (b *boxedServer) pause() error {
 	ctx, cancel := engineContext()
 	defer cancel()
 	running, paused, err := b.container.State(ctx)
@@ -163,24 +163,24 @@ func (b *boxed) pause() error {
 	return b.container.Pause(ctx)
 }
 
-func (b *boxed) resume() {
+func (b *boxedServer) resume() {
 	ctx, cancel := engineContext()
 	defer cancel()
 	if _, paused, err := b.container.State(ctx); err == nil && paused {
-		// If the engine refuses, the server doesn't answer, and whatever waits for it reports that.
+		// If the engine refuses, the server does not answer, and its clients report that.
 		_ = b.container.Resume(ctx)
 	}
 }
 
-// log returns a function that writes a container's log to a file of that name and returns its path.
-func (b *boxes) log(c *containers.Container, name string) func() string {
+// logSaver returns a function that writes a container's log to a file of that name and returns its path.
+func (b *boxes) logSaver(c *containers.Container, name string) func() string {
 	path := filepath.Join(b.run, name+".log")
 	return func() string {
 		ctx, cancel := engineContext()
 		defer cancel()
 		text, err := c.Log(ctx)
 		if err != nil {
-			text = "the engine does not tell: " + err.Error()
+			text = "the engine returned no log: " + err.Error()
 		}
 		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which report a missing file
 		return path
@@ -196,16 +196,16 @@ func engineContext() (context.Context, context.CancelFunc) {
 func containedPostgres(ctx context.Context, image string, b *boxes, log *lineLog) (p *Postgres, err error) {
 	err = startServer(ctx, "PostgreSQL", log, func(int) (*attempt, error) {
 		password := uniqueName()
-		c, name, ports, err := b.server(ctx, containers.Spec{
+		c, name, ports, err := b.createServerContainer(ctx, containers.Spec{
 			Image: image, Command: append([]string{"postgres"}, postgresSettings()...),
 			Env: map[string]string{"POSTGRES_USER": "handoff", "POSTGRES_PASSWORD": password, "POSTGRES_DB": "postgres"},
 		}, 5432)
 		if err != nil {
 			return nil, imageError(ImagePostgres, err)
 		}
-		address := loopback(ports[0])
+		address := loopbackAddress(ports[0])
 		admin := fmt.Sprintf("postgres://handoff:%s@%s/postgres?sslmode=disable", password, address)
-		p = privatePostgres(admin, "", launchingBox(c, "PostgreSQL"), b.log(c, name))
+		p = privatePostgres(admin, "", containerLauncher(c, "PostgreSQL"), b.logSaver(c, name))
 		return &attempt{start: p.Start, open: p.openEmpty, close: p.close, what: "a container of " + image, address: address}, nil
 	})
 	return p, err
@@ -219,21 +219,21 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 	}
 	err = startServer(ctx, "RabbitMQ", log, func(int) (*attempt, error) {
 		password := uniqueName()
-		c, name, ports, err := b.server(ctx, containers.Spec{
+		c, name, ports, err := b.createServerContainer(ctx, containers.Spec{
 			Image: image, Env: map[string]string{"RABBITMQ_DEFAULT_USER": "handoff", "RABBITMQ_DEFAULT_PASS": password},
 		}, inside...)
 		if err != nil {
 			return nil, imageError(ImageRabbitMQ, err)
 		}
-		address := loopback(ports[0])
+		address := loopbackAddress(ports[0])
 		m = &RabbitMQ{
 			node: "rabbit@" + name, // the node's own name: it contains its host's name, which is the container's
 			user: "handoff", admin: fmt.Sprintf("amqp://handoff:%s@%s", password, address), ctl: ctlIn(c),
 		}
 		if management {
-			m.Management = "http://" + loopback(ports[1])
+			m.Management = "http://" + loopbackAddress(ports[1])
 		}
-		m.private(launchingBox(c, "RabbitMQ"), b.log(c, name))
+		m.makePrivate(containerLauncher(c, "RabbitMQ"), b.logSaver(c, name))
 		return &attempt{start: m.Start, open: m.openEmpty, close: m.close, what: "a container of " + image, address: address}, nil
 	})
 	return m, err
@@ -242,9 +242,9 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 // ctlScript finds rabbitmqctl even where Debian puts a wrapper before it that changes the user.
 const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
 
-// server creates the container of a server with a name of its own, whose ports are published on free
-// ports of this machine. It starts nothing.
-func (b *boxes) server(ctx context.Context, s containers.Spec, inside ...int) (c *containers.Container, name string, ports []int, err error) {
+// createServerContainer creates a server's container with a unique name, and publishes its ports on free
+// ports of this machine. It does not start the container.
+func (b *boxes) createServerContainer(ctx context.Context, s containers.Spec, inside ...int) (c *containers.Container, name string, ports []int, err error) {
 	if ports, err = pickPorts(len(inside)); err != nil {
 		return nil, "", nil, err
 	}
@@ -252,9 +252,9 @@ func (b *boxes) server(ctx context.Context, s containers.Spec, inside ...int) (c
 	for i, port := range inside {
 		s.Ports[port] = ports[i]
 	}
-	c, err = b.create(ctx, s)
+	c, err = b.createContainer(ctx, s)
 	return c, s.Name, ports, err
 }
 
-// boxName is a unique name that is also valid for a host.
+// boxName returns a unique name that is also a valid host name.
 func boxName() string { return strings.ReplaceAll(uniqueName(), "_", "-") }

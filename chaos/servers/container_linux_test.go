@@ -8,8 +8,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// However a process ends, the containers that it started end too: at once if the guard has a docker
-// client, otherwise at the next start.
+// Containers end with their process in every case: at once if the guard has a docker client, otherwise at the
+// next start.
 func TestContainersEndWithTheirProcess(t *testing.T) {
 	e := engine(t)
 	if _, err := exec.LookPath("docker"); err != nil {

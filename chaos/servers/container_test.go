@@ -13,7 +13,7 @@ import (
 	"handoff/core/host/without"
 )
 
-// engine finds the machine's container engine.
+// engine returns the machine's container engine.
 func engine(t *testing.T) *containers.Engine {
 	t.Helper()
 	e, err := containers.Find(t.Context())
@@ -25,14 +25,14 @@ func engine(t *testing.T) *containers.Engine {
 	return e
 }
 
-// inContainers returns places where nothing is installed, so only containers are left.
+// inContainers returns places without installed servers, so that only containers are used.
 func inContainers(t *testing.T) *places {
 	where := nowhere(t)
 	where.engine = containers.Find
 	return where
 }
 
-// Servers in containers behave like installed ones, and are gone afterwards.
+// Servers in containers behave like installed ones and are removed afterwards.
 func TestContainers(t *testing.T) {
 	e := engine(t)
 	var log strings.Builder
@@ -55,7 +55,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// The next start removes a container whose run's lock is free, but not one whose run is alive.
+// The next start removes the container of a run whose lock is free, but not that of a live run.
 func TestContainersLeftBehind(t *testing.T) {
 	e := engine(t)
 	base := t.TempDir()
@@ -75,15 +75,15 @@ func TestContainersLeftBehind(t *testing.T) {
 	if len(removed) == 0 || count(t, e, alive.path) != 1 || count(t, e, gone) != 0 {
 		t.Errorf("removed %q; left of the living run %d, of the dead one %d", removed, count(t, e, alive.path), count(t, e, gone))
 	}
-	check(t, alive.remove())
+	check(t, alive.removeDir())
 	_, err = e.Sweep(within(t), runIsOver)
 	check(t, err)
 	if count(t, e, alive.path) != 0 {
-		t.Error("its run over, the container is still there")
+		t.Error("the container remains after its run")
 	}
 }
 
-func TestAnImageIsNamedAndDockerIsNotOffered(t *testing.T) {
+func TestImageWithoutDockerIsRefused(t *testing.T) {
 	t.Setenv(ImagePostgres, "postgres:17")
 	t.Setenv(AddressPostgres, "")
 	t.Setenv(Without, "docker")
@@ -94,7 +94,7 @@ func TestAnImageIsNamedAndDockerIsNotOffered(t *testing.T) {
 	}
 }
 
-func TestANamedImageComesBeforeInstalledServers(t *testing.T) {
+func TestNamedImageOverridesInstalledServers(t *testing.T) {
 	t.Setenv(ImagePostgres, "postgres:17")
 	t.Setenv(AddressPostgres, "")
 	t.Setenv(Without, "")

@@ -8,18 +8,17 @@ import (
 	"handoff/core/host/without"
 )
 
-// The components as they are spelled in HANDOFF_WITHOUT.
+// The names of the components in HANDOFF_WITHOUT.
 const (
 	ComponentPostgres = without.Postgres
 	ComponentRabbitMQ = without.RabbitMQ
 )
 
-// ErrEnvironment matches every error that says that the machine could not provide something:
-// nothing is installed, or a server doesn't start. A command exits with code 4 after it.
+// ErrEnvironment matches every error about the machine: nothing is installed, or a server does not start. A
+// command exits with code 4 after it.
 var ErrEnvironment = errors.New("the environment did not come up")
 
-// ErrNotOurs is the error of every attempt to stop, pause or kill a server that this process did
-// not start.
+// ErrNotOurs is the error of attempts to stop, pause or kill a server that this process did not start.
 var ErrNotOurs = errors.New("the server was given by its address, not started here: it is not ours to stop")
 
 var errNoPrivate = errors.New("private instances need Unix process control; on this system give addresses in " +
@@ -27,11 +26,11 @@ var errNoPrivate = errors.New("private instances need Unix process control; on t
 
 const installHint = "apt-get install -y postgresql rabbitmq-server"
 
-// Missing is a component that was not found, and the places that were searched.
+// Missing is a component that was not found, with the places that were searched.
 type Missing struct {
 	Component   string
 	Looked      []string
-	Without     bool // HANDOFF_WITHOUT names it, so it was not searched for
+	Without     bool // HANDOFF_WITHOUT names it, so there was no search
 	PrivateOnly bool // an address would not have been used
 }
 
@@ -85,8 +84,8 @@ func (u *UnavailableError) OnlyWithout() bool {
 	return true
 }
 
-// StartError is a component that was found but did not start, with the end of its log, because the
-// log itself is removed.
+// StartError reports a component that was found but did not start. It has the end of the log, because the log
+// itself is removed.
 type StartError struct {
 	Component string
 	Err       error
@@ -106,7 +105,7 @@ func (se *StartError) Unwrap() error { return se.Err }
 // Is makes the error match ErrEnvironment.
 func (se *StartError) Is(target error) bool { return target == ErrEnvironment }
 
-// RemoteError refuses an address on another machine: inject faults only on your own.
+// RemoteError refuses an address on another machine, because faults are injected there.
 type RemoteError struct {
 	Variable, Host string
 }
@@ -116,8 +115,8 @@ func (r *RemoteError) Error() string {
 		r.Variable, r.Host)
 }
 
-// AddressError is an address, or another variable, that is unusable. It never repeats the address,
-// which may contain a password.
+// AddressError reports an unusable address or other variable. It never quotes the address, which may contain
+// a password.
 type AddressError struct {
 	Variable, Reason string
 }

@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// guardScript keeps the latest list that it was sent, of process numbers, containers and networks.
-// When its input ends, because this process has closed it or has died, it ends everything on the
-// list. Its first argument is the engine's address; without a docker client, containers wait for
-// the next sweep.
+// guardScript reads lists of processes, containers and networks, and keeps the latest. When its input ends,
+// because this process has closed it or died, it ends everything on that list. Its first argument is the
+// engine's address. Without a docker client, containers remain until the next sweep.
 const guardScript = `l=; while read -r n; do l=$n; done; n=
 for p in $l; do case $p in
 	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
@@ -24,9 +23,8 @@ for p in $l; do case $p in
 esac; done
 for p in $n; do docker -H "$1" network rm "$p" >/dev/null 2>&1; done; exit 0`
 
-// guard is a shell that outlives this process briefly. It covers cases that Pdeathsig doesn't:
-// systems other than Linux, containers, and PostgreSQL's backends while they are paused and would
-// not notice that their postmaster died.
+// guard is a shell that briefly outlives this process. It covers cases that Pdeathsig does not: systems other
+// than Linux, containers, and paused PostgreSQL backends, which do not detect the death of their postmaster.
 type guard struct {
 	mu    sync.Mutex
 	items []string // process numbers, "container:" and an id, or "network:" and a name
@@ -58,35 +56,35 @@ func startGuard(engine string) (*guard, error) {
 	return g, nil
 }
 
-// watch has the guard end processes, forget no longer.
-func (g *guard) watch(pids ...int)  { g.add(numbers(pids)...) }
-func (g *guard) forget(pids ...int) { g.drop(numbers(pids)...) }
+// watchProcesses adds processes to the guard's list, forgetProcesses removes them.
+func (g *guard) watchProcesses(pids ...int)  { g.addItems(pidTexts(pids)...) }
+func (g *guard) forgetProcesses(pids ...int) { g.dropItems(pidTexts(pids)...) }
 
-// add has the guard end items of the list; networks come after the containers.
-func (g *guard) add(items ...string) {
+// addItems adds items to the guard's list. The guard removes networks after containers.
+func (g *guard) addItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.items = append(g.items, items...)
-	g.send()
+	g.sendList()
 }
 
-// drop takes items off the list.
-func (g *guard) drop(items ...string) {
+// dropItems removes items from the list.
+func (g *guard) dropItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(items, item) })
-	g.send()
+	g.sendList()
 }
 
-// send sends the list; g.mu is held. If somebody killed the guard, nothing is guarded, but the servers
-// go on.
-func (g *guard) send() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
+// sendList sends the list; g.mu is held. If the guard was killed, nothing is guarded, but the servers
+// continue.
+func (g *guard) sendList() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
 
 // The items for containers and networks.
 func containerItem(id string) string { return "container:" + id }
 func networkItem(name string) string { return "network:" + name }
 
-func numbers(pids []int) []string {
+func pidTexts(pids []int) []string {
 	var out []string
 	for _, pid := range pids {
 		out = append(out, strconv.Itoa(pid))

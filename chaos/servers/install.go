@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// EnsureInstalled installs missing packages of PostgreSQL and RabbitMQ on Debian and its
-// derivatives, as root, and logs this first. It installs nothing that HANDOFF_WITHOUT excludes,
-// that an address or an image replaces, or that can run in containers (which need no root). With
-// HANDOFF_INSTALL=no, on other systems, and for other users it returns an UnavailableError that
-// names what is missing.
+// EnsureInstalled installs missing packages of PostgreSQL and RabbitMQ on Debian and its derivatives, as
+// root, after it has logged this. It does not install components that HANDOFF_WITHOUT excludes or that an
+// address or an image replaces. With HANDOFF_INSTALL=no, on other systems, and for other users it installs
+// nothing: it returns an UnavailableError unless the missing components can run in containers.
 //
-// The packages may start services of their own on the usual ports; this package uses none of those.
+// The packages may start services on the usual ports; this package does not use them.
 func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	out := &lineLog{w: log}
 	packages, missing, err := missingPackages(usualPlaces())
@@ -54,7 +53,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	for _, args := range [][]string{update, install} {
 		out.printf("missing: %s; running apt-get %s (%s=no prevents it)", strings.Join(packages, ", "), strings.Join(args, " "), Install)
 		if text, err := aptGet(ctx, apt, args); err != nil {
-			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: ending(text)}
+			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: lastLines(text)}
 		}
 	}
 	if _, missing, err = missingPackages(usualPlaces()); err != nil {
@@ -67,7 +66,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// namedAvailable checks the engine for images that variables name.
+// namedAvailable checks that addresses and images that variables name are usable.
 func namedAvailable(ctx context.Context) error {
 	declared, err := WithoutList()
 	if err != nil {
@@ -88,7 +87,7 @@ func containersInstead(ctx context.Context, missing []Missing, out *lineLog) err
 		return err
 	}
 	out.printf("containers will be used, of the engine at %s", p.engine.Address())
-	return p.drop(nil)
+	return p.abandonPlan(nil)
 }
 
 func missingPackages(where *places) (packages []string, missing []Missing, err error) {
@@ -96,7 +95,7 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range components() {
+	for _, c := range knownComponents() {
 		if declared[c.name] || os.Getenv(c.address) != "" || os.Getenv(c.image) != "" {
 			continue
 		}
@@ -108,13 +107,14 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	return packages, missing, nil
 }
 
-// aptGet is asked to end, not killed, when the context ends: dpkg must not stop half-way.
+// aptGet runs apt-get. When the context ends, it interrupts apt-get instead of killing it: dpkg must not stop
+// half-way.
 func aptGet(ctx context.Context, path string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	var out limited
+	var out limitedOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	return out.String(), errors.Join(err, ctx.Err())

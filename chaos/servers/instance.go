@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// instance is the process of a PostgreSQL or RabbitMQ. A given server has none: launch is nil. Several
-// goroutines may call its methods; they take effect one at a time.
+// instance is the process of a PostgreSQL or RabbitMQ. For a given server launch is nil. Its methods are safe
+// for concurrent use.
 type instance struct {
 	name       string                                // for errors
-	launch     func(context.Context) (server, error) // runs it
+	launch     func(context.Context) (server, error) // starts it
 	probe      func(context.Context) error           // succeeds if our own server answers
 	log        func() string                         // the path of its log
 	stopSignal signal
-	// before starts what the server needs beside itself; nil for nothing.
+	// before starts other processes that the server needs; nil for none.
 	before func(context.Context) error
 
 	mu     sync.Mutex
 	server server // nil before the first start
 }
 
-// Time limits for a server. They are generous, for a machine that is busy with other things; they
-// are no expectations.
+// Timeouts for a server. They are generous, for busy machines, and do not express expectations.
 const (
 	startWithin   = 5 * time.Minute
 	stopWithin    = 3 * time.Minute
@@ -34,8 +33,8 @@ const (
 // Private reports whether the server was started here and may be stopped, killed and paused.
 func (i *instance) Private() bool { return i.launch != nil }
 
-// Log is the path of the server's log, empty for a given server. A container's log is written there
-// at the call.
+// Log returns the path of the server's log, empty for a given server. For a container, the call writes the
+// log there.
 func (i *instance) Log() string {
 	if !i.Private() {
 		return ""
@@ -43,15 +42,15 @@ func (i *instance) Log() string {
 	return i.log()
 }
 
-// Start runs a stopped or killed server again, with the same data and port, and returns when it
-// answers: after recovery, if it was killed. RabbitMQ takes about 4 s.
+// Start restarts a stopped or killed server with the same data and port. It returns when the server answers,
+// after any recovery. RabbitMQ takes about 4 s.
 func (i *instance) Start(ctx context.Context) error {
 	if !i.Private() {
 		return ErrNotOurs
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.server != nil && i.server.running() {
+	if i.server != nil && i.server.isRunning() {
 		return errors.New(i.name + " already runs")
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
@@ -66,23 +65,23 @@ func (i *instance) Start(ctx context.Context) error {
 		return err
 	}
 	i.server = s
-	if err := awaitAnswer(ctx, i.probe, s.running); err != nil {
+	if err := awaitAnswer(ctx, i.probe, s.isRunning); err != nil {
 		s.kill()
-		return &StartError{Component: i.name, Err: err, LogTail: tail(i.log())}
+		return &StartError{Component: i.name, Err: err, LogTail: logTail(i.log())}
 	}
 	return nil
 }
 
-// Stop ends the server gracefully. PostgreSQL closes connections and rolls transactions back, so no
-// recovery is needed; RabbitMQ writes everything to disk.
+// Stop ends the server gracefully. PostgreSQL closes connections and rolls transactions back, so it needs no
+// recovery. RabbitMQ writes everything to disk.
 func (i *instance) Stop() error {
 	return i.withServer(func(s server) error { return s.stop(i.stopSignal, stopWithin) })
 }
 
-// Kill ends the server with all its processes at once, with SIGKILL; the next Start recovers.
+// Kill ends all processes of the server at once, with SIGKILL; the next Start recovers.
 func (i *instance) Kill() error { return i.withServer(func(s server) error { s.kill(); return nil }) }
 
-// Pause freezes the server with all its processes: connections stay open and nothing answers.
+// Pause suspends all processes of the server: connections stay open and nothing answers.
 func (i *instance) Pause() error { return i.withServer(server.pause) }
 
 // Resume lets a paused server continue.
@@ -90,11 +89,11 @@ func (i *instance) Resume() error {
 	return i.withServer(func(s server) error { s.resume(); return nil })
 }
 
-// Running reports whether the process lives, paused or not. It is always true for a given server.
+// Running reports whether the process exists, paused or not. It is always true for a given server.
 func (i *instance) Running() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return !i.Private() || i.server != nil && i.server.running()
+	return !i.Private() || i.server != nil && i.server.isRunning()
 }
 
 func (i *instance) withServer(f func(server) error) error {
@@ -112,17 +111,17 @@ func (i *instance) withServer(f func(server) error) error {
 // attempt is one attempt to start a private server.
 type attempt struct {
 	start func(context.Context) error
-	// open makes the server's database or virtual host.
+	// open creates the server's database or virtual host.
 	open  func(context.Context) error
 	close func() error
-	// logs is what other programs than the server say about their ports.
+	// logs returns the logs of other programs that the server needs; nil for none.
 	logs func() string
-	// what describes the server for the log, and address is where it listens.
+	// what describes the server for the log. address is its listening address.
 	what, address string
 }
 
-// startServer starts a private server, at most three times if another process takes one of its ports
-// first.
+// startServer starts a private server. If another process takes one of its ports first, it retries, with at
+// most three attempts.
 func startServer(ctx context.Context, name string, log *lineLog, prepare func(n int) (*attempt, error)) error {
 	began := time.Now()
 	for n := 1; ; n++ {
@@ -147,7 +146,7 @@ func startServer(ctx context.Context, name string, log *lineLog, prepare func(n 
 	}
 }
 
-// imageError names the variable by which another image can be chosen.
+// imageError adds the name of the variable that selects another image.
 func imageError(variable string, err error) error {
 	return fmt.Errorf("%w (%s names another image)", err, variable)
 }

@@ -10,14 +10,13 @@ import (
 	"syscall"
 )
 
-// This file keeps the data and logs of private instances in a directory that the user names, for a
-// later Up.
+// This file keeps the data and logs of private instances in a directory of the user's choice, for a later Up.
 
-// keepLock is the lock of a kept directory. It has another name than that of temporary directories,
-// so that no sweep takes a kept directory for one that was left behind.
+// keepLock is the lock file of a kept directory. Its name differs from that in temporary directories, so that
+// no sweep removes a kept directory.
 const keepLock = "handoff-keep.lock"
 
-// KeepError refuses a directory for data that is kept.
+// KeepError reports why a directory can't keep data.
 type KeepError struct {
 	Dir string
 	Why string
@@ -26,8 +25,8 @@ type KeepError struct {
 // Error implements error.
 func (k *KeepError) Error() string { return k.Dir + " " + k.Why }
 
-// openKept creates the directory, or takes one that an earlier Up has made. It takes no other that
-// has something in it.
+// openKept creates the directory, or reuses one that an earlier Up has created. It refuses any other
+// directory that is not empty.
 func openKept(path string) (*workDir, error) {
 	refuse := func(format string, args ...any) (*workDir, error) {
 		return nil, &KeepError{path, fmt.Sprintf(format, args...)}
@@ -40,7 +39,7 @@ func openKept(path string) (*workDir, error) {
 	if err := os.MkdirAll(full, 0o711); err != nil { //nolint:gosec // pass through, not list
 		return refuse("can't be made: %v", err)
 	}
-	// Without symbolic links, because PostgreSQL names its directory so.
+	// PostgreSQL reports its directory without symbolic links.
 	if full, err = filepath.EvalSymlinks(full); err != nil {
 		return refuse("can't be found: %v", err)
 	}
@@ -52,7 +51,7 @@ func openKept(path string) (*workDir, error) {
 	if len(found) > 0 && !ours {
 		return refuse("is not empty, and was not made by an earlier run: name a new or empty directory")
 	}
-	if os.Geteuid() == 0 && !passable(full) {
+	if os.Geteuid() == 0 && !isTraversable(full) {
 		return refuse("is closed to the users that PostgreSQL and RabbitMQ run as, which can't reach it: open it and the directories above it (chmod o+x), or name another, such as one in /var/tmp")
 	}
 	lock, err := lockFile(filepath.Join(full, keepLock), true)
@@ -65,32 +64,32 @@ func openKept(path string) (*workDir, error) {
 	return &workDir{path: full, lock: lock, keep: true}, nil
 }
 
-// kept is what a later Up has to know of a server whose data it finds.
-type kept struct {
-	// Ports are those of the server, which are used again if they are free.
+// keptServer is the information that a later Up needs about a kept server.
+type keptServer struct {
+	// Ports are the server's ports, which are reused if they are free.
 	Ports []int `json:"ports"`
-	// Name is that of the database or of the virtual host.
+	// Name is the name of the database or virtual host.
 	Name string `json:"name"`
-	// Node is that of a RabbitMQ node, whose data carries it.
+	// Node is the name of a RabbitMQ node, which its data contains.
 	Node string `json:"node,omitempty"`
 }
 
-// recall returns what was remembered of a server, nil if nothing. The directory of a server that
-// was never remembered did not come up: it is removed.
-func (w *workDir) recall(server string) (*kept, error) {
+// loadKept returns the saved information about a server, nil if there is none. A server without it never came
+// up, so its directory is removed.
+func (w *workDir) loadKept(server string) (*keptServer, error) {
 	if !w.keep {
 		return nil, nil
 	}
-	text, err := os.ReadFile(w.memory(server))
+	text, err := os.ReadFile(w.keptFile(server))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, os.RemoveAll(filepath.Join(w.path, server))
 	}
-	var k kept
+	var k keptServer
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
 	if err == nil && (k.Name == "" || len(k.Ports) == 0) {
-		err = fmt.Errorf("%s is incomplete", w.memory(server))
+		err = fmt.Errorf("%s is incomplete", w.keptFile(server))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", w.path, err)
@@ -98,8 +97,8 @@ func (w *workDir) recall(server string) (*kept, error) {
 	return &k, nil
 }
 
-// remember notes what a later Up has to know. It does nothing in a temporary directory.
-func (w *workDir) remember(server string, k kept) error {
+// saveKept saves the information for a later Up. It does nothing in a temporary directory.
+func (w *workDir) saveKept(server string, k keptServer) error {
 	if !w.keep {
 		return nil
 	}
@@ -107,16 +106,16 @@ func (w *workDir) remember(server string, k kept) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(w.memory(server), append(text, '\n'), 0o600)
+	return os.WriteFile(w.keptFile(server), append(text, '\n'), 0o600)
 }
 
-func (w *workDir) memory(server string) string {
+func (w *workDir) keptFile(server string) string {
 	return filepath.Join(w.path, server+".kept.json")
 }
 
-// ports returns the ports of an earlier run at the first attempt, if they are free, and others
-// after that.
-func (k *kept) ports(attempt, n int) ([]int, error) {
+// attemptPorts returns the ports of an earlier run at the first attempt, if they are free, otherwise new
+// ones.
+func (k *keptServer) attemptPorts(attempt, n int) ([]int, error) {
 	if k != nil && attempt == 1 && len(k.Ports) == n && allFree(k.Ports) {
 		return k.Ports, nil
 	}

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// What servers have stored is there again at the next Up of the same directory, at the same
-// addresses, and their logs go on.
-func TestAKeptDirectoryKeepsDataAndAddresses(t *testing.T) {
+// The next Up with the same directory has the same data, addresses and logs.
+func TestKeptDirectoryRestoresDataAndAddresses(t *testing.T) {
 	Require(t, Available(t.Context(), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true}))
 	ownTemp(t)
 	keep := filepath.Join(os.Getenv("TMPDIR"), "kept")
@@ -51,9 +50,8 @@ func TestAKeptDirectoryKeepsDataAndAddresses(t *testing.T) {
 	}
 }
 
-// Only an empty directory, or one that an earlier Up made, is taken, and nothing in another is
-// touched.
-func TestOnlyAnEmptyOrKeptDirectoryIsKept(t *testing.T) {
+// Only an empty directory, or one of an earlier Up, is accepted. Other directories are not changed.
+func TestKeepAcceptsOnlyEmptyOrKeptDirectory(t *testing.T) {
 	Require(t, Available(t.Context(), Options{Postgres: true, PrivateOnly: true}))
 	ownTemp(t)
 	base := os.Getenv("TMPDIR")
@@ -68,7 +66,7 @@ func TestOnlyAnEmptyOrKeptDirectoryIsKept(t *testing.T) {
 		closed:                            "can't reach",
 	} {
 		if dir == closed && os.Geteuid() != 0 {
-			continue // servers run as this user, who can reach it
+			continue // servers run as this user, who can access it
 		}
 		s, err := Up(t.Context(), Options{Postgres: true, PrivateOnly: true, Keep: dir})
 		if err == nil {

@@ -9,9 +9,10 @@ import (
 	"handoff/core/testenv"
 )
 
-// A server that starts processes while it is being killed leaves none of them behind. PostgreSQL does that whenever a client
-// connects: a backend that nobody counted keeps the shared memory, and the next start finds it in use and gives up.
-func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
+// A server that starts processes while it is being killed must not leave any behind. PostgreSQL starts a
+// backend whenever a client connects. A backend that is missed keeps the shared memory, and the next start
+// fails.
+func TestKillEndsProcessesBeingStarted(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err) // the kernel's own tools suffice for the rest
@@ -33,13 +34,14 @@ func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
 		dir := t.TempDir()
 		c, err := startChild(&program{
 			name: "a server that starts processes", path: shell, dir: dir, log: filepath.Join(dir, "log"), env: serverEnv(dir),
-			// Like a backend, each leads a session of its own, so that no signal to the group finds it. Two hundred at most.
+			// Like a backend, each leads its own session, so no signal to the group reaches it. At most two
+			// hundred start.
 			args: []string{"-c", "for i in {1..200}; do setsid sleep 20 & done; wait"},
 		}, g)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for until := time.Now().Add(testenv.Patience()); len(descendants(c.pid)) < 3; time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(testenv.Patience()); len(descendantPIDs(c.pid)) < 3; time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
 				t.Fatal("the server starts nothing")
 			}
@@ -50,7 +52,7 @@ func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
 			signalProcess(pid, sigKill)
 		}
 		if len(left) > 0 {
-			t.Fatalf("round %d: processes %v are left", round, left)
+			t.Fatalf("round %d: processes %v remain", round, left)
 		}
 	}
 }

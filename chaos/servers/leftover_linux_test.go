@@ -30,14 +30,14 @@ func init() {
 	}
 }
 
-// victim is the main program of a test binary that a test starts in order to see it end.
+// victim is the main program of a test binary that a test starts and ends.
 func victim(mode string) {
 	die := func(err error) {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
 	if mode == "interrupt" {
-		Main(waiting{})
+		Main(waitingTests{})
 	}
 	set, err := Up(context.Background(), Options{Postgres: true, RabbitMQ: mode == "killed", PrivateOnly: true})
 	if err != nil {
@@ -62,12 +62,12 @@ func victim(mode string) {
 
 func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
 
-// waiting stands for a package's tests that use both components and then hang.
-type waiting struct{}
+// waitingTests simulates a package's tests that use both components and then hang.
+type waitingTests struct{}
 
-func (waiting) Run() int {
-	pg, err1 := shared.postgres.up(Options{Postgres: true, PrivateOnly: true})
-	mq, err2 := shared.rabbitmq.up(Options{RabbitMQ: true, PrivateOnly: true})
+func (waitingTests) Run() int {
+	pg, err1 := shared.postgres.startOnce(Options{Postgres: true, PrivateOnly: true})
+	mq, err2 := shared.rabbitmq.startOnce(Options{RabbitMQ: true, PrivateOnly: true})
 	if err := errors.Join(err1, err2); err != nil {
 		fmt.Println("error:", err)
 		return 1
@@ -76,8 +76,8 @@ func (waiting) Run() int {
 	select {}
 }
 
-// victimStarted is a process whose servers are up, with their directories.
-type victimStarted struct {
+// startedVictim is a started victim, with the directories of its servers.
+type startedVictim struct {
 	cmd        *exec.Cmd
 	dirs       []string
 	closeInput func()
@@ -85,7 +85,7 @@ type victimStarted struct {
 	err        error
 }
 
-// startVictim returns the process once its servers are up, and their directories.
+// startVictim starts a victim and returns it once its servers are up.
 func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	t.Helper()
 	v := beginVictim(t, mode)()
@@ -93,8 +93,8 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	return v.cmd, v.dirs, v.closeInput
 }
 
-// beginVictim starts the process, and returns a function that waits until its servers are up.
-func beginVictim(t *testing.T, mode string) func() victimStarted {
+// beginVictim starts a victim, and returns a function that waits until its servers are up.
+func beginVictim(t *testing.T, mode string) func() startedVictim {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childMode+"="+mode)
@@ -105,17 +105,17 @@ func beginVictim(t *testing.T, mode string) func() victimStarted {
 	check(t, err)
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return func() victimStarted {
+	return func() startedVictim {
 		line, err := bufio.NewReader(out).ReadString('\n')
 		words := strings.Fields(line)
 		if err != nil || len(words) < 2 || words[0] != "up" {
-			return victimStarted{err: fmt.Errorf("%s: %q, %w", mode, line, errors.Join(err, errors.New("its servers are not up")))}
+			return startedVictim{err: fmt.Errorf("%s: %q, %w", mode, line, errors.Join(err, errors.New("its servers are not up")))}
 		}
-		return victimStarted{cmd: cmd, dirs: words[1:], closeInput: func() { _ = in.Close() }}
+		return startedVictim{cmd: cmd, dirs: words[1:], closeInput: func() { _ = in.Close() }}
 	}
 }
 
-// alive lists the processes in the directories, with their names, except zombies.
+// alive lists the names of processes in the directories, except zombies.
 func alive(dirs []string) []string {
 	var out []string
 	for _, dir := range dirs {
@@ -129,7 +129,7 @@ func alive(dirs []string) []string {
 	return out
 }
 
-func TestNothingSurvives(t *testing.T) {
+func TestServersEndWithTheirProcess(t *testing.T) {
 	noImages(t)
 	Require(t, Available(t.Context(), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true}))
 	cases := []struct {
@@ -143,8 +143,8 @@ func TestNothingSurvives(t *testing.T) {
 		{"panic", []string{"postgres"}, func(_ *exec.Cmd, closeInput func()) { closeInput() }, true},
 		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, false},
 	}
-	// They start side by side, each in a temporary directory of its own, and end one after the other.
-	started := make([]victimStarted, len(cases))
+	// They start in parallel, each in its own temporary directory, and end one after the other.
+	started := make([]startedVictim, len(cases))
 	var all sync.WaitGroup
 	for i, c := range cases {
 		ownTemp(t)
@@ -213,7 +213,7 @@ func sweepAndSee(t *testing.T, dirs []string) error {
 	return set.Down()
 }
 
-func TestSweepKillsWhatStillRuns(t *testing.T) {
+func TestSweepKillsLeftoverProcesses(t *testing.T) {
 	noImages(t)
 	base := t.TempDir()
 	dead := filepath.Join(base, dirPrefix+"dead")
@@ -224,11 +224,11 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 	check(t, cmd.Start())
 	living, err := makeWorkDir(base)
 	check(t, err)
-	// It has the same name but no lock file, so it isn't ours.
+	// It has the same prefix but no lock file, so it is not ours.
 	foreign := filepath.Join(base, dirPrefix+"foreign")
 	check(t, os.Mkdir(foreign, 0o755))
 
-	check(t, sweep(base, nil))
+	check(t, sweepWorkDirs(base, nil))
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the process in the dead directory: %v", err)
 	}
@@ -237,5 +237,5 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	check(t, living.remove())
+	check(t, living.removeDir())
 }

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group and under the given user. This system
-// can't kill a child when its parent dies; the guard does.
+// setProcess gives the command its own process group and the given user. This system can't kill a child when
+// its parent dies; the guard does.
 func setProcess(cmd *exec.Cmd, user *account) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user.credential()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user.sysCredential()}
 }
 
-// descendants returns the direct children of pid: a server has no deeper ones that matter.
-func descendants(pid int) []int {
+// descendantPIDs returns the direct children of pid: deeper descendants of a server don't matter.
+func descendantPIDs(pid int) []int {
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
 	if err != nil {
 		return nil
@@ -39,8 +39,8 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// halted can't tell on this system; stopped looks at least twice.
-func halted(int) bool { return true }
+// isHalted can't be determined on this system; suspendTree lists descendants at least twice.
+func isHalted(int) bool { return true }
 
-// processesUnder finds nothing: this system doesn't tell the current directories of processes.
+// processesUnder finds nothing: this system does not show the current directories of processes.
 func processesUnder(string) []int { return nil }

@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group, under the given user, and makes the
-// kernel kill it when its parent thread dies, which is always the spawner's. SIGKILL, because a
-// paused process would not act on any other signal.
+// setProcess gives the command its own process group and the given user. It makes the kernel kill the command
+// when its parent thread dies, which is always the spawner's. The signal is SIGKILL, because a paused process
+// would not act on any other.
 func setProcess(cmd *exec.Cmd, user *account) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.credential()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.sysCredential()}
 }
 
-// stat returns a process's parent and its state, a letter of proc(5).
-func stat(pid int) (parent int, state byte, ok bool) {
+// processStat returns a process's parent and its state, a letter from proc(5).
+func processStat(pid int) (parent int, state byte, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0, false
@@ -32,7 +32,7 @@ func stat(pid int) (parent int, state byte, ok bool) {
 	return parent, fields[0][0], err == nil
 }
 
-func processes() []int {
+func processIDs() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -46,11 +46,11 @@ func processes() []int {
 	return out
 }
 
-// descendants returns all processes below pid.
-func descendants(pid int) []int {
+// descendantPIDs returns all processes below pid.
+func descendantPIDs(pid int) []int {
 	children := map[int][]int{}
-	for _, p := range processes() {
-		if parent, _, ok := stat(p); ok {
+	for _, p := range processIDs() {
+		if parent, _, ok := processStat(p); ok {
 			children[parent] = append(children[parent], p)
 		}
 	}
@@ -64,25 +64,23 @@ func descendants(pid int) []int {
 // anyAlive reports whether one of them still runs; a zombie holds no resources.
 func anyAlive(pids []int) bool {
 	for _, pid := range pids {
-		if _, state, ok := stat(pid); ok && state != 'Z' && state != 'X' {
+		if _, state, ok := processStat(pid); ok && state != 'Z' && state != 'X' {
 			return true
 		}
 	}
 	return false
 }
 
-// halted reports whether a process that was told to stop has done so, or is gone: it starts nothing
-// from then on.
-func halted(pid int) bool {
-	_, state, ok := stat(pid)
+// isHalted reports whether a process has stopped or is gone: from then on it starts nothing.
+func isHalted(pid int) bool {
+	_, state, ok := processStat(pid)
 	return !ok || strings.IndexByte("TtZX", state) >= 0
 }
 
-// processesUnder returns the processes whose current directory is in dir: only servers started
-// there.
+// processesUnder returns the processes whose current directory is in dir, which are only servers.
 func processesUnder(dir string) []int {
 	var out []int
-	for _, pid := range processes() {
+	for _, pid := range processIDs() {
 		cwd, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
 		if err != nil || pid == os.Getpid() {
 			continue

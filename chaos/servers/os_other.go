@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// Without process control this system can't keep the promise to leave nothing behind, so nothing is
-// started: makePlan refuses before it calls any of these.
+// Without process control servers could be left behind, so none is started on this system: makePlan refuses
+// before it calls any of these functions.
 
 const privateSupported = false
 
@@ -32,20 +32,20 @@ func ownDir(string) bool { return false }
 
 type account struct{ name string }
 
-func (a *account) own(string) error { return errNoPrivate }
+func (a *account) takeOwnership(string) error { return errNoPrivate }
 
 func serverAccount(...string) (*account, error) { return nil, errNoPrivate }
 
 func setProcess(*exec.Cmd, *account) {}
 
-func descendants(int) []int { return nil }
+func descendantPIDs(int) []int { return nil }
 
 func anyAlive([]int) bool { return false }
 
-func halted(int) bool { return true }
+func isHalted(int) bool { return true }
 
 func processesUnder(string) []int { return nil }
 
-func claim(int) bool { return true }
+func claimPort(int) bool { return true }
 
-func release(int) {}
+func releasePort(int) {}

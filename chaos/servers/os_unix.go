@@ -24,8 +24,8 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// signalProcess sends a signal to a process, or with a negative number to a process group. It
-// ignores a process that is gone.
+// signalProcess sends a signal to a process, or to a process group if pid is negative. It ignores a process
+// that is gone.
 func signalProcess(pid int, sig signal) { _ = syscall.Kill(pid, sig) }
 
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
@@ -48,8 +48,7 @@ func lockFile(path string, create bool) (*os.File, error) {
 	return f, nil
 }
 
-// ownDir reports whether path is a directory, not a link to one, that belongs to this process's
-// user.
+// ownDir reports whether path is a directory, not a link, that belongs to this process's user.
 func ownDir(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {
@@ -65,15 +64,15 @@ type account struct {
 	uid, gid uint32
 }
 
-func (a *account) credential() *syscall.Credential {
+func (a *account) sysCredential() *syscall.Credential {
 	if a == nil {
 		return nil
 	}
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
 }
 
-// own gives a file or directory to the account.
-func (a *account) own(path string) error {
+// takeOwnership makes the account the owner of a file or directory.
+func (a *account) takeOwnership(path string) error {
 	if a == nil {
 		return nil
 	}
@@ -100,11 +99,11 @@ func serverAccount(names ...string) (*account, error) {
 	return nil, fmt.Errorf("this process is root and none of the users %q exists to run the server as", names)
 }
 
-// claims is a file in which every byte stands for a port. A process that has chosen a port locks
-// its byte, so that no other harness of the same user chooses the port before its server has
-// started. The kernel drops the locks when the process ends; the file, which is empty, stays.
-var claims = sync.OnceValue(func() *os.File {
-	// Ports belong to the machine, whatever TMPDIR says. Without the file, only the protection is
+// claimFile is a file with a byte for every port. A process that has chosen a port locks its byte, so that no
+// other harness of the same user chooses the port before its server has started. The kernel releases the
+// locks when the process ends. The empty file stays.
+var claimFile = sync.OnceValue(func() *os.File {
+	// Ports belong to the machine, so TMPDIR does not matter. Without the file, only this protection is
 	// missing.
 	f, err := os.OpenFile(fmt.Sprintf("/tmp/handoff-ports-%d", os.Getuid()), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -113,12 +112,13 @@ var claims = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// claim reserves a port against other processes of this user, until release, if it is free.
-func claim(port int) bool { return lock(port, syscall.F_WRLCK) }
+// claimPort reserves a port against other processes of this user, until releasePort. It returns false if
+// another process has reserved the port.
+func claimPort(port int) bool { return lockPort(port, syscall.F_WRLCK) }
 
-func release(port int) { lock(port, syscall.F_UNLCK) }
+func releasePort(port int) { lockPort(port, syscall.F_UNLCK) }
 
-func lock(port int, kind int16) bool {
-	f := claims()
+func lockPort(port int, kind int16) bool {
+	f := claimFile()
 	return f == nil || syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: kind, Start: int64(port), Len: 1}) == nil
 }

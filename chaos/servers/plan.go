@@ -10,17 +10,17 @@ import (
 	"handoff/core/host/without"
 )
 
-// component is PostgreSQL or RabbitMQ, with the ways to get it.
+// component is PostgreSQL or RabbitMQ, with the ways to provide it.
 type component struct {
 	name, display  string
 	address, image string // the variables that name an address and an image
-	usualImage     string // the version against which the models are tested
+	usualImage     string // the version that the models are tested against
 	debian         string // the package
 	checkAddress   func(address string) error
 	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns where it searched
 }
 
-func components() []component {
+func knownComponents() []component {
 	return []component{
 		{
 			name: ComponentPostgres, display: "PostgreSQL", address: AddressPostgres, image: ImagePostgres, usualImage: "postgres:15", debian: "postgresql",
@@ -41,14 +41,13 @@ func components() []component {
 	}
 }
 
-// componentNamed returns the component as HANDOFF_WITHOUT spells it.
+// componentNamed returns the component with a name from HANDOFF_WITHOUT.
 func componentNamed(name string) component {
-	all := components()
+	all := knownComponents()
 	return all[slices.IndexFunc(all, func(c component) bool { return c.name == name })]
 }
 
-// plan says where each wanted component comes from: an address, binaries or an image, exactly one
-// of these.
+// plan has the source of each requested component: exactly one of an address, binaries or an image.
 type plan struct {
 	addresses, images map[string]string // by the name of the component
 	pgBinaries        *postgresBinaries
@@ -56,10 +55,12 @@ type plan struct {
 	engine            *containers.Engine // the engine for the images
 }
 
-func (p *plan) private() bool { return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil }
+func (p *plan) hasPrivate() bool {
+	return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil
+}
 
-// makePlan decides everything that can be decided without starting anything, so that a missing
-// RabbitMQ is not reported only after PostgreSQL was started.
+// makePlan makes all decisions that require no server, so that a missing RabbitMQ is reported before
+// PostgreSQL starts.
 func makePlan(ctx context.Context, o Options) (*plan, error) {
 	declared, err := WithoutList()
 	if err != nil {
@@ -71,13 +72,13 @@ func makePlan(ctx context.Context, o Options) (*plan, error) {
 	}
 	p := &plan{addresses: make(map[string]string), images: make(map[string]string)}
 	var missing []Missing
-	for _, c := range components() {
+	for _, c := range knownComponents() {
 		if c.name == ComponentPostgres && !o.Postgres || c.name == ComponentRabbitMQ && !o.RabbitMQ {
 			continue
 		}
-		lacks, err := p.decide(ctx, c, o, declared, where)
+		lacks, err := p.chooseSource(ctx, c, o, declared, where)
 		if err != nil {
-			return nil, p.drop(err)
+			return nil, p.abandonPlan(err)
 		}
 		if lacks != nil {
 			lacks.PrivateOnly = o.PrivateOnly
@@ -85,10 +86,10 @@ func makePlan(ctx context.Context, o Options) (*plan, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, p.drop(&UnavailableError{Missing: missing})
+		return nil, p.abandonPlan(&UnavailableError{Missing: missing})
 	}
-	if p.private() && !privateSupported {
-		return nil, p.drop(&StartError{Component: "private instances", Err: errNoPrivate})
+	if p.hasPrivate() && !privateSupported {
+		return nil, p.abandonPlan(&StartError{Component: "private instances", Err: errNoPrivate})
 	}
 	return p, nil
 }
@@ -99,20 +100,20 @@ func Available(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return p.drop(nil)
+	return p.abandonPlan(nil)
 }
 
-// drop closes everything that an abandoned plan has opened.
-func (p *plan) drop(err error) error {
+// abandonPlan closes everything that the plan has opened, and returns err.
+func (p *plan) abandonPlan(err error) error {
 	if p.engine != nil {
 		_ = p.engine.Close() // nothing was created on it
 	}
 	return err
 }
 
-// decide returns the component if it is unavailable. An image that a variable names was requested
-// explicitly, so it has priority over installed binaries.
-func (p *plan) decide(ctx context.Context, c component, o Options, declared map[string]bool, where *places) (*Missing, error) {
+// chooseSource chooses the source of a component, or returns the component as missing. An image that a
+// variable names has priority over installed binaries, because it was requested explicitly.
+func (p *plan) chooseSource(ctx context.Context, c component, o Options, declared map[string]bool, where *places) (*Missing, error) {
 	if declared[c.name] {
 		return &Missing{Component: c.name, Without: true}, nil
 	}
@@ -154,7 +155,7 @@ func addressFor(variable string, privateOnly bool) string {
 	return os.Getenv(variable)
 }
 
-func (p *plan) postgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, error) {
+func (p *plan) providePostgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, error) {
 	switch image := p.images[ComponentPostgres]; {
 	case image != "":
 		return containedPostgres(ctx, image, s.boxes, log)
@@ -165,7 +166,7 @@ func (p *plan) postgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, e
 	}
 }
 
-func (p *plan) rabbitmq(ctx context.Context, s *Set, management bool, log *lineLog) (*RabbitMQ, error) {
+func (p *plan) provideRabbitMQ(ctx context.Context, s *Set, management bool, log *lineLog) (*RabbitMQ, error) {
 	switch image := p.images[ComponentRabbitMQ]; {
 	case image != "":
 		return containedRabbit(ctx, image, management, s.boxes, log)

@@ -11,21 +11,20 @@ import (
 	"sync"
 )
 
-// Ports come from below the kernel's range for outgoing connections (from 32768 on Linux, 49152
-// elsewhere): a stopped server must find its port free again.
+// Ports are below the kernel's range for outgoing connections (from 32768 on Linux, 49152 elsewhere), so that
+// a stopped server's port stays free.
 const (
 	firstPort = 20000
 	lastPort  = 31999
 )
 
-// mostGiven is the number of ports that this process avoids choosing again: more than all its
-// sandboxes use at a time.
-const mostGiven = 1000
+// mostRecentPorts is the number of recent ports that this process does not reuse, more than its sandboxes use
+// at a time.
+const mostRecentPorts = 1000
 
-// given are the most recently chosen ports. Seconds pass between the choice of a port and the start
-// of its server, and another sandbox, or another harness on this machine, would find the port free
-// meanwhile.
-var given struct {
+// recentPorts are the most recently chosen ports. Between the choice of a port and the start of its server,
+// another sandbox or harness on this machine would find the port free for seconds.
+var recentPorts struct {
 	sync.Mutex
 	ports []int
 }
@@ -33,14 +32,14 @@ var given struct {
 // pickPorts is FreePorts except in tests.
 var pickPorts = FreePorts
 
-// FreePorts returns n different ports on which nothing listens now, and which neither this process
-// nor another process of the same user has chosen recently.
+// FreePorts returns n different ports on which nothing listens, and which no process of the same user has
+// chosen recently.
 func FreePorts(n int) ([]int, error) {
-	given.Lock()
-	defer given.Unlock()
+	recentPorts.Lock()
+	defer recentPorts.Unlock()
 	var out []int
 	var last error
-	// Hold all until the last is chosen, so that they differ.
+	// Hold all listeners until the last port is chosen, so that the ports differ.
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
@@ -49,32 +48,32 @@ func FreePorts(n int) ([]int, error) {
 	}()
 	for range 400 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if slices.Contains(given.ports, port) || !claim(port) {
+		if slices.Contains(recentPorts.ports, port) || !claimPort(port) {
 			continue
 		}
-		l, err := net.Listen("tcp", loopback(port))
+		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
-			release(port)
+			releasePort(port)
 			last = err
 			continue
 		}
 		held = append(held, l)
-		given.ports = append(given.ports, port)
+		recentPorts.ports = append(recentPorts.ports, port)
 		if out = append(out, port); len(out) < n {
 			continue
 		}
-		for ; len(given.ports) > mostGiven; given.ports = given.ports[1:] {
-			release(given.ports[0])
+		for ; len(recentPorts.ports) > mostRecentPorts; recentPorts.ports = recentPorts.ports[1:] {
+			releasePort(recentPorts.ports[0])
 		}
 		return out, nil
 	}
 	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
 }
 
-// allFree says that nothing listens on the ports now.
+// allFree reports whether nothing listens on the ports now.
 func allFree(ports []int) bool {
 	for _, port := range ports {
-		l, err := net.Listen("tcp", loopback(port))
+		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
 			return false
 		}
@@ -83,9 +82,9 @@ func allFree(ports []int) bool {
 	return true
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func loopbackAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// portTaken reports whether a server's log, or an engine, says that the port was already taken.
+// portTaken reports whether a log or an engine's error shows that a port was already in use.
 func portTaken(log string) bool {
 	log = strings.ToLower(log)
 	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use") ||

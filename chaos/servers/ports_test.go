@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// Sandboxes and other harnesses choose their ports long before they listen on them.
-func TestChosenPortsAreNobodyElses(t *testing.T) {
+// Sandboxes and other harnesses choose ports long before they listen on them.
+func TestChosenPortsAreReserved(t *testing.T) {
 	const asked = "HANDOFF_TEST_CLAIM"
 	if port, err := strconv.Atoi(os.Getenv(asked)); err == nil {
-		if claim(port) {
+		if claimPort(port) {
 			os.Exit(3)
 		}
 		os.Exit(4)
 	}
 	seen := make(map[int]bool)
 	var last int
-	for range mostGiven / 10 {
+	for range mostRecentPorts / 10 {
 		ports, err := FreePorts(10)
 		check(t, err)
 		for _, port := range ports {
 			if seen[port] {
-				t.Fatalf("port %d was given twice", port)
+				t.Fatalf("port %d was chosen twice", port)
 			}
 			seen[port], last = true, port
 		}
@@ -41,12 +41,12 @@ func TestChosenPortsAreNobodyElses(t *testing.T) {
 		t.Errorf("another process got the port that this one has chosen: exit %d", code)
 	}
 	var first int
-	given.Lock()
-	first = given.ports[0]
-	given.Unlock()
+	recentPorts.Lock()
+	first = recentPorts.ports[0]
+	recentPorts.Unlock()
 	_, err := FreePorts(1)
 	check(t, err)
 	if code := elsewhere(first); code != 3 {
-		t.Errorf("a port that was chosen long ago can't be had: exit %d", code)
+		t.Errorf("a port that was chosen long ago is still reserved: exit %d", code)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Postgres is a PostgreSQL server: a private instance, or a given server on which we have a
 // database.
 type Postgres struct {
-	// URL is the URL of an empty database. On a private instance its user is a superuser.
+	// URL is the URL of an empty database. On a private instance, its user is a superuser.
 	URL string
 
 	instance
@@ -22,10 +22,10 @@ type Postgres struct {
 	data     string // directory; empty for a given server and in a container
 }
 
-// privatePostgres is a private instance that is not running yet.
+// privatePostgres returns a private instance that is not running yet.
 func privatePostgres(admin, data string, launch func(context.Context) (server, error), log func() string) *Postgres {
 	p := &Postgres{admin: admin, data: data, instance: instance{name: "PostgreSQL", launch: launch, log: log, stopSignal: sigInt}}
-	p.probe = p.answers
+	p.probe = p.probeServer
 	return p
 }
 
@@ -36,22 +36,22 @@ type DB struct {
 	Server *Postgres
 }
 
-// CreateDatabase creates an empty database with a unique name. It takes about 0.1 s.
+// CreateDatabase creates an empty database with a unique name, in about 0.1 s.
 func (p *Postgres) CreateDatabase(ctx context.Context) (*DB, error) {
 	db := &DB{Name: uniqueName(), Server: p}
 	var err error
 	if db.URL, err = withDatabase(p.admin, db.Name); err != nil {
 		return nil, err
 	}
-	return db, p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{db.Name}.Sanitize())
+	return db, p.execSQL(ctx, "CREATE DATABASE "+pgx.Identifier{db.Name}.Sanitize())
 }
 
 // Drop removes the database, even if clients are still connected.
 func (d *DB) Drop(ctx context.Context) error {
-	return d.Server.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.Name}.Sanitize()+" WITH (FORCE)")
+	return d.Server.execSQL(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.Name}.Sanitize()+" WITH (FORCE)")
 }
 
-func (p *Postgres) exec(ctx context.Context, sql string) error {
+func (p *Postgres) execSQL(ctx context.Context, sql string) error {
 	conn, err := pgx.Connect(ctx, p.admin)
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (p *Postgres) exec(ctx context.Context, sql string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// answers succeeds if our own server answers: another process may have got the port first.
-func (p *Postgres) answers(ctx context.Context) error {
+// probeServer succeeds if our own server answers. Another server may have taken the port first.
+func (p *Postgres) probeServer(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.admin)
 	if err != nil {
 		return err
@@ -83,15 +83,15 @@ func (p *Postgres) close() error {
 	return (&DB{Name: p.database, Server: p}).Drop(ctx)
 }
 
-// startPostgres creates a cluster, or finds the one that was kept, and starts it. Every user of this
-// machine may connect as its superuser (it listens on loopback only), so use it only for test data.
+// startPostgres creates a cluster, or reuses the kept one, and starts it. Every user of this machine may
+// connect as its superuser (it listens on loopback only), so use it only for test data.
 func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *guard, log *lineLog) (p *Postgres, err error) {
 	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
 	who, err := serverAccount("postgres", "nobody")
 	if err != nil {
 		return fail(err)
 	}
-	was, err := dir.recall("postgres")
+	was, err := dir.loadKept("postgres")
 	if err != nil {
 		return fail(err)
 	}
@@ -104,44 +104,44 @@ func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *gu
 		}
 	}
 	err = startServer(ctx, "PostgreSQL", log, func(n int) (*attempt, error) {
-		ports, err := was.ports(n, 1)
+		ports, err := was.attemptPorts(n, 1)
 		if err != nil {
 			return nil, err
 		}
-		address := loopback(ports[0])
+		address := loopbackAddress(ports[0])
 		server := &program{
 			name: "PostgreSQL", path: b.postgres, env: env, dir: home, user: who,
 			log: filepath.Join(dir.path, "postgres.log"),
 			args: append([]string{
 				"-D", data, "-p", strconv.Itoa(ports[0]),
 				"-c", "listen_addresses=127.0.0.1",
-				"-c", "unix_socket_directories=", // their paths have a length limit, ours may be longer
+				"-c", "unix_socket_directories=", // ours may exceed the limit on their length
 			}, postgresSettings()...),
 		}
-		p = privatePostgres("postgres://handoff@"+address+"/postgres?sslmode=disable", data, launching(server, g), server.logPath)
+		p = privatePostgres("postgres://handoff@"+address+"/postgres?sslmode=disable", data, childLauncher(server, g), server.logPath)
 		open := func(ctx context.Context) error { return p.openDatabase(ctx, dir, was, ports) }
 		return &attempt{start: p.Start, open: open, close: p.close, what: "private instance of " + filepath.Dir(b.postgres), address: address}, nil
 	})
 	return p, err
 }
 
-// createCluster makes the directory of an empty cluster.
+// createCluster creates the directory of an empty cluster.
 func createCluster(ctx context.Context, b *postgresBinaries, home, data string, env []string, who *account) error {
-	if err := errors.Join(os.Mkdir(home, 0o700), who.own(home)); err != nil {
+	if err := errors.Join(os.Mkdir(home, 0o700), who.takeOwnership(home)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
-	_, err := run(ctx, &program{
+	_, err := runCommand(ctx, &program{
 		path: b.initdb, env: env, dir: home, user: who,
 		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
 	})
 	return err
 }
 
-// openDatabase finds the database that was kept, or creates an empty one.
-func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *kept, ports []int) (err error) {
+// openDatabase opens the kept database, or creates an empty one.
+func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *keptServer, ports []int) (err error) {
 	if was == nil {
 		err = p.openEmpty(ctx)
 	} else {
@@ -151,7 +151,7 @@ func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *kept, po
 	if err != nil {
 		return err
 	}
-	return dir.remember("postgres", kept{Ports: ports, Name: p.database})
+	return dir.saveKept("postgres", keptServer{Ports: ports, Name: p.database})
 }
 
 // openEmpty creates the server's own database.
@@ -163,14 +163,13 @@ func (p *Postgres) openEmpty(ctx context.Context) error {
 	return err
 }
 
-// postgresSettings are the settings in which every server started here differs from PostgreSQL's
-// defaults.
+// postgresSettings returns the settings that differ from PostgreSQL's defaults for every server started here.
 func postgresSettings() []string {
 	return []string{"-c", "max_connections=400", "-c", "log_line_prefix=%m [%p] %d "}
 }
 
-// serverEnv is the whole environment of servers and their commands: variables such as PGPORT or
-// RABBITMQ_NODENAME, meant for other servers, must not reach them.
+// serverEnv returns the whole environment of servers and their commands. Variables such as PGPORT or
+// RABBITMQ_NODENAME, which are for other servers, must not reach them.
 func serverEnv(home string, more ...string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {

@@ -7,22 +7,21 @@ import (
 	"path/filepath"
 )
 
-// Program is a program to run beside the servers of a set.
+// Program is a program to run alongside the servers of a set.
 type Program struct {
-	// Name identifies it; its log file has this name.
+	// Name identifies the program and names its log file.
 	Name string
 	Path string
 	Args []string
 	Env  []string
 }
 
-// Supervised is a supervised program. Signals go to it alone, not to its children: when a worker is
-// killed, its actions live on until their shims notice, and tests rely on that.
+// Supervised is a running program. Signals go only to it, not to its children: when a worker is killed, its
+// actions survive until their shims detect it, and tests rely on that.
 type Supervised struct{ c *child }
 
-// Spawn starts a program. Like the servers it does not outlive this process. Its standard output
-// and error go to a log file in the set's directory, which Down removes. The set must have a
-// private component.
+// Spawn starts a program. Like the servers, it does not outlive this process. Its standard output and error
+// go to a log file in the set's directory, which Down removes. The set must have a private component.
 func (s *Set) Spawn(p Program) (*Supervised, error) {
 	if s.dir == nil {
 		return nil, errors.New("nothing private runs in this set, so there is no directory for logs")
@@ -36,7 +35,7 @@ func (s *Set) Spawn(p Program) (*Supervised, error) {
 	return &Supervised{c}, nil
 }
 
-// Dir is the set's directory, empty if nothing private runs.
+// Dir returns the set's directory, empty if the set has no private component.
 func (s *Set) Dir() string {
 	if s.dir == nil {
 		return ""
@@ -44,33 +43,33 @@ func (s *Set) Dir() string {
 	return s.dir.path
 }
 
-// Log is the path of its log file.
+// Log returns the path of the program's log file.
 func (s *Supervised) Log() string { return s.c.program.log }
 
-// PID is its process number.
+// PID returns the program's process number.
 func (s *Supervised) PID() int { return s.c.pid }
 
-// Running says whether it still runs.
-func (s *Supervised) Running() bool { return s.c.running() }
+// Running reports whether the program still runs.
+func (s *Supervised) Running() bool { return s.c.isRunning() }
 
-// Kill ends it at once, with SIGKILL, and returns when it is gone.
+// Kill ends the program at once, with SIGKILL, and returns when it is gone.
 func (s *Supervised) Kill() {
-	if s.c.running() {
+	if s.c.isRunning() {
 		signalProcess(s.c.pid, sigKill)
 		<-s.c.done
 	}
 }
 
-// Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
+// Terminate sends SIGTERM and returns at once; Wait waits for the end.
 func (s *Supervised) Terminate() { signalProcess(s.c.pid, sigTerm) }
 
-// Pause suspends it (SIGSTOP); Resume lets it continue.
+// Pause suspends the program (SIGSTOP); Resume lets it continue.
 func (s *Supervised) Pause() { signalProcess(s.c.pid, sigStop) }
 
 // Resume lets a paused process continue.
 func (s *Supervised) Resume() { signalProcess(s.c.pid, sigCont) }
 
-// Wait returns nil once it has ended, or ctx's error.
+// Wait returns nil once the program has ended, or ctx's error.
 func (s *Supervised) Wait(ctx context.Context) error {
 	select {
 	case <-s.c.done:
@@ -82,8 +81,8 @@ func (s *Supervised) Wait(ctx context.Context) error {
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (s *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := awaitAnswer(ctx, probe, s.c.running); err != nil {
-		return &StartError{Component: s.c.program.name, Err: err, LogTail: tail(s.c.program.log)}
+	if err := awaitAnswer(ctx, probe, s.c.isRunning); err != nil {
+		return &StartError{Component: s.c.program.name, Err: err, LogTail: logTail(s.c.program.log)}
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// OpenProject returns a set without servers, for containers that docker compose creates. Everything
-// with its Labels is removed by Down, or when this process ends. The set closes the engine.
+// OpenProject returns a set without servers, for containers that docker compose creates. Down, or the end of
+// this process, removes everything with the set's Labels. Down also closes the engine.
 func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) (*Set, error) {
 	lines := &lineLog{w: log}
 	dir, g, err := openPrivate(engine.Address(), "", lines)
@@ -18,32 +18,32 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 		return nil, err
 	}
 	s := &Set{dir: dir, guard: g, boxes: openBoxes(ctx, engine, dir.path, g, lines)}
-	g.add(networkItem(s.Network()))
+	g.addItems(networkItem(s.Network()))
 	return s, nil
 }
 
-// Project is a unique name for a docker compose project.
+// Project returns a unique name for a docker compose project.
 func (s *Set) Project() string { return filepath.Base(s.dir.path) }
 
-// Network is docker compose's name for the network of that project.
+// Network returns docker compose's name for the network of that project.
 func (s *Set) Network() string { return s.Project() + "_default" }
 
-// Labels are the labels that every container and network of the set must have.
+// Labels returns the labels that every container and network of the set must have.
 func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.path) }
 
 // Adopt adds a container to the set.
-func (s *Set) Adopt(c *containers.Container) { s.boxes.adopt(c) }
+func (s *Set) Adopt(c *containers.Container) { s.boxes.adoptContainer(c) }
 
 // Remove removes a container of the set before Down.
 func (s *Set) Remove(ctx context.Context, c *containers.Container) error {
-	return s.boxes.remove(ctx, c)
+	return s.boxes.removeContainer(ctx, c)
 }
 
 // AdoptPostgres adds a container to the set as its PostgreSQL, starts it, and returns when it
 // answers. address is a database URL of its superuser.
 func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, address string) error {
 	s.Adopt(c)
-	s.Postgres = privatePostgres(address, "", launchingBox(c, "PostgreSQL"), s.boxes.log(c, "postgres"))
+	s.Postgres = privatePostgres(address, "", containerLauncher(c, "PostgreSQL"), s.boxes.logSaver(c, "postgres"))
 	return s.Postgres.Start(ctx)
 }
 
@@ -52,37 +52,37 @@ func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, addres
 func (s *Set) AdoptRabbitMQ(ctx context.Context, c *containers.Container, address, user string) error {
 	s.Adopt(c)
 	m := &RabbitMQ{user: user, admin: address, ctl: ctlIn(c)}
-	s.RabbitMQ = m.private(launchingBox(c, "RabbitMQ"), s.boxes.log(c, "rabbitmq"))
+	s.RabbitMQ = m.makePrivate(containerLauncher(c, "RabbitMQ"), s.boxes.logSaver(c, "rabbitmq"))
 	return m.Start(ctx)
 }
 
-// ctlIn runs rabbitmqctl in a container.
+// ctlIn returns a function that runs rabbitmqctl in a container.
 func ctlIn(c *containers.Container) func(context.Context, ...string) (string, error) {
 	return func(ctx context.Context, args ...string) (string, error) {
 		return c.Run(ctx, append([]string{"/bin/sh", "-c", ctlScript, "rabbitmqctl"}, args...))
 	}
 }
 
-// Contained is a program in a container, from one start to its end. Signals go to the program
-// alone, not to its children; but these end with it, because its container does.
+// Contained is a running program in a container. Signals go only to the program, not to its children; but
+// these end with it, because its container does.
 type Contained struct {
 	container *containers.Container
 	log       func() string
 	done      chan struct{}
 }
 
-// StartContained starts a container's program, for the first time or again.
+// StartContained starts or restarts a container's program.
 func (s *Set) StartContained(ctx context.Context, c *containers.Container, name string) (*Contained, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, &StartError{Component: name, Err: err}
 	}
-	p := &Contained{container: c, log: s.boxes.log(c, name), done: make(chan struct{})}
-	go p.await()
+	p := &Contained{container: c, log: s.boxes.logSaver(c, name), done: make(chan struct{})}
+	go p.awaitEnd()
 	return p, nil
 }
 
-// await closes done when the program has ended.
-func (c *Contained) await() {
+// awaitEnd closes done when the program has ended.
+func (c *Contained) awaitEnd() {
 	defer close(c.done)
 	for c.container.Wait(context.Background()) != nil {
 		ctx, cancel := engineContext()
@@ -91,11 +91,11 @@ func (c *Contained) await() {
 		if err == nil && !running || containers.Gone(err) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // the engine does not answer now
+		time.Sleep(100 * time.Millisecond) // the engine does not answer
 	}
 }
 
-// Running says whether it still runs.
+// Running reports whether the program still runs.
 func (c *Contained) Running() bool {
 	select {
 	case <-c.done:
@@ -105,10 +105,10 @@ func (c *Contained) Running() bool {
 	}
 }
 
-// Kill ends it and everything else in its container at once, and returns when it is gone.
+// Kill ends all processes in the container at once, and returns when they are gone.
 func (c *Contained) Kill() {
 	for c.Running() {
-		c.signal("KILL")
+		c.sendSignal("KILL")
 		select {
 		case <-c.done:
 		case <-time.After(time.Second): // the engine did not answer
@@ -116,24 +116,24 @@ func (c *Contained) Kill() {
 	}
 }
 
-// Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
-func (c *Contained) Terminate() { c.signal("TERM") }
+// Terminate sends SIGTERM and returns at once; Wait waits for the end.
+func (c *Contained) Terminate() { c.sendSignal("TERM") }
 
-// Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
-// the whole container, but the fault is a suspended process, not a suspended machine.
-func (c *Contained) Pause() { c.signal("STOP") }
+// Pause suspends the program (SIGSTOP). Its children continue. If the engine paused the whole container, they
+// would be suspended too, but the fault is a suspended process, not a suspended machine.
+func (c *Contained) Pause() { c.sendSignal("STOP") }
 
 // Resume lets a paused program continue.
-func (c *Contained) Resume() { c.signal("CONT") }
+func (c *Contained) Resume() { c.sendSignal("CONT") }
 
-// signal sends a signal through the engine; it ignores a program that is gone.
-func (c *Contained) signal(name string) {
+// sendSignal sends a signal through the engine; it ignores a program that is gone.
+func (c *Contained) sendSignal(name string) {
 	ctx, cancel := engineContext()
 	defer cancel()
 	_ = c.container.Signal(ctx, name)
 }
 
-// Wait returns nil once it has ended, or ctx's error.
+// Wait returns nil once the program has ended, or ctx's error.
 func (c *Contained) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -143,13 +143,13 @@ func (c *Contained) Wait(ctx context.Context) error {
 	}
 }
 
-// Log is the path of its log file, which is written at the call.
+// Log writes the program's log file and returns its path.
 func (c *Contained) Log() string { return c.log() }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (c *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
 	if err := awaitAnswer(ctx, probe, c.Running); err != nil {
-		return &StartError{Component: filepath.Base(c.log()), Err: err, LogTail: tail(c.log())}
+		return &StartError{Component: filepath.Base(c.log()), Err: err, LogTail: logTail(c.log())}
 	}
 	return nil
 }

@@ -1,17 +1,16 @@
 // Package servers provides a real PostgreSQL and a real RabbitMQ to a command or a test.
 //
-// It looks, in this order, for addresses in the harness's own variables (AddressPostgres and
-// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production),
-// for installed server binaries, which it starts as private instances on free loopback ports in a
-// temporary directory, and for a container engine on this machine. An image that ImagePostgres or
-// ImageRabbitMQ names has priority over installed binaries. On a given server it uses its own
-// database and virtual host, and never stops, pauses or kills that server.
+// It uses the first of three sources. First, addresses in the harness's own variables AddressPostgres and
+// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production. Second,
+// installed server binaries, which it starts as private instances on free loopback ports in a temporary
+// directory. Third, a container engine on this machine. An image that ImagePostgres or ImageRabbitMQ names
+// has priority over installed binaries. On a given server it uses its own database and virtual host, and
+// never stops, pauses or kills that server.
 //
-// Private instances, including containers, do not outlive the process that started them: Set.Down
-// ends them. If the process dies without calling it (kill -9, a panic, Ctrl-C), the kernel kills
-// them (Linux) or a small guard process does (every Unix; containers if there is a docker client).
-// Their directory then stays behind; the next Up on this machine removes it, and any containers
-// that are left.
+// Private instances, including containers, do not outlive the process that started them: Set.Down ends them.
+// If the process dies without calling it (kill -9, a panic, Ctrl-C), the kernel kills them (Linux), or a
+// small guard process does (every Unix; containers only with a docker client). Their directory remains until
+// the next Up on this machine, which removes it and any leftover containers.
 //
 // On Windows only given addresses work.
 package servers
@@ -38,40 +37,39 @@ const (
 	// AddressManagement holds the http:// URL of that node's management API, unless it is at port
 	// 15672 of the same host.
 	AddressManagement = "HANDOFF_CHAOS_AMQP_MANAGEMENT_URL"
-	// ImagePostgres and ImageRabbitMQ name images for containers, for versions other than the
-	// installed or the usual ones. They must accept POSTGRES_USER, POSTGRES_PASSWORD,
-	// RABBITMQ_DEFAULT_USER and RABBITMQ_DEFAULT_PASS like the official images.
+	// ImagePostgres and ImageRabbitMQ name container images, for versions other than the installed or default
+	// ones. They must accept POSTGRES_USER, POSTGRES_PASSWORD, RABBITMQ_DEFAULT_USER and
+	// RABBITMQ_DEFAULT_PASS like the official images.
 	ImagePostgres = "HANDOFF_CHAOS_POSTGRES_IMAGE"
 	ImageRabbitMQ = "HANDOFF_CHAOS_RABBITMQ_IMAGE"
-	// Without lists the components that this machine does not offer: see package without.
+	// Without lists the components that this machine lacks: see package without.
 	Without = without.Variable
 	// Install set to "no" keeps EnsureInstalled from installing anything.
 	Install = "HANDOFF_INSTALL"
 )
 
-// Options says what Up provides.
+// Options selects what Up provides.
 type Options struct {
-	// Postgres and RabbitMQ say which of the two are wanted.
+	// Postgres and RabbitMQ request the two components.
 	Postgres, RabbitMQ bool
 
-	// PrivateOnly ignores given addresses: for tests that stop and kill servers.
+	// PrivateOnly ignores given addresses, for tests that stop and kill servers.
 	PrivateOnly bool
 
 	// Management enables the management plugin on a private RabbitMQ, which otherwise runs without
 	// plugins. It costs memory and another second at the start.
 	Management bool
 
-	// Keep names a directory in which the data and logs of private instances stay for a later Up
-	// with the same directory; empty for a temporary directory. An Up with the data of an earlier
-	// one has the same database, virtual host and queues, and the same addresses as far as their
-	// ports are free. Containers keep nothing: Up then returns a *KeepError, and so it does for a
-	// directory that it can't take.
+	// Keep is a directory that keeps the data and logs of private instances for a later Up; empty for a
+	// temporary directory. The later Up has the same database, virtual host and queues, and the same
+	// addresses if their ports are free. With containers, and for an unsuitable directory, Up returns a
+	// *KeepError.
 	Keep string
 
 	// Log receives a line for each step; may be nil.
 	Log io.Writer
 
-	places *places // where to search for binaries; nil for the usual places
+	places *places // where to search; nil for the usual places
 }
 
 // Set is the result of Up. A component that was not requested is nil.
@@ -86,9 +84,8 @@ type Set struct {
 	err   error
 }
 
-// Up provides what the options ask for, both components at the same time, and returns when they
-// answer. If it fails, it ends everything that it started. Errors about the machine, as opposed to
-// the caller, match ErrEnvironment.
+// Up provides the requested components in parallel and returns when they answer. If it fails, it ends
+// everything that it started. Errors about the machine, as opposed to the caller, match ErrEnvironment.
 func Up(ctx context.Context, o Options) (*Set, error) {
 	plan, err := makePlan(ctx, o)
 	if err != nil {
@@ -96,17 +93,17 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	}
 	log := &lineLog{w: o.Log}
 	set := &Set{}
-	if plan.private() {
+	if plan.hasPrivate() {
 		address := ""
 		if plan.engine != nil {
 			address = plan.engine.Address()
 		}
 		if o.Keep != "" && plan.engine != nil {
-			return nil, plan.drop(&KeepError{o.Keep, "can't keep what runs in a container: install the servers (" + installHint +
+			return nil, plan.abandonPlan(&KeepError{o.Keep, "can't keep what runs in a container: install the servers (" + installHint +
 				") and name no image, or keep nothing"})
 		}
 		if set.dir, set.guard, err = openPrivate(address, o.Keep, log); err != nil {
-			return nil, plan.drop(err)
+			return nil, plan.abandonPlan(err)
 		}
 	}
 	if plan.engine != nil {
@@ -115,10 +112,10 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	var wg sync.WaitGroup
 	var pgErr, mqErr error
 	if o.Postgres {
-		wg.Go(func() { set.Postgres, pgErr = plan.postgres(ctx, set, log) })
+		wg.Go(func() { set.Postgres, pgErr = plan.providePostgres(ctx, set, log) })
 	}
 	if o.RabbitMQ {
-		wg.Go(func() { set.RabbitMQ, mqErr = plan.rabbitmq(ctx, set, o.Management, log) })
+		wg.Go(func() { set.RabbitMQ, mqErr = plan.provideRabbitMQ(ctx, set, o.Management, log) })
 	}
 	wg.Wait()
 	if err := errors.Join(pgErr, mqErr); err != nil {
@@ -127,9 +124,9 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	return set, nil
 }
 
-// Down ends private instances and removes their directory, unless it is kept, and drops everything created on given
-// servers. It may be called repeatedly. It sets its own time limits, so it also works when the
-// caller's context has ended.
+// Down ends private instances, removes their directory unless it is kept, and drops everything created on
+// given servers. It may be called repeatedly. It sets its own timeouts, so it also works when the caller's
+// context has ended.
 func (s *Set) Down() error {
 	s.down.Do(func() {
 		var wg sync.WaitGroup
@@ -149,21 +146,20 @@ func (s *Set) Down() error {
 			s.err = errors.Join(s.err, s.guard.close())
 		}
 		if s.dir != nil {
-			s.err = errors.Join(s.err, s.dir.remove())
+			s.err = errors.Join(s.err, s.dir.removeDir())
 		}
 	})
 	return s.err
 }
 
-// openPrivate removes leftovers of earlier processes and creates this process's directory, or opens
-// the one to keep.
+// openPrivate removes leftovers of earlier processes, opens or creates the directory, and starts the guard.
 func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 	base, err := baseDir()
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
-	if err := sweep(base, log); err != nil {
-		// Leftovers of others are no reason to fail.
+	if err := sweepWorkDirs(base, log); err != nil {
+		// Leftovers of other processes are no reason to fail.
 		log.printf("cleaning up after earlier runs: %v", err)
 	}
 	var dir *workDir
@@ -176,7 +172,7 @@ func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 	}
 	g, err := startGuard(engine)
 	if err != nil {
-		return nil, nil, errors.Join(&StartError{Component: "private instances", Err: err}, dir.remove())
+		return nil, nil, errors.Join(&StartError{Component: "private instances", Err: err}, dir.removeDir())
 	}
 	return dir, g, nil
 }
@@ -197,7 +193,7 @@ func (l *lineLog) printf(format string, args ...any) {
 	_, _ = io.WriteString(l.w, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 }
 
-// uniqueName returns names of databases, virtual hosts and nodes that differ between processes.
+// uniqueName returns a unique name for a database, virtual host or node.
 func uniqueName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)

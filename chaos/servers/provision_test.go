@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	MainAlone(m)
 }
 
-// within limits what a test waits for. The limit is for what hangs, not for a busy machine: there, a node has taken 27 s to start.
+// within returns a context that limits a test's waits. The limit is for hangs, not for busy machines, on
+// which a node has taken 27 s to start.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -60,8 +61,8 @@ func execute(t *testing.T, address, sql string) {
 	check(t, err)
 }
 
-// ownTemp gives the test its own temporary directory, so that its sweeps and those of other
-// processes don't meet. The servers' users can traverse it, unlike t.TempDir's.
+// ownTemp gives the test its own temporary directory, so that its sweeps and those of other processes don't
+// interfere. The servers' users can traverse it, unlike t.TempDir's.
 func ownTemp(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "provision-test-*")
@@ -71,7 +72,7 @@ func ownTemp(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 }
 
-// publish declares a durable queue and puts a persistent message there, confirmed.
+// publish declares a durable queue and publishes a persistent message to it, with a confirm.
 func publish(t *testing.T, address, queue, text string) {
 	t.Helper()
 	conn, err := amqp.Dial(address)
@@ -90,7 +91,7 @@ func publish(t *testing.T, address, queue, text string) {
 	}
 }
 
-// take returns the first message, and an error if the queue or the message is missing.
+// take returns the first message, or an error if the queue or the message is missing.
 func take(address, queue string) (string, error) {
 	conn, err := amqp.Dial(address)
 	if err != nil {
@@ -124,7 +125,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	}
 }
 
-func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
+func TestDatabaseIsDroppedWhileConnected(t *testing.T) {
 	server := Database(t)
 	var gone *DB
 	t.Run("inner", func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
 func TestVhostsAreSeparate(t *testing.T) {
 	seen := map[string]bool{}
 	var all []*MQ
-	for range pool + 2 { // needs a second refill
+	for range vhostBatch + 2 { // needs a second refill of virtual hosts
 		mq := Broker(t)
 		if seen[mq.Vhost+mq.Prefix] {
 			t.Fatalf("%s given out twice", mq.Vhost)
@@ -160,7 +161,7 @@ func TestVhostsAreSeparate(t *testing.T) {
 	}
 }
 
-func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
+func TestRefillDeletesDisposedVhosts(t *testing.T) {
 	m := Broker(t).Server
 	if !m.Private() {
 		t.Skip("the node was given: it deletes at once")
@@ -180,8 +181,8 @@ func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
 	}
 }
 
-// One environment for all tests that stop and kill servers, because a start takes seconds.
-func TestLife(t *testing.T) {
+// All tests that stop and kill servers share one environment, because a start takes seconds.
+func TestServerLifecycle(t *testing.T) {
 	ownTemp(t)
 	set := Own(t, Options{Postgres: true, RabbitMQ: true, Management: true})
 	t.Run("postgres", func(t *testing.T) { postgresLife(t, set.Postgres) })
@@ -239,7 +240,7 @@ func postgresLife(t *testing.T, p *Postgres) {
 	check(t, p.Start(ctx))
 }
 
-// silentWhilePaused pauses a server, which answers a question only when it goes on.
+// silentWhilePaused pauses a server, which must answer a request only after it resumes.
 func silentWhilePaused(t *testing.T, server *instance, ask func() error) {
 	t.Helper()
 	check(t, server.Pause())
@@ -258,7 +259,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	ctx := within(t)
 	for name, stop := range map[string]func() error{"stop": m.Stop, "kill": m.Kill} {
 		if name == "stop" && !testenv.All() {
-			continue // a node that is kept is stopped and starts again in TestAKeptDirectoryKeepsDataAndAddresses
+			continue // a node that is kept is stopped and starts again in TestKeptDirectoryRestoresDataAndAddresses
 		}
 		publish(t, m.URL, "kept", name)
 		began := time.Now()
@@ -271,8 +272,8 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 		began = time.Now()
 		check(t, m.Start(ctx))
 		t.Logf("start after %s: %v", name, time.Since(began))
-		// A node that is killed may forget what was declared just before: it writes its list of queues later. So a kill is only asked for a node
-		// that works again.
+		// A killed node may lose recent declarations, because it writes its list of queues later. So after a
+		// kill only a working node is required.
 		if name == "kill" {
 			publish(t, m.URL, "kept afresh", name)
 			continue
@@ -291,12 +292,12 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	if _, err := m.Ctl(ctx, "no_such_command"); err == nil {
 		t.Error("a failed rabbitmqctl reports no error")
 	}
-	if text := tail(m.Log()); text == "" {
+	if text := logTail(m.Log()); text == "" {
 		t.Error("the log is empty")
 	}
 }
 
-// givenServers uses the private servers as if their addresses had been given.
+// givenServers uses the private servers as given servers.
 func givenServers(t *testing.T, private *Set) {
 	ctx := within(t)
 	t.Setenv(AddressPostgres, private.Postgres.URL)
@@ -336,7 +337,7 @@ func givenServers(t *testing.T, private *Set) {
 		t.Error("its virtual host was not deleted")
 	}
 
-	// Without the management API there is only a prefix, and the log says so.
+	// Without the management API there is only a prefix, and the log reports that.
 	if !private.RabbitMQ.Private() {
 		return
 	}
@@ -351,11 +352,11 @@ func givenServers(t *testing.T, private *Set) {
 	}
 	t.Setenv(AddressManagement, "http://127.0.0.1:1")
 	if _, err := Up(ctx, Options{RabbitMQ: true}); !errors.Is(err, ErrEnvironment) || !strings.Contains(fmt.Sprint(err), AddressManagement) {
-		t.Errorf("a management API that was named and is not there: %v", err)
+		t.Errorf("a named management API that does not exist: %v", err)
 	}
 }
 
-// Another process takes the port between its choice and its use and even answers there.
+// Another server takes the port between its choice and its use, and even answers there.
 func TestTakenPortIsReplaced(t *testing.T) {
 	ownTemp(t)
 	other := Own(t, Options{Postgres: true}).Postgres
@@ -378,7 +379,7 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	}
 }
 
-func TestClosedTemporaryDirectoryIsPassedOver(t *testing.T) {
+func TestUnreachableTemporaryDirectoryIsSkipped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs servers as other users")
 	}

@@ -28,8 +28,8 @@ type RabbitMQ struct {
 	// Management is the http:// URL of the management API, empty if there is none.
 	Management string
 
-	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any
-	// other node.
+	// Control is the path of a script that runs rabbitmqctl on a private node, for people; empty for other
+	// nodes.
 	Control string
 
 	instance
@@ -41,20 +41,20 @@ type RabbitMQ struct {
 	node string                                           // the beginning of its Erlang name
 	user string                                           // the user who gets virtual hosts
 	epmd *portMapper                                      // nil in a container, which has its own
-	keep bool                                             // its data is kept
-	// Virtual hosts that wait for their first user, and those that are no longer used.
+	keep bool                                             // whether its data is kept
+	// spare are unused virtual hosts. disposed are those to delete.
 	spare, disposed []string
 }
 
-// private sets the life of a private node.
-func (r *RabbitMQ) private(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
+// makePrivate sets how a private node is started, probed and stopped.
+func (r *RabbitMQ) makePrivate(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
 	r.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
 	r.probe = func(ctx context.Context) error { return probeAMQP(ctx, r.admin, r.node) }
 	return r
 }
 
-// portMapper is a node's own epmd. It lives as long as the node's set. Without one RabbitMQ would
-// start one itself, which would outlive the node.
+// portMapper is a node's own epmd. It lives as long as the node's set. Without it, RabbitMQ would start one
+// that outlives the node.
 type portMapper struct {
 	program *program
 	guard   *guard
@@ -62,7 +62,7 @@ type portMapper struct {
 }
 
 func (p *portMapper) start(ctx context.Context) error {
-	if p.child.running() {
+	if p.child.isRunning() {
 		return nil
 	}
 	c, err := startChild(p.program, p.guard)
@@ -76,15 +76,15 @@ func (p *portMapper) start(ctx context.Context) error {
 			return err
 		}
 		return conn.Close()
-	}, c.running)
+	}, c.isRunning)
 	if err != nil {
-		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(p.program.log)}
+		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: logTail(p.program.log)}
 	}
 	return nil
 }
 
-// Ctl runs rabbitmqctl against the private node and returns its output. Each call boots an Erlang
-// machine: about 0.4 s.
+// Ctl runs rabbitmqctl on the private node and returns its output. Each call starts an Erlang machine, which
+// takes about 0.4 s.
 func (r *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 	if !r.Private() {
 		return "", ErrNotOurs
@@ -112,8 +112,8 @@ func (r *RabbitMQ) close() error {
 	return r.own.Drop(ctx)
 }
 
-// probeAMQP logs in and out. Given a node's name it insists on that node, because another process
-// may have got the port first.
+// probeAMQP logs in and out. Given the beginning of a node's name, it fails for other nodes: another node may
+// have taken the port first.
 func probeAMQP(ctx context.Context, address, node string) error {
 	conn, err := amqp.DialConfig(address, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -121,8 +121,7 @@ func probeAMQP(ctx context.Context, address, node string) error {
 		if err != nil {
 			return nil, err
 		}
-		// The deadline also covers the handshake: a frozen node accepts connections and says
-		// nothing.
+		// The deadline also covers the handshake: a frozen node accepts connections but sends nothing.
 		return c, c.SetDeadline(time.Now().Add(5 * time.Second))
 	}})
 	if err != nil {
@@ -135,35 +134,35 @@ func probeAMQP(ctx context.Context, address, node string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// startRabbit starts a node with all its files below the directory, or the one that was kept there.
-// The login is guest/guest, from loopback only.
+// startRabbit starts a node with all its files in the directory, or the node that was kept there. The login
+// is guest/guest, from loopback only.
 func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, management bool, g *guard, log *lineLog) (m *RabbitMQ, err error) {
 	fail := func(err error) (*RabbitMQ, error) { return nil, &StartError{Component: "RabbitMQ", Err: err} }
 	who, err := serverAccount("rabbitmq", "nobody")
 	if err != nil {
 		return fail(err)
 	}
-	was, err := dir.recall("rabbitmq")
+	was, err := dir.loadKept("rabbitmq")
 	if err != nil {
 		return fail(err)
 	}
 	err = startServer(ctx, "RabbitMQ", log, func(n int) (*attempt, error) {
-		var now kept
+		var now keptServer
 		var err error
 		if m, now, err = prepareRabbit(b, dir, was, n, management, who, g); err != nil {
 			return nil, err
 		}
 		return &attempt{
 			start: m.Start, open: func(ctx context.Context) error { return m.openVhost(ctx, dir, was, now) }, close: m.close,
-			logs: func() string { return tail(m.epmd.program.log) },
-			what: "private node of " + filepath.Dir(b.server), address: loopback(now.Ports[0]),
+			logs: func() string { return logTail(m.epmd.program.log) },
+			what: "private node of " + filepath.Dir(b.server), address: loopbackAddress(now.Ports[0]),
 		}, nil
 	})
 	return m, err
 }
 
-// openVhost finds the virtual host that was kept, or creates an empty one.
-func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
+// openVhost opens the kept virtual host, or creates an empty one.
+func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *keptServer, now keptServer) (err error) {
 	if was == nil {
 		if err = r.openEmpty(ctx); err == nil {
 			now.Name = r.own.Vhost
@@ -175,10 +174,10 @@ func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now k
 	if err != nil {
 		return err
 	}
-	return dir.remember("rabbitmq", now)
+	return dir.saveKept("rabbitmq", now)
 }
 
-// openEmpty creates the node's own virtual host or, without a management API, draws a prefix.
+// openEmpty creates the node's own virtual host, or draws a prefix if a given node has no management API.
 func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
 	if r.own, err = r.CreateVhost(ctx); err == nil {
 		r.URL, r.Prefix = r.own.URL, r.own.Prefix
@@ -186,19 +185,18 @@ func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
 	return err
 }
 
-// logBytes limits the write-ahead log of a node's quorum queues. Quorum queues keep the content of
-// the log in memory, so with RabbitMQ's default of 512 MiB a node's memory would grow for hours
-// before it levels off.
+// logBytes limits the write-ahead log of a node's quorum queues. They keep the log's content in memory, so
+// with RabbitMQ's default of 512 MiB a node's memory would grow for hours.
 const logBytes = 64_000_000
 
-// prepareRabbit writes the node's files and determines how it is started. Each attempt to start a
-// new node has a directory of its own, unless the directory is kept. now is what to remember of it.
-func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now kept, err error) {
-	ports, err := was.ports(attempt, 4)
+// prepareRabbit writes the node's files and determines how it starts. Each attempt to start a new node has
+// its own directory, unless the directory is kept. now is the information to save about the node.
+func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now keptServer, err error) {
+	ports, err := was.attemptPorts(attempt, 4)
 	if err != nil {
 		return nil, now, err
 	}
-	now = kept{Ports: ports, Node: uniqueName()}
+	now = keptServer{Ports: ports, Node: uniqueName()}
 	home := filepath.Join(dir.path, "rabbitmq"+strconv.Itoa(attempt))
 	if was != nil {
 		now.Node = was.Node
@@ -208,7 +206,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 	}
 	in := func(name string) string { return filepath.Join(home, name) }
 	for _, dir := range []string{home, in("conf.d"), in("log")} {
-		if err := errors.Join(os.MkdirAll(dir, 0o700), who.own(dir)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), who.takeOwnership(dir)); err != nil {
 			return nil, now, err
 		}
 	}
@@ -217,23 +215,23 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		"advanced.config": "[].\n",
 		"enabled_plugins": "[].\n",
 		"rabbitmq.conf": fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = info\nlog.file = false\nraft.wal_max_size_bytes = %d\n",
-			loopback(ports[0]), logBytes),
+			loopbackAddress(ports[0]), logBytes),
 	}
 	api := ""
 	if management {
 		files["enabled_plugins"] = "[rabbitmq_management].\n"
 		files["rabbitmq.conf"] += fmt.Sprintf("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n", ports[3])
-		api = "http://" + loopback(ports[3])
+		api = "http://" + loopbackAddress(ports[3])
 	}
 	for name, text := range files {
-		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.own(in(name))); err != nil {
+		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.takeOwnership(in(name))); err != nil {
 			return nil, now, err
 		}
 	}
 	node := now.Node
-	// Every path that Debian's and RabbitMQ's own defaults would use is set explicitly, so that
-	// nothing of an installed service is read or written. "Under systemd" makes the start script
-	// become the Erlang machine, so that signals reach it and its process number is the child's.
+	// Every path with a default of Debian or RabbitMQ is set explicitly, so that no file of an installed
+	// service is read or written. With RUNNING_UNDER_SYSTEMD the start script becomes the Erlang machine, so
+	// that signals reach it and the child's process number is its own.
 	env := serverEnv(home,
 		"RABBITMQ_NODENAME="+node+"@localhost",
 		"RABBITMQ_CONF_ENV_FILE="+in("env.conf"),
@@ -250,8 +248,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
-		// Idle schedulers sleep. By default they spin for a while, and every sandbox has its own
-		// node.
+		// Idle schedulers sleep instead of spinning first, because every sandbox has its own node.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
@@ -266,21 +263,21 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		Management: api,
 		Control:    in("rabbitmqctl"),
 
-		admin: "amqp://guest:guest@" + loopback(ports[0]),
+		admin: "amqp://guest:guest@" + loopbackAddress(ports[0]),
 		epmd: &portMapper{guard: g, program: &program{
 			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(dir.path, "epmd.log"),
 			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
 		}},
 		ctl: func(ctx context.Context, args ...string) (string, error) {
-			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
+			return runCommand(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
 	}
-	m.private(launching(server, g), server.logPath)
+	m.makePrivate(childLauncher(server, g), server.logPath)
 	m.before = m.epmd.start
 	return m, now, nil
 }
 
-// controlScript is a shell script that runs a program in exactly this environment.
+// controlScript returns a shell script that runs a program in exactly this environment.
 func controlScript(path string, env []string) []byte {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nexec env -i")

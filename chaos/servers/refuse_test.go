@@ -71,9 +71,9 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// A given server that does not answer is an environment error; it is no reason to start a private
-// server silently.
-func TestGivenServerThatDoesNotAnswer(t *testing.T) {
+// A given server that does not answer is an environment error, not a reason to start a private server
+// silently.
+func TestUnresponsiveGivenServer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")
 	_, err := Up(within(t), Options{Postgres: true, RabbitMQ: true})
@@ -87,7 +87,7 @@ func TestGivenServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// noImages is for tests of installed servers, whatever images the environment names.
+// noImages unsets the image variables, for tests of installed servers.
 func noImages(t *testing.T) {
 	t.Helper()
 	t.Setenv(ImagePostgres, "")
@@ -201,7 +201,7 @@ func TestNewestVersionFirst(t *testing.T) {
 	}
 }
 
-func TestNothingIsInstalledAgainstTheUsersWill(t *testing.T) {
+func TestInstallRespectsOptOut(t *testing.T) {
 	noImages(t)
 	t.Setenv(Without, "postgres,rabbitmq")
 	t.Setenv("PATH", "") // there is no apt-get to run

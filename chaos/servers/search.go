@@ -25,8 +25,8 @@ type postgresBinaries struct{ initdb, postgres string }
 
 type rabbitBinaries struct{ server, ctl, epmd string }
 
-// places are directories, or patterns of directories, that are searched before PATH. Debian keeps
-// the servers out of PATH, and the programs that it has there are wrappers that change the user.
+// places are the directories, or patterns of directories, to search before PATH. On Debian the servers are
+// not in PATH, and the programs in PATH are wrappers that change the user.
 type places struct {
 	postgres []string
 	rabbit   []string
@@ -45,36 +45,36 @@ func usualPlaces() *places {
 	}
 }
 
-// findPostgres returns the newest PostgreSQL with both programs, or where it searched.
+// findPostgres returns the newest PostgreSQL with both programs, or the places that it searched.
 func (p *places) findPostgres() (*postgresBinaries, []string) {
-	for _, dir := range p.dirs(p.postgres) {
+	for _, dir := range p.searchDirs(p.postgres) {
 		b := &postgresBinaries{initdb: filepath.Join(dir, "initdb"), postgres: filepath.Join(dir, "postgres")}
-		if executable(b.initdb) && executable(b.postgres) {
+		if isExecutable(b.initdb) && isExecutable(b.postgres) {
 			return b, nil
 		}
 	}
-	return nil, p.looked("initdb and postgres", p.postgres)
+	return nil, p.searchedPlaces("initdb and postgres", p.postgres)
 }
 
-// findRabbit returns RabbitMQ's server, its command and Erlang's port mapper, or where it searched.
+// findRabbit returns RabbitMQ's server, rabbitmqctl and Erlang's port mapper, or the places that it searched.
 func (p *places) findRabbit() (*rabbitBinaries, []string) {
-	for _, dir := range p.dirs(p.rabbit) {
+	for _, dir := range p.searchDirs(p.rabbit) {
 		b := &rabbitBinaries{server: filepath.Join(dir, "rabbitmq-server"), ctl: filepath.Join(dir, "rabbitmqctl")}
-		if !executable(b.server) || !executable(b.ctl) {
+		if !isExecutable(b.server) || !isExecutable(b.ctl) {
 			continue
 		}
-		for _, erl := range p.dirs(p.erlang) {
-			if b.epmd = filepath.Join(erl, "epmd"); executable(b.epmd) {
+		for _, erl := range p.searchDirs(p.erlang) {
+			if b.epmd = filepath.Join(erl, "epmd"); isExecutable(b.epmd) {
 				return b, nil
 			}
 		}
-		return nil, p.looked("epmd (of Erlang; RabbitMQ itself is in "+dir+")", p.erlang)
+		return nil, p.searchedPlaces("epmd (of Erlang; RabbitMQ itself is in "+dir+")", p.erlang)
 	}
-	return nil, p.looked("rabbitmq-server and rabbitmqctl", p.rabbit)
+	return nil, p.searchedPlaces("rabbitmq-server and rabbitmqctl", p.rabbit)
 }
 
-// dirs expands patterns, newest version first, and appends PATH.
-func (p *places) dirs(patterns []string) []string {
+// searchDirs expands patterns, the newest version first, and appends PATH.
+func (p *places) searchDirs(patterns []string) []string {
 	var out []string
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(pattern) // the patterns are well formed
@@ -82,14 +82,14 @@ func (p *places) dirs(patterns []string) []string {
 		out = append(out, found...)
 	}
 	for _, dir := range filepath.SplitList(p.path) {
-		if filepath.IsAbs(dir) { // a relative directory would run programs from the current directory
+		if filepath.IsAbs(dir) { // a relative one would run programs from the current directory
 			out = append(out, dir)
 		}
 	}
 	return out
 }
 
-func (p *places) looked(what string, patterns []string) []string {
+func (p *places) searchedPlaces(what string, patterns []string) []string {
 	var out []string
 	for _, pattern := range patterns {
 		out = append(out, what+" in "+pattern)
@@ -101,19 +101,19 @@ func (p *places) looked(what string, patterns []string) []string {
 	return append(out, what+" in PATH ("+path+")")
 }
 
-// version is a number with a fraction, and the rest of a version.
-var version = regexp.MustCompile(`(\d+(?:\.\d+)?)[\d.]*`)
+// versionPattern matches a version; its group is a number with a fraction.
+var versionPattern = regexp.MustCompile(`(\d+(?:\.\d+)?)[\d.]*`)
 
-// versionIn returns the last number in a path, with a fraction: 9.6 is older than 15.
+// versionIn returns the last version in a path as a number with a fraction: 9.6 is older than 15.
 func versionIn(path string) float64 {
 	best := 0.0
-	for _, found := range version.FindAllStringSubmatch(path, -1) {
+	for _, found := range versionPattern.FindAllStringSubmatch(path, -1) {
 		best, _ = strconv.ParseFloat(found[1], 64) // digits
 	}
 	return best
 }
 
-func executable(path string) bool {
+func isExecutable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }

@@ -7,25 +7,24 @@ import (
 	"os"
 )
 
-// sharing is set beside the addresses of Shared, so that MainAlone can tell them from addresses that a
-// person gave.
-const sharing = "HANDOFF_CHAOS_SHARED"
+// sharedMarker is a variable that Shared adds to its addresses, so that MainAlone can distinguish them from a
+// user's.
+const sharedMarker = "HANDOFF_CHAOS_SHARED"
 
-// MainAlone is Main for a package whose tests stop its servers or change them as a whole: it does not
-// use servers that several programs share. Addresses that a person gave are used.
+// MainAlone is Main for a package whose tests stop its servers or change them as a whole. It does not use
+// servers that several programs share, but it uses addresses from the user.
 func MainAlone(m interface{ Run() int }) {
-	if os.Getenv(sharing) != "" {
-		for _, name := range []string{sharing, AddressPostgres, AddressRabbitMQ, AddressManagement} {
+	if os.Getenv(sharedMarker) != "" {
+		for _, name := range []string{sharedMarker, AddressPostgres, AddressRabbitMQ, AddressManagement} {
 			_ = os.Unsetenv(name)
 		}
 	}
 	Main(m)
 }
 
-// Shared starts a PostgreSQL and a RabbitMQ for several programs, such as the tests of many
-// packages, and returns the variables by which Up finds them in each of these, as NAME=VALUE. A
-// component whose address is given already, or that HANDOFF_WITHOUT excludes, is left out. down ends
-// what was started; it is never nil.
+// Shared starts a PostgreSQL and a RabbitMQ for several programs, such as the tests of many packages. It
+// returns the variables, as NAME=VALUE, by which Up finds them in these programs. It omits components that
+// already have an address or that HANDOFF_WITHOUT excludes. down ends the started servers; it is never nil.
 func Shared(ctx context.Context, log io.Writer) (variables []string, down func() error, err error) {
 	o := Options{Management: true, Log: log}
 	declared, err := WithoutList()
@@ -50,5 +49,5 @@ func Shared(ctx context.Context, log io.Writer) (variables []string, down func()
 		}
 		variables = append(variables, AddressRabbitMQ+"="+m.URL, AddressManagement+"="+m.Management)
 	}
-	return append(variables, sharing+"=yes"), set.Down, nil
+	return append(variables, sharedMarker+"=yes"), set.Down, nil
 }

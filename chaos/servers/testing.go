@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// TB is the part of *testing.T and *testing.B that Database and Broker need. This interface keeps
-// package testing out of binaries.
+// TB is the part of *testing.T and *testing.B that this package needs. It keeps package testing out of
+// binaries.
 type TB interface {
 	Helper()
 	Name() string
@@ -22,8 +22,8 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// shared holds the servers that a test process started for all its tests, each component when the
-// first test asks for it.
+// shared has the servers that a test process shares between its tests. Each component starts when the first
+// test needs it.
 var shared struct {
 	inMain   bool
 	ctx      context.Context //nolint:containedctx // ends with the process
@@ -38,24 +38,24 @@ type sharedSet struct {
 	err  error
 }
 
-func (s *sharedSet) up(o Options) (*Set, error) {
+func (s *sharedSet) startOnce(o Options) (*Set, error) {
 	s.once.Do(func() { s.set, s.err = Up(shared.ctx, o) })
 	return s.set, s.err
 }
 
-// need returns the set, or skips or fails the test.
-func (s *sharedSet) need(t TB, o Options) *Set {
+// requireSet returns the set, or skips or fails the test.
+func (s *sharedSet) requireSet(t TB, o Options) *Set {
 	t.Helper()
 	if !shared.inMain {
 		t.Fatalf("%s: this package's tests need: func TestMain(m *testing.M) { servers.Main(m) }", t.Name())
 	}
-	set, err := s.up(o)
+	set, err := s.startOnce(o)
 	Require(t, err)
 	return set
 }
 
-// down also prevents a later start of the set.
-func (s *sharedSet) down() error {
+// shutDown also prevents a later start of the set.
+func (s *sharedSet) shutDown() error {
 	s.once.Do(func() { s.err = errors.New("the tests are over") })
 	if s.set == nil {
 		return nil
@@ -63,8 +63,8 @@ func (s *sharedSet) down() error {
 	return s.set.Down()
 }
 
-// Main runs a package's tests and then ends the servers that Database and Broker started, also
-// after Ctrl-C. It exits the process:
+// Main runs a package's tests and then ends the servers that Database and Broker started, also after Ctrl-C.
+// Then it exits the process:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m interface{ Run() int }) {
@@ -89,42 +89,41 @@ func Main(m interface{ Run() int }) {
 func downShared() error {
 	var wg sync.WaitGroup
 	var pgErr, mqErr error
-	wg.Go(func() { pgErr = shared.postgres.down() })
-	wg.Go(func() { mqErr = shared.rabbitmq.down() })
+	wg.Go(func() { pgErr = shared.postgres.shutDown() })
+	wg.Go(func() { mqErr = shared.rabbitmq.shutDown() })
 	wg.Wait()
 	return errors.Join(pgErr, mqErr)
 }
 
-// Database returns an empty database on the PostgreSQL that this test process shares; it is dropped
-// when the test ends. A test that stops or kills the server has to start it again; better, it takes
-// its own from Up.
+// Database returns an empty database on the PostgreSQL that this test process shares; it is dropped when the
+// test ends. A test that stops or kills the server must restart it, or better use Own.
 //
 // Without PostgreSQL the test is skipped with the reason. With CI=true it fails instead, unless
-// HANDOFF_WITHOUT says that this machine has none.
+// HANDOFF_WITHOUT declares that this machine has none.
 func Database(t TB) *DB {
 	t.Helper()
-	db, err := shared.postgres.need(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
+	db, err := shared.postgres.requireSet(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
 	if err != nil {
 		t.Fatalf("making a database: %v", err)
 	}
-	t.Cleanup(func() { dropped(t, db.Name, db.Drop) })
+	t.Cleanup(func() { dropAfterTest(t, db.Name, db.Drop) })
 	return db
 }
 
-// Broker returns an empty virtual host on the RabbitMQ that this test process shares; it is dropped
-// when the test ends. See Database. If Prefix is set, names have to begin with it.
+// Broker returns an empty virtual host on the RabbitMQ that this test process shares; it is dropped when the
+// test ends. See Database. If Prefix is set, names must begin with it.
 func Broker(t TB) *MQ {
 	t.Helper()
-	mq, err := shared.rabbitmq.need(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
+	mq, err := shared.rabbitmq.requireSet(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
 	if err != nil {
 		t.Fatalf("making a virtual host: %v", err)
 	}
-	t.Cleanup(func() { dropped(t, mq.Vhost, mq.Drop) })
+	t.Cleanup(func() { dropAfterTest(t, mq.Vhost, mq.Drop) })
 	return mq
 }
 
-// Own provides servers for one test alone, for tests that stop, kill or pause them; they end with
-// the test. Given addresses are ignored. It skips or fails the test as Database does.
+// Own provides servers for a single test that stops, kills or pauses them; they end with the test. It ignores
+// given addresses, and skips or fails the test as Database does.
 func Own(t TB, o Options) *Set {
 	t.Helper()
 	o.PrivateOnly = true
@@ -154,7 +153,7 @@ func Require(t TB, err error) {
 	}
 }
 
-func dropped(t TB, name string, drop func(context.Context) error) {
+func dropAfterTest(t TB, name string, drop func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
 	defer cancel()
 	if err := drop(ctx); err != nil {

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// MQ is a virtual host on a node. On a given node without a management API it is a prefix for names
-// instead.
+// MQ is a virtual host on a node, or a prefix for names on a given node without a management API.
 type MQ struct {
 	URL    string
 	Vhost  string // empty if Prefix is set
@@ -21,12 +20,12 @@ type MQ struct {
 	Server *RabbitMQ
 }
 
-// pool is the number of virtual hosts that one call of rabbitmqctl creates. The call costs 0.4 s,
-// each virtual host about 0.03 s.
-const pool = 10
+// vhostBatch is the number of virtual hosts that one call of rabbitmqctl creates. The call takes 0.4 s, each
+// virtual host about 0.03 s.
+const vhostBatch = 10
 
-// CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all
-// permissions. On a private node every tenth call takes 0.7 s and the others no time.
+// CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all permissions.
+// On a private node every tenth call takes 0.7 s, the others no time.
 func (r *RabbitMQ) CreateVhost(ctx context.Context) (*MQ, error) {
 	if !r.Private() && r.api == nil {
 		return &MQ{URL: r.admin, Prefix: uniqueName() + ".", Server: r}, nil
@@ -47,10 +46,10 @@ func (r *RabbitMQ) newVhost(ctx context.Context) (string, error) {
 	defer r.mu.Unlock()
 	if !r.Private() {
 		name := uniqueName()
-		return name, r.api.create(ctx, name)
+		return name, r.api.createVhost(ctx, name)
 	}
 	if len(r.spare) == 0 {
-		if err := r.refill(ctx); err != nil {
+		if err := r.refillVhosts(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -59,11 +58,11 @@ func (r *RabbitMQ) newVhost(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// refill creates new virtual hosts and deletes unused ones, all in one call.
-func (r *RabbitMQ) refill(ctx context.Context) error {
+// refillVhosts creates new virtual hosts and deletes unused ones, all in one call.
+func (r *RabbitMQ) refillVhosts(ctx context.Context) error {
 	var names []string
 	var b strings.Builder
-	for range pool {
+	for range vhostBatch {
 		name := uniqueName()
 		names = append(names, name)
 		fmt.Fprintf(&b, "ok = rabbit_vhost:add(<<%q>>, <<\"handoff\">>), ", name)
@@ -85,9 +84,9 @@ func (r *RabbitMQ) refill(ctx context.Context) error {
 	return nil
 }
 
-// Drop gives the virtual host up. On a given node it is deleted. On a private node it is deleted
-// when the next virtual hosts are created, because connections left open in it are harmless there,
-// and every deletion would cost 0.4 s. If there is only a prefix, the queues and exchanges stay.
+// Drop releases the virtual host. On a given node it is deleted at once. On a private node it is deleted when
+// the next virtual hosts are created: every separate deletion would take 0.4 s, and open connections are
+// harmless there. If there is only a prefix, the queues and exchanges stay.
 func (mq *MQ) Drop(ctx context.Context) error {
 	m := mq.Server
 	if mq.Vhost == "" {
@@ -96,7 +95,7 @@ func (mq *MQ) Drop(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.Private() {
-		return m.api.delete(ctx, mq.Vhost)
+		return m.api.deleteVhost(ctx, mq.Vhost)
 	}
 	if !slices.Contains(m.disposed, mq.Vhost) {
 		m.disposed = append(m.disposed, mq.Vhost)
@@ -104,24 +103,24 @@ func (mq *MQ) Drop(ctx context.Context) error {
 	return nil
 }
 
-// managementAPI is the needed part of the management plugin's HTTP interface.
+// managementAPI is a client of the management plugin's HTTP interface.
 type managementAPI struct {
 	base, user, password string
 }
 
-func (m *managementAPI) create(ctx context.Context, vhost string) error {
-	if err := m.call(ctx, http.MethodPut, "/api/vhosts/"+url.PathEscape(vhost), "{}"); err != nil {
+func (m *managementAPI) createVhost(ctx context.Context, vhost string) error {
+	if err := m.sendRequest(ctx, http.MethodPut, "/api/vhosts/"+url.PathEscape(vhost), "{}"); err != nil {
 		return err
 	}
-	return m.call(ctx, http.MethodPut, "/api/permissions/"+url.PathEscape(vhost)+"/"+url.PathEscape(m.user),
+	return m.sendRequest(ctx, http.MethodPut, "/api/permissions/"+url.PathEscape(vhost)+"/"+url.PathEscape(m.user),
 		`{"configure":".*","write":".*","read":".*"}`)
 }
 
-func (m *managementAPI) delete(ctx context.Context, vhost string) error {
-	return m.call(ctx, http.MethodDelete, "/api/vhosts/"+url.PathEscape(vhost), "")
+func (m *managementAPI) deleteVhost(ctx context.Context, vhost string) error {
+	return m.sendRequest(ctx, http.MethodDelete, "/api/vhosts/"+url.PathEscape(vhost), "")
 }
 
-func (m *managementAPI) call(ctx context.Context, method, path, body string) error {
+func (m *managementAPI) sendRequest(ctx context.Context, method, path, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupWithin)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, m.base+path, bytes.NewBufferString(body))
@@ -130,7 +129,7 @@ func (m *managementAPI) call(ctx context.Context, method, path, body string) err
 	}
 	req.SetBasicAuth(m.user, m.password)
 	req.Header.Set("Content-Type", "application/json")
-	// A separate client: no proxy from the environment, no connection left open.
+	// A separate client uses no proxy from the environment and leaves no connection open.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

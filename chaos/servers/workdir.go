@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Directories are created under the pending name and renamed once their lock is held, so that a
-// sweep never finds a living process's directory with a free lock.
+// Directories are created with the pending prefix and renamed once their lock is held, so that a sweep never
+// finds a running process's directory with a free lock.
 const (
 	dirPrefix     = "handoff-chaos-"
 	pendingPrefix = "." + dirPrefix
@@ -20,8 +20,8 @@ const (
 	pendingFor = time.Minute
 )
 
-// workDir is a process's directory of private instances. The process holds the lock for its
-// lifetime; the kernel frees it however the process ends.
+// workDir is a process's directory of private instances. The process holds the lock for its lifetime; the
+// kernel releases it at the process's end.
 type workDir struct {
 	path string
 	lock *os.File
@@ -47,9 +47,9 @@ func makeWorkDir(base string) (*workDir, error) {
 	return d, nil
 }
 
-// remove deletes the directory, unless it is kept, and only then frees its lock. It tries again,
-// because Erlang may write a last file while it ends.
-func (w *workDir) remove() error {
+// removeDir deletes the directory, unless it is kept, and then releases its lock. It retries, because Erlang
+// may write a last file while it ends.
+func (w *workDir) removeDir() error {
 	if w.keep {
 		return w.lock.Close()
 	}
@@ -61,9 +61,9 @@ func (w *workDir) remove() error {
 	return errors.Join(err, w.lock.Close())
 }
 
-// sweep removes the directories of processes that no longer live, after killing the processes that
-// still run in them (normally none). It leaves directories of other users alone.
-func sweep(base string, log *lineLog) error {
+// sweepWorkDirs removes the directories of dead processes, after killing any processes that still run in them
+// (normally none). It ignores directories of other users.
+func sweepWorkDirs(base string, log *lineLog) error {
 	var errs []error
 	found, err := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
 	if err != nil {
@@ -73,7 +73,7 @@ func sweep(base string, log *lineLog) error {
 		if !ownDir(dir) {
 			continue
 		}
-		// Without a lock file it is none of these directories, whatever its name.
+		// Without a lock file it is not one of these directories, despite its name.
 		lock, err := lockFile(filepath.Join(dir, lockName), false)
 		if err != nil {
 			continue
@@ -101,10 +101,9 @@ func sweep(base string, log *lineLog) error {
 	return errors.Join(errs...)
 }
 
-// baseDir is the directory for these directories: os.TempDir, as an absolute path, because servers
-// run in other directories, and without symbolic links, because the kernel names a process's
-// directory so. If it is root's and closed to the users of the servers (pam_tmpdir makes such
-// ones), it is /tmp instead.
+// baseDir returns the parent of these directories: os.TempDir, as an absolute path, because servers run in
+// other directories. The path has no symbolic links, as in the kernel's name of a process's directory. If
+// this process is root's and the servers' users can't reach it, as with pam_tmpdir, it is /tmp instead.
 func baseDir() (string, error) {
 	path, err := filepath.Abs(os.TempDir())
 	if err != nil {
@@ -113,14 +112,14 @@ func baseDir() (string, error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
 	}
-	if os.Geteuid() == 0 && !passable(path) {
+	if os.Geteuid() == 0 && !isTraversable(path) {
 		return filepath.EvalSymlinks("/tmp")
 	}
 	return path, nil
 }
 
-// passable reports whether every user can reach the directory's content.
-func passable(dir string) bool {
+// isTraversable reports whether every user can reach the directory's content.
+func isTraversable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)
 		if err != nil || info.Mode().Perm()&0o001 == 0 {
@@ -141,17 +140,17 @@ func killedText(n int) string {
 	return fmt.Sprintf(" (%d processes still ran in it)", n)
 }
 
-// tail returns the end of a log file, for errors that outlive the file.
-func tail(path string) string {
+// logTail returns the end of a log file, for errors that outlive the file.
+func logTail(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	return ending(string(data))
+	return lastLines(string(data))
 }
 
-// ending returns the last lines of a text.
-func ending(text string) string {
+// lastLines returns the last lines of a text.
+func lastLines(text string) string {
 	const most = 2000
 	if len(text) > most {
 		text = text[len(text)-most:]

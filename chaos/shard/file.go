@@ -14,35 +14,33 @@ import (
 // FileName is the name of a share's file in the folder of its report.
 const FileName = "shard.jsonl"
 
-// Header is the first line of a file: which share of which job it is. Only files of the same commit are
-// put together, so the format has no version.
+// Header is the first line of a file; it identifies the share and the job. Only files of the same commit are
+// merged, so the format has no version.
 type Header struct {
 	// Kind is the kind of the items.
 	Kind  string `json:"kind"`
 	Share Share  `json:"share"`
-	// Commit and Go are the versions of the program that ran the share. Commit is empty if the
-	// program does not know it.
+	// Commit and Go are the versions of the program that ran the share. An unknown commit is empty.
 	Commit string `json:"commit"`
 	Go     string `json:"go"`
-	// Digest covers everything that was read, such as scenarios.
+	// Digest covers all inputs, such as scenarios.
 	Digest string `json:"digest"`
-	// Seeds is how many runs of each target all shares have together; 0 if there are no seeds.
+	// Seeds is the number of runs of each target over all shares; 0 without seeds.
 	Seeds int `json:"seeds"`
-	// Asked has everything else that determines the result, by its flag.
+	// Asked maps flags to all other settings that determine the result.
 	Asked map[string]string `json:"asked"`
 }
 
-// end is the last line of a file. A file without it was cut off.
-type end struct {
+// trailer is the last line of a file. A file without it is truncated.
+type trailer struct {
 	// SHA256 covers the lines before this one.
 	SHA256 string `json:"sha256"`
-	// Aside is data that may differ between two files of the same share, such as how long it took.
+	// Aside is data that may differ between two files of the same share, such as durations.
 	Aside json.RawMessage `json:"aside"`
 }
 
-// Write writes a file: the header, one JSON object a line for each item, and a last line that
-// confirms that the file is complete. Equal headers and items give equal bytes up to the last line,
-// which contains aside.
+// Write writes a file: the header, one JSON object a line for each item, and a last line that confirms
+// completeness. Equal headers and items give equal bytes up to the last line, which contains aside.
 func Write(w io.Writer, h Header, items []any, aside any) error {
 	sum := sha256.New()
 	lines := json.NewEncoder(io.MultiWriter(w, sum))
@@ -53,7 +51,7 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 	}
 	beside, err := json.Marshal(aside)
 	if err == nil {
-		err = json.NewEncoder(w).Encode(end{hex.EncodeToString(sum.Sum(nil)), beside})
+		err = json.NewEncoder(w).Encode(trailer{hex.EncodeToString(sum.Sum(nil)), beside})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the end of a share: %w", err)
@@ -61,7 +59,7 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 	return nil
 }
 
-// File is a share that was found, complete and as it was written.
+// File is a verified share.
 type File struct {
 	Path   string
 	Header Header
@@ -69,15 +67,15 @@ type File struct {
 	Sum string
 }
 
-// Verify reads a file and refuses it if it was cut off or changed.
+// Verify reads a file, and refuses a truncated or changed one.
 func Verify(path string) (File, error) {
-	f, _, _, err := read(path)
+	f, _, _, err := readFile(path)
 	return f, err
 }
 
-// Each calls use with each item of a file, and decodes what stands aside.
+// Each calls use with each item of a file, and decodes the aside data.
 func Each[T any](f File, aside any, use func(T) error) error {
-	again, items, beside, err := read(f.Path)
+	again, items, beside, err := readFile(f.Path)
 	if err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func Each[T any](f File, aside any, use func(T) error) error {
 	}
 	for i, text := range items {
 		var item T
-		err := decode(text, &item)
+		err := decodeStrictly(text, &item)
 		if err == nil {
 			err = use(item)
 		}
@@ -100,15 +98,15 @@ func Each[T any](f File, aside any, use func(T) error) error {
 	return nil
 }
 
-// read reads the header, the items and what stands aside.
-func read(path string) (f File, items [][]byte, aside json.RawMessage, err error) {
+// readFile reads the header, the items and the aside data.
+func readFile(path string) (f File, items [][]byte, aside json.RawMessage, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return f, nil, nil, err
 	}
 	body := text[:bytes.LastIndexByte(bytes.TrimSuffix(text, []byte{'\n'}), '\n')+1]
-	var last end
-	if err := decode(text[len(body):], &last); err != nil || len(body) == 0 {
+	var last trailer
+	if err := decodeStrictly(text[len(body):], &last); err != nil || len(body) == 0 {
 		return f, nil, nil, fmt.Errorf("%s: it has no last line, so it was cut off; copy it again, or run the share again", path)
 	}
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != last.SHA256 {
@@ -116,7 +114,7 @@ func read(path string) (f File, items [][]byte, aside json.RawMessage, err error
 	}
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte{'\n'}), []byte{'\n'})
 	f = File{Path: path, Sum: last.SHA256}
-	if err := decode(lines[0], &f.Header); err != nil {
+	if err := decodeStrictly(lines[0], &f.Header); err != nil {
 		return f, nil, nil, fmt.Errorf("%s:1: %w", path, err)
 	}
 	if f.Header.Share.Whole() {
@@ -125,8 +123,8 @@ func read(path string) (f File, items [][]byte, aside json.RawMessage, err error
 	return f, lines[1:], last.Aside, nil
 }
 
-// decode refuses fields that this program does not know: another program wrote them.
-func decode(text []byte, into any) error {
+// decodeStrictly refuses unknown fields: another program wrote them.
+func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(into)

@@ -30,11 +30,11 @@ func Find(args []string) ([]string, error) {
 			return nil, fmt.Errorf("reading a folder of shares: %w", err)
 		}
 		before := len(files)
-		if in := filepath.Join(arg, FileName); exists(in) {
+		if in := filepath.Join(arg, FileName); isFile(in) {
 			files, entries = append(files, in), nil
 		}
 		for _, entry := range entries {
-			if in := filepath.Join(arg, entry.Name(), FileName); exists(in) {
+			if in := filepath.Join(arg, entry.Name(), FileName); isFile(in) {
 				files = append(files, in)
 			}
 		}
@@ -42,32 +42,32 @@ func Find(args []string) ([]string, error) {
 			return nil, fmt.Errorf("no share in %s: neither %s nor FOLDER/%s is there; chaos run --shard writes it into --out", arg, FileName, FileName)
 		}
 	}
-	// The same file may be named by itself and by its folder.
+	// An argument may name a file whose folder is named too.
 	slices.Sort(files)
 	return slices.Compact(files), nil
 }
 
-func exists(path string) bool {
+func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir()
 }
 
-// Set is the files of one job, each share once, in their order.
+// Set holds the files of one job, each share once, in order.
 type Set struct {
 	Files []File
 	// Missing are the numbers of the missing shares.
 	Missing []int
 }
 
-// Gather compares files. Two equal files of one share count once. The error names two files that
-// can't belong to one job, or that contradict each other about one share.
+// Gather collects the files of one job. Two equal files of one share count once. The error names two files of
+// different jobs, or two that contradict each other about one share.
 func Gather(files []File) (s Set, err error) {
 	if len(files) == 0 {
 		return s, fmt.Errorf("no share was given")
 	}
 	known := make(map[int]File)
 	for _, f := range files {
-		if err := same(files[0], f); err != nil {
+		if err := checkSameJob(files[0], f); err != nil {
 			return s, err
 		}
 		other, twice := known[f.Header.Share.Index]
@@ -89,9 +89,9 @@ func Gather(files []File) (s Set, err error) {
 	return s, nil
 }
 
-// same says whether two files belong to one job.
-func same(a, b File) error {
-	x, y := facts(a.Header), facts(b.Header)
+// checkSameJob returns an error that names a difference if two files belong to different jobs.
+func checkSameJob(a, b File) error {
+	x, y := jobFacts(a.Header), jobFacts(b.Header)
 	names := maps.Clone(x)
 	maps.Copy(names, y)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -103,8 +103,8 @@ func same(a, b File) error {
 	return nil
 }
 
-// facts are what all files of a job have in common, by what an error calls it.
-func facts(h Header) map[string]string {
+// jobFacts maps descriptions for errors to the values that all files of a job have in common.
+func jobFacts(h Header) map[string]string {
 	all := map[string]string{
 		"what was run": h.Kind, "the number of shares": fmt.Sprint(h.Share.Of), "the commit": h.Commit, "the version of Go": h.Go,
 		"the digest of the scenarios": h.Digest, "the number of seeds": fmt.Sprint(h.Seeds),

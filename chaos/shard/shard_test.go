@@ -15,7 +15,7 @@ import (
 	"handoff/chaos/shard"
 )
 
-func TestAShareIsReadAsItIsWritten(t *testing.T) {
+func TestShareRoundTrip(t *testing.T) {
 	for text, want := range map[string]shard.Share{"": {}, "1/1": {Index: 1, Of: 1}, "2/4": {Index: 2, Of: 4}, "10000/10000": {Index: 10000, Of: 10000}} {
 		if s, err := shard.Parse(text); err != nil || s != want || s.String() != text {
 			t.Errorf("%q is %+v, %q, %v", text, s, s, err)
@@ -31,7 +31,7 @@ func TestAShareIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-// Everything is in exactly one share, and the sizes of two shares differ by one at most.
+// Each item is in exactly one share, and the sizes of two shares differ by at most one.
 func TestSharesDivideAListEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "shares")
@@ -65,21 +65,21 @@ type item struct {
 	N    int    `json:"n"`
 }
 
-func header(i, of int) shard.Header {
+func testHeader(i, of int) shard.Header {
 	return shard.Header{Kind: "test", Share: shard.Share{Index: i, Of: of}, Commit: "c", Go: "go1", Digest: "d", Seeds: 8, Asked: map[string]string{"--mutant": ""}}
 }
 
-// file writes a share and returns its path.
-func file(t *testing.T, h shard.Header, aside any, items ...any) (path string, text string) {
+// writeShare writes a share, and returns its path and text.
+func writeShare(t *testing.T, h shard.Header, aside any, items ...any) (path string, text string) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := shard.Write(&b, h, items, aside); err != nil {
 		t.Fatal(err)
 	}
-	return put(t, b.String()), b.String()
+	return writeText(t, b.String()), b.String()
 }
 
-func put(t *testing.T, text string) string {
+func writeText(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), shard.FileName)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -88,16 +88,15 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-func TestAFileIsReadAsItIsWritten(t *testing.T) {
+func TestShareFileRoundTrip(t *testing.T) {
 	want := []item{{"a", 1}, {"<b>\n\u2028", -2}}
-	path, _ := file(t, header(2, 4), []float64{0.5}, want[0], want[1])
+	path, _ := writeShare(t, testHeader(2, 4), []float64{0.5}, want[0], want[1])
 	f, err := shard.Verify(path)
 	if err != nil || f.Header.Share != (shard.Share{Index: 2, Of: 4}) || f.Header.Seeds != 8 || f.Sum == "" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	// Data beside the items does not affect a share's identity.
-	if _, other := file(t, header(2, 4), []float64{7}, want[0], want[1]); !strings.Contains(other, f.Sum) {
-		t.Error("the sum depends on what stands aside")
+	if _, other := writeShare(t, testHeader(2, 4), []float64{7}, want[0], want[1]); !strings.Contains(other, f.Sum) {
+		t.Error("the sum depends on the aside data")
 	}
 	var got []item
 	var aside []float64
@@ -110,18 +109,18 @@ func TestAFileIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestACutOffFileIsRefusedWhereverItWasCut(t *testing.T) {
-	_, text := file(t, header(2, 4), nil, item{"a", 1}, item{"b", 2})
+func TestTruncatedFileIsRefused(t *testing.T) {
+	_, text := writeShare(t, testHeader(2, 4), nil, item{"a", 1}, item{"b", 2})
 	for n := range len(text) - 1 { // without the last byte only the last line's end is missing
-		if _, err := shard.Verify(put(t, text[:n])); err == nil || !strings.Contains(err.Error(), "copy it again, or run the share again") {
+		if _, err := shard.Verify(writeText(t, text[:n])); err == nil || !strings.Contains(err.Error(), "copy it again, or run the share again") {
 			t.Fatalf("cut after %d of %d bytes: %v", n, len(text), err)
 		}
 	}
 }
 
-func TestAChangedFileIsRefused(t *testing.T) {
-	_, text := file(t, header(2, 4), nil, item{"a", 1}, item{"b", 2})
-	_, whole := file(t, shard.Header{}, nil)
+func TestChangedFileIsRefused(t *testing.T) {
+	_, text := writeShare(t, testHeader(2, 4), nil, item{"a", 1}, item{"b", 2})
+	_, whole := writeShare(t, shard.Header{}, nil)
 	lines := strings.SplitAfter(text, "\n")
 	for name, test := range map[string]struct{ text, want string }{
 		"a number was changed": {strings.Replace(text, `"n":2`, `"n":3`, 1), "not those that were written"},
@@ -129,11 +128,11 @@ func TestAChangedFileIsRefused(t *testing.T) {
 		"more after the end":   {text + lines[1], "it has no last line"},
 		"no share":             {whole, ":1: it does not say which share"},
 	} {
-		if f, err := shard.Verify(put(t, test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if f, err := shard.Verify(writeText(t, test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, %v; want %q", name, f, err, test.want)
 		}
 	}
-	path, _ := file(t, header(2, 4), nil, map[string]int{"m": 1})
+	path, _ := writeShare(t, testHeader(2, 4), nil, map[string]int{"m": 1})
 	f, err := shard.Verify(path)
 	if err != nil {
 		t.Fatal(err)
@@ -144,9 +143,9 @@ func TestAChangedFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestSharesThatDoNotBelongTogetherAreNamed(t *testing.T) {
+func TestGatherNamesConflictingShares(t *testing.T) {
 	of := func(path, sum string, i int, change func(*shard.Header)) shard.File {
-		h := header(i, 4)
+		h := testHeader(i, 4)
 		if change != nil {
 			change(&h)
 		}

@@ -1,9 +1,9 @@
-// Package shard divides work over machines that do not communicate, and combines their results.
+// Package shard divides work among machines that do not communicate, and combines their results.
 //
-// A Share is one of n equal parts of a numbered list. Its number alone determines it, so no machine
-// waits for another. Each writes a file (Write) with the request and the results of its share. A
-// Set compares the files of one job: all parts are there, each counts once, and all of them are of
-// the same program and the same job.
+// A Share is one of n equal parts of a numbered list. Its number alone determines it, so no machine waits for
+// another. Each machine writes a file (Write) with the request and the results of its share. A Set checks
+// that the files of one job are complete, that each share counts once, and that all files are from the same
+// program and job.
 package shard
 
 import (
@@ -18,7 +18,7 @@ const Most = 10_000
 // Share is part Index of Of parts, counted from 1. The zero Share is the whole list.
 type Share struct{ Index, Of int }
 
-// Parse reads "2/4", the second of four shares. An empty text is the whole list.
+// Parse reads "2/4" as the second of four shares. An empty text is the whole list.
 func Parse(text string) (Share, error) {
 	if text == "" {
 		return Share{}, nil
@@ -45,7 +45,7 @@ func (s Share) String() string {
 	return fmt.Sprintf("%d/%d", s.Index, s.Of)
 }
 
-// Whole says whether the share is the whole list.
+// Whole reports whether the share is the whole list.
 func (s Share) Whole() bool { return s.Of == 0 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -57,11 +57,11 @@ func (s *Share) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Has says whether number k of a list, counted from 0, is in the share. Neighbours are in different
-// shares, so that an expensive part of a list is spread.
+// Has reports whether number k of a list, counted from 0, is in the share. Neighbours are in different
+// shares, so that an expensive part of the list is spread.
 func (s Share) Has(k int) bool { return s.Whole() || k%s.Of == s.Index-1 }
 
-// Count is how many of the n numbers from first on are in the share.
+// Count is the number of the share's items among the n numbers from first on.
 func (s Share) Count(first, n int) int {
 	if s.Whole() {
 		return n
@@ -70,7 +70,7 @@ func (s Share) Count(first, n int) int {
 	return below(first+n) - below(first)
 }
 
-// Part is the share of a list, in the list's order.
+// Part returns the share of a list, in the list's order.
 func Part[T any](s Share, list []T) []T {
 	var part []T
 	for k, item := range list {

@@ -5,52 +5,51 @@ import (
 	"time"
 )
 
-// Rule says how the growth of a series is judged.
+// Rule is the way in which the growth of a series is judged.
 type Rule uint8
 
 const (
-	// Told means that the curve is drawn and not judged.
+	// Told means that the curve is drawn but not judged.
 	Told Rule = iota
-	// Flat means that the median of the last quarter may exceed that of the second one by a
-	// quarter, plus the series' slack. The first quarter does not count, because processes warm up.
-	// A process that is killed begins anew, which would hide a leak. So if it has at least three
-	// lives that are long enough, each of them is judged in the same way, and at most half of
-	// them may grow.
+	// Flat means that the median of the last quarter may exceed that of the second quarter by 25 %, plus the
+	// series' slack. The first quarter does not count, because processes warm up. A restart of a killed
+	// process would hide a leak. So if the process has at least three long lives, each is judged in the same
+	// way, and at most half of them may grow.
 	Flat
-	// PerExecution means that the series grows with the executions, since nothing removes them
-	// before their retention is over. It is reported as growth per execution. This may not be
-	// greater in the last quarter than in the second, within a tolerance.
+	// PerExecution means that the series grows with the executions, which remain until their retention is
+	// over. The growth per execution in the last quarter must not exceed that in the second, within a
+	// tolerance.
 	PerExecution
 )
 
-// Tolerance is the greatest allowed ratio of the last quarter to the second one.
+// Tolerance is the greatest allowed ratio of the last quarter to the second.
 const (
 	Tolerance             = 1.25
 	perExecutionTolerance = 1.6
-	// fewestPoints is how many points a quarter needs to be judged.
+	// fewestPoints is the number of points that a quarter needs to be judged.
 	fewestPoints = 5
 )
 
 // Judgement is the result for one curve.
 type Judgement struct {
-	// Judged says that there was enough data.
+	// Judged reports whether there was enough data.
 	Judged bool `json:"judged"`
-	// Grows says that the curve broke its rule.
+	// Grows reports whether the curve broke its rule.
 	Grows bool `json:"grows"`
 	// Before and After are the compared values: the medians of the second and of the last quarter,
 	// or growth per execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
-	// Text says it in words.
+	// Text is the judgement in words.
 	Text string `json:"text"`
 }
 
-// Judge judges a series between two moments: the time under full load. executions is the count of
-// all executions so far, for PerExecution.
+// Judge judges a series between two moments, the time under full load. executions is the series of the number
+// of executions, for PerExecution.
 func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	quarter := (to - from) / 4
 	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
-	second, last := s.between(at(1), at(2)), s.between(at(3), to)
+	second, last := s.valuesBetween(at(1), at(2)), s.valuesBetween(at(3), to)
 	switch {
 	case s.Rule == Told:
 		return Judgement{Text: "shown, not judged"}
@@ -60,35 +59,37 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 		return s.perExecution(executions, at)
 	}
 	j := Judgement{Judged: true, Before: Median(second), After: Median(last)}
-	j.Grows = s.exceeds(j.Before, j.After)
-	j.Text = fmt.Sprintf("flat: median %s in the second quarter, %s in the last", s.in(j.Before), s.in(j.After))
+	j.Grows = s.exceedsTolerance(j.Before, j.After)
+	j.Text = fmt.Sprintf("flat: median %s in the second quarter, %s in the last", s.formatValue(j.Before), s.formatValue(j.After))
 	if j.Grows {
-		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.in(j.Before), s.in(j.After), s.in(j.Before*Tolerance+s.Slack))
+		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.formatValue(j.Before), s.formatValue(j.After), s.formatValue(j.Before*Tolerance+s.Slack))
 		return j
 	}
-	if grew, lives, b, a := s.lives(from, to); lives >= fewestLives {
+	if grew, lives, b, a := s.countGrowingLives(from, to); lives >= fewestLives {
 		j.Text += fmt.Sprintf("; %d of %d long lives flat", lives-grew, lives)
 		if 2*grew > lives {
 			j.Grows, j.Before, j.After = true, b, a
-			j.Text = fmt.Sprintf("grows from each start of the process: in %d of %d lives, in the longest of them from %s in its second quarter to %s in its last", grew, lives, s.in(b), s.in(a))
+			j.Text = fmt.Sprintf("grows from each start of the process: in %d of %d lives, in the longest of them from %s in its second quarter to %s in its last", grew, lives, s.formatValue(b), s.formatValue(a))
 		}
 	}
 	return j
 }
 
-// exceeds says that a median is too far above an earlier one.
-func (s *Series) exceeds(before, after float64) bool { return after > before*Tolerance+s.Slack }
+// exceedsTolerance reports whether a median is too far above an earlier one.
+func (s *Series) exceedsTolerance(before, after float64) bool {
+	return after > before*Tolerance+s.Slack
+}
 
-// longLife is how long a process must have lived for its life to be judged. fewestLives is how many
-// such lives there must be: one of them may happen to end with an outage.
+// longLife is the minimum length of a life that is judged. fewestLives is the minimum number of such lives,
+// because one of them may end with an outage.
 const (
 	longLife    = 60 * time.Second
 	fewestLives = 3
 )
 
-// lives counts the lives of the process that are long enough, and those in which the series grew.
+// countGrowingLives counts the long lives of the process (all) and those in which the series grew (grew).
 // before and after are the medians of the longest life with growth.
-func (s *Series) lives(from, to time.Duration) (grew, all int, before, after float64) {
+func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
 	for i, begin := range s.Starts {
 		end := to
@@ -100,13 +101,13 @@ func (s *Series) lives(from, to time.Duration) (grew, all int, before, after flo
 		if end-begin < longLife {
 			continue
 		}
-		second, last := s.between(begin+quarter, begin+2*quarter), s.between(begin+3*quarter, end)
+		second, last := s.valuesBetween(begin+quarter, begin+2*quarter), s.valuesBetween(begin+3*quarter, end)
 		if len(second) < fewestPoints || len(last) < fewestPoints {
 			continue
 		}
 		all++
 		b, a := Median(second), Median(last)
-		if !s.exceeds(b, a) {
+		if !s.exceedsTolerance(b, a) {
 			continue
 		}
 		grew++
@@ -117,10 +118,10 @@ func (s *Series) lives(from, to time.Duration) (grew, all int, before, after flo
 	return grew, all, before, after
 }
 
-// perExecution compares the growth for each execution.
+// perExecution compares the growth per execution.
 func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Judgement {
 	growth := func(n int) (float64, bool) {
-		values, done := s.between(at(n), at(n+1)), executions.between(at(n), at(n+1))
+		values, done := s.valuesBetween(at(n), at(n+1)), executions.valuesBetween(at(n), at(n+1))
 		if len(values) < 2 || len(done) < 2 {
 			return 0, false
 		}
@@ -136,18 +137,18 @@ func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Ju
 		return Judgement{Text: "too few executions to judge growth by"}
 	}
 	j := Judgement{Judged: true, Before: before, After: after}
-	j.Text = fmt.Sprintf("grows with the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+	j.Text = fmt.Sprintf("grows with the executions: %s for each in the second quarter, %s in the last", s.formatValue(before), s.formatValue(after))
 	if after > before*perExecutionTolerance+s.Slack {
 		j.Grows = true
-		j.Text = fmt.Sprintf("grows faster than the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+		j.Text = fmt.Sprintf("grows faster than the executions: %s for each in the second quarter, %s in the last", s.formatValue(before), s.formatValue(after))
 	}
 	return j
 }
 
-// in writes a value in the series' unit.
-func (s *Series) in(v float64) string { return InUnit(v, s.Unit) }
+// formatValue formats a value in the series' unit.
+func (s *Series) formatValue(v float64) string { return InUnit(v, s.Unit) }
 
-// InUnit writes a value with a series' unit, for readers.
+// InUnit formats a value for readers; unit is that of a series.
 func InUnit(v float64, unit string) string {
 	switch {
 	case unit == "seconds" && v < 1:

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampled is a series of ten minutes, with a sample every second.
+// sampled returns a series of ten minutes with a sample every second.
 func sampled(s *soak.Series, f func(second int) float64) *soak.Series {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 600 {
@@ -22,9 +22,9 @@ func growing(perSecond, from float64) func(int) float64 {
 	return func(n int) float64 { return from + perSecond*float64(n) }
 }
 
-// A leak is found by its curve. A series that only warms up, jumps about or is killed now and then
-// is not reported.
-func TestLeaksAreFoundAndNothingElse(t *testing.T) {
+// A leak is detected by its curve. A series that warms up, fluctuates or restarts occasionally is not
+// reported.
+func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		slack float64
@@ -52,9 +52,9 @@ func TestLeaksAreFoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found
-// in each of its lives.
-func TestAKillHidesNoLeak(t *testing.T) {
+// A leak in a process that is killed every two minutes looks flat over the whole soak, but is detected in
+// each of its lives.
+func TestJudgeDetectsLeakDespiteKills(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}
 		for n := 0; n < 600; n += 120 {
@@ -70,7 +70,7 @@ func TestAKillHidesNoLeak(t *testing.T) {
 	}
 }
 
-func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
+func TestGrowthPerExecutionIsReported(t *testing.T) {
 	executions := &soak.Series{}
 	table, square := &soak.Series{Unit: "bytes", Rule: soak.PerExecution}, &soak.Series{Unit: "bytes", Rule: soak.PerExecution}
 	for n := range 600 {
@@ -87,9 +87,8 @@ func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
 	}
 }
 
-// A queue that grows while a server is away is no growth, if it has gone when the backlog is worked
-// off.
-func TestAnOutageIsNoGrowth(t *testing.T) {
+// A queue that grows during an outage is not reported if it is empty once the backlog is processed.
+func TestJudgeIgnoresOutages(t *testing.T) {
 	r := &soak.Result{Strikes: []soak.Struck{{Strike: soak.Strike{Part: "broker"}, Began: true, From: 480 * time.Second, To: 570 * time.Second}}}
 	waits := func(n int) float64 {
 		if n >= 480 && n < 580 {
@@ -107,7 +106,7 @@ func TestAnOutageIsNoGrowth(t *testing.T) {
 	}
 }
 
-func TestTooShortASeriesIsNotJudged(t *testing.T) {
+func TestShortSeriesIsNotJudged(t *testing.T) {
 	s := &soak.Series{Rule: soak.Flat}
 	for n := range 10 {
 		s.Add(time.Duration(n)*time.Second, float64(n))
@@ -117,8 +116,8 @@ func TestTooShortASeriesIsNotJudged(t *testing.T) {
 	}
 }
 
-// However long a soak is, a series keeps few points, over all of its time.
-func TestASeriesIsThinnedAndKeepsItsShape(t *testing.T) {
+// A series keeps a bounded number of points over its whole time.
+func TestSeriesThinningKeepsShape(t *testing.T) {
 	s := &soak.Series{}
 	for n := range 100_000 {
 		s.Add(time.Duration(n)*time.Second, float64(n))

@@ -10,36 +10,36 @@ import (
 	"handoff/core/execution"
 )
 
-// Ledger records the accepted requests of a soak: each request number becomes one execution, and
-// each ends. It needs two bits for each request, and more only for executions that have not ended.
-// It is for one task.
+// Ledger checks the accepted requests of a soak: each request becomes one execution, and each execution ends.
+// It needs two bits for each request, and more only for executions that have not ended. It is not safe for
+// concurrent use.
 type Ledger struct {
-	created, ended bits
-	alive          map[execution.ID]open
+	created, ended bitSet
+	alive          map[execution.ID]openChain
 	// Rows counts created rows. Ends counts chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
-	// Created counts the requests that became an execution, Ended those whose chain is at its end,
-	// Retries their later rows.
+	// Created counts the requests that became an execution, Ended those whose chain has ended, Retries the
+	// later rows of chains.
 	Created, Ended, Retries int
 	// Started and Stopped count processes of actions, from the shims' journals.
 	Started, Stopped int
-	// twice is the first number that became two executions. foreign is the first row that belongs
-	// to no request.
+	// twice describes the first request that became two executions, or the first row that belongs to no
+	// request.
 	twice   string
 	latency []float64
 }
 
-// open is a chain that has not ended.
-type open struct {
+// openChain is a chain that has not ended.
+type openChain struct {
 	number int
 	since  time.Duration
 }
 
-// bits is a set of numbers.
-type bits []uint64
+// bitSet is a set of non-negative numbers.
+type bitSet []uint64
 
-func (b *bits) set(n int) (again bool) {
+func (b *bitSet) setBit(n int) (again bool) {
 	for len(*b) <= n/64 {
 		*b = append(*b, 0)
 	}
@@ -48,15 +48,15 @@ func (b *bits) set(n int) (again bool) {
 	return again
 }
 
-func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
+func (b bitSet) hasBit(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{alive: make(map[execution.ID]open), Ends: make(map[execution.Status]int)}
+	return &Ledger{alive: make(map[execution.ID]openChain), Ends: make(map[execution.Status]int)}
 }
 
-// Number is the number of the request with a stored idempotency key; false if the key is not one of
-// a soak.
+// Number returns the number of the request with a stored idempotency key; false if the key is not from a
+// soak.
 func Number(key string) (int, bool) {
 	_, digits, ours := strings.Cut(key, KeyPrefix)
 	n, err := strconv.Atoi(digits)
@@ -74,22 +74,22 @@ func (l *Ledger) Observe(e *history.Event) {
 		}
 		n, ours := Number(e.Key)
 		if !ours {
-			l.wrong("execution %d has the idempotency key %q, which nobody sent", e.Execution, e.Key)
+			l.recordMismatch("execution %d has the idempotency key %q, which nobody sent", e.Execution, e.Key)
 			return
 		}
-		if l.created.set(n) {
-			l.wrong("request %d became a second execution, %d", n, e.Execution)
+		if l.created.setBit(n) {
+			l.recordMismatch("request %d became a second execution, %d", n, e.Execution)
 			return
 		}
 		l.Created++
-		l.alive[e.Chain] = open{n, e.At}
+		l.alive[e.Chain] = openChain{n, e.At}
 	case history.Orchestrated:
 		o, known := l.alive[e.Chain]
 		if !known || e.Related != 0 {
 			return
 		}
 		delete(l.alive, e.Chain)
-		l.ended.set(o.number)
+		l.ended.setBit(o.number)
 		l.Ended++
 		l.Ends[e.From]++
 		l.latency = append(l.latency, (e.At - o.since).Seconds())
@@ -101,26 +101,25 @@ func (l *Ledger) Observe(e *history.Event) {
 	}
 }
 
-func (l *Ledger) wrong(format string, args ...any) {
+func (l *Ledger) recordMismatch(format string, args ...any) {
 	if l.twice == "" {
 		l.twice = fmt.Sprintf(format, args...)
 	}
 }
 
-// Open is how many executions have not ended.
+// Open returns the number of executions that have not ended.
 func (l *Ledger) Open() int { return len(l.alive) }
 
-// Latencies returns the times from creation to end, in seconds, of executions that have ended since
-// the last call.
+// Latencies returns the times from creation to end, in seconds, of executions that have ended since the last
+// call.
 func (l *Ledger) Latencies() []float64 {
 	taken := l.latency
 	l.latency = nil
 	return taken
 }
 
-// Balance compares the ledger with the answers that clients got. sent is how many requests were
-// sent, numbered from 0; accepted says which of them were answered with an execution. It returns
-// the differences; none if all is well.
+// Balance compares the ledger with the responses to clients. sent is the number of requests, numbered from 0;
+// accepted reports whether a request was answered with an execution. It returns the differences.
 func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	if l.twice != "" {
 		wrong = append(wrong, l.twice)
@@ -128,11 +127,11 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	lost, first, unended, still := 0, -1, 0, -1
 	for n := range sent {
 		switch {
-		case accepted(n) && !l.created.has(n):
+		case accepted(n) && !l.created.hasBit(n):
 			if lost++; first < 0 {
 				first = n
 			}
-		case l.created.has(n) && !l.ended.has(n):
+		case l.created.hasBit(n) && !l.ended.hasBit(n):
 			if unended++; still < 0 {
 				still = n
 			}
@@ -147,20 +146,20 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	return wrong
 }
 
-// Accepted is the set of requests that were answered with an execution. The zero value is empty. It
-// is for one task.
+// Accepted is the set of requests that were answered with an execution. The zero value is empty. It is not
+// safe for concurrent use.
 type Accepted struct {
-	is bits
+	is bitSet
 	// N is the size of the set.
 	N int
 }
 
 // Add adds a number.
 func (a *Accepted) Add(n int) {
-	if !a.is.set(n) {
+	if !a.is.setBit(n) {
 		a.N++
 	}
 }
 
-// Has says whether a number was accepted.
-func (a *Accepted) Has(n int) bool { return a.is.has(n) }
+// Has reports whether a number was accepted.
+func (a *Accepted) Has(n int) bool { return a.is.hasBit(n) }

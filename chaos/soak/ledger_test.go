@@ -21,9 +21,9 @@ func ended(id, next execution.ID, as execution.Status) history.Event {
 
 func all(int) bool { return true }
 
-// The ledger finds a request that was accepted and never created, an execution that has not ended,
-// and a request that became two executions.
-func TestTheBookFindsWhatWasLostAndWhatCameTwice(t *testing.T) {
+// The ledger reports an accepted request without an execution, an execution that has not ended, and a request
+// that became two executions.
+func TestBalanceReportsLostAndDuplicateRequests(t *testing.T) {
 	good := []history.Event{created(1, 0), created(2, 1), ended(1, 0, execution.Completed), ended(2, 0, execution.Failed)}
 	for _, c := range []struct {
 		name   string
@@ -50,7 +50,7 @@ func TestTheBookFindsWhatWasLostAndWhatCameTwice(t *testing.T) {
 }
 
 // A request without an answer need not have become an execution.
-func TestARequestWithoutAnAnswerMayBeNothing(t *testing.T) {
+func TestUnansweredRequestNeedsNoExecution(t *testing.T) {
 	var accepted soak.Accepted
 	accepted.Add(0)
 	accepted.Add(0)
@@ -64,8 +64,8 @@ func TestARequestWithoutAnAnswerMayBeNothing(t *testing.T) {
 	}
 }
 
-// A ramp stops at the first rate that is not held, and takes a share of the last that was.
-func TestARampFindsWhatIsHeld(t *testing.T) {
+// A ramp stops at the first rate that is not sustained. Safe is a share of the last sustained rate.
+func TestRampFindsSustainedRate(t *testing.T) {
 	for _, most := range []float64{2, 10, 47, 120} {
 		r := soak.NewRamp()
 		for open := 0; ; {

@@ -1,11 +1,9 @@
-// Package soak has the rules of a soak: the highest rate that a machine holds, with every part of
-// the system killed, paused and cut off again and again, for as long as asked. The package draws
-// the plan of the strikes, keeps the curves in bounded memory, says which of them are flat, and
-// records which requests were accepted and how they ended. It does not depend on where the system
-// runs.
+// Package soak has the rules of a soak: a long run at the highest rate that a machine sustains, while every
+// part of the system is repeatedly killed, paused and cut off. The package draws the plan of the strikes,
+// stores the curves in bounded memory, judges which of them are flat, and records the accepted requests and
+// their ends. It does not depend on where the system runs.
 //
-// A strike is one event that hits one part. A round strikes every part in every way once, in a
-// drawn order.
+// A strike is one fault of one part. A round strikes every part once in every way, in a random order.
 package soak
 
 import (
@@ -19,8 +17,7 @@ import (
 // Action is the action that a soak runs.
 const Action = "soak.job"
 
-// KeyPrefix begins the idempotency keys of a soak; the number of the request follows, counted from
-// 0.
+// KeyPrefix is the prefix of the idempotency keys of a soak; the number of the request follows, from 0.
 const KeyPrefix = "soak/"
 
 // The kinds of strikes.
@@ -30,72 +27,70 @@ const (
 	Cut   = "cut"
 )
 
-// Wanted is how often every part should be struck in every way.
+// Wanted is the desired number of strikes of each kind on each part.
 const Wanted = 5
 
-// The times of strikes. slotWanted is the time of one strike with the recovery from it, if the soak
-// is long enough; leastSlot is the shortest. quiet is left before the first and after the last
-// strike, so that both ends show a working system.
+// The times of strikes. slotWanted is the time for one strike and its recovery if the soak is long enough,
+// leastSlot the minimum. quiet is the time without strikes at the beginning and at the end, which show a
+// working system.
 const (
 	slotWanted = 12 * time.Second
 	leastSlot  = 8 * time.Second
 	quiet      = 5 * time.Second
-	// mostFaults is how many faults one scenario may contain.
+	// mostFaults is the maximum number of faults in one scenario.
 	mostFaults = 200
-	// healthProbes is the link that only the executors' probes use. They come every 6 s, so a
-	// shorter cut may hit none.
+	// healthProbes is the link that only the executors' probes use. They are 6 s apart, so a shorter cut may
+	// not affect any.
 	healthProbes = "executors"
 	probed       = 6200 * time.Millisecond
 )
 
-// LeastFor is the shortest soak: every part is killed once. MostFor is the longest soak whose plan
-// fits into a scenario.
+// LeastFor is the duration of the shortest soak, in which every part is killed once. MostFor is the longest
+// duration whose plan fits into a scenario.
 const (
 	LeastFor = 60 * time.Second
 	MostFor  = 144 * time.Hour
 )
 
-// Cluster is the system to strike.
+// Cluster is the system under test.
 type Cluster struct {
 	Executors int
 	Workers   []string
 }
 
-// Default is the cluster of a soak.
+// Default returns the cluster of a soak.
 func Default() Cluster {
 	return Cluster{Executors: 2, Workers: []string{"shell-1", "shell-2", "shell-3"}}
 }
 
-// Strike is one strike of a plan. Its times are real ones, counted from the moment at which the
-// load has begun.
+// Strike is one strike of a plan. Its times are real, from the beginning of the load.
 type Strike struct {
 	At  time.Duration `json:"at"`
 	For time.Duration `json:"for"`
 	// What is Kill, Pause or Cut. Part names a process, a server or a link.
 	What string `json:"what"`
 	Part string `json:"part"`
-	// faults are its faults in the scenario, without their times.
+	// faults are the strike's faults in the scenario, without times.
 	faults []string
-	// ends is the key for the duration of the faults.
+	// ends is the scenario key for the duration of the faults.
 	ends string
 }
 
-// Faults is how many faults the strike has in the scenario.
+// Faults returns the number of the strike's faults in the scenario.
 func (s *Strike) Faults() int { return len(s.faults) }
 
-// Plan is a drawn plan. The same seed, duration and cluster give the same plan.
+// Plan is a random plan. The same seed, duration and cluster give the same plan.
 type Plan struct {
 	Seed    uint64
 	For     time.Duration
 	Cluster Cluster
-	// Rounds is how often every part is struck in every way. 0 means that there was only time to
-	// kill every part once.
+	// Rounds is the number of complete rounds. 0 means that there was only time to kill every part once.
 	Rounds  int
 	Strikes []Strike
 }
 
-// round is one strike of every kind on every part, without times.
-func (c *Cluster) round() (kills, others []Strike) {
+// roundStrikes returns one strike of every kind on every part, without times.
+func (c *Cluster) roundStrikes() (kills, others []Strike) {
 	var processes []string
 	for n := range c.Executors {
 		processes = append(processes, fmt.Sprintf("executor-%d", n+1))
@@ -109,28 +104,28 @@ func (c *Cluster) round() (kills, others []Strike) {
 			ends = append(ends, healthProbes)
 		}
 		for _, end := range ends {
-			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{cut(p, end)}, ends: "for"})
+			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{partitionFault(p, end)}, ends: "for"})
 		}
 	}
 	for _, server := range []string{"database", "broker"} {
 		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
 		// No kind of fault pauses a server. Cutting it off from all processes has the same effect:
 		// connections stay open, and nothing answers.
-		others = append(others, Strike{What: Pause, Part: server, faults: []string{cut("every executor", server), cut("every worker", server)}, ends: "for"})
+		others = append(others, Strike{What: Pause, Part: server, faults: []string{partitionFault("every executor", server), partitionFault("every worker", server)}, ends: "for"})
 	}
 	return kills, others
 }
 
-func cut(process, end string) string {
+func partitionFault(process, end string) string {
 	return fmt.Sprintf("partition: {cut: %s, from: [%s], direction: both}", process, end)
 }
 
-// Draw draws the plan of a soak. It makes as many rounds as there is time for: with slots of 12 s
-// if every part is then struck five times in every way, otherwise with shorter ones.
+// Draw draws the plan of a soak. It has as many rounds as the time permits: with slots of 12 s if there is
+// time for five rounds, otherwise with shorter slots and at most five rounds.
 func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	p := &Plan{Seed: seed, For: lasts, Cluster: c}
 	r := rand.New(rand.NewPCG(seed, uint64(lasts)))
-	kills, others := c.round()
+	kills, others := c.roundStrikes()
 	round := slices.Concat(kills, others)
 	faults := 0
 	for i := range round {
@@ -144,43 +139,43 @@ func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	}
 	p.Rounds = min(p.Rounds, mostFaults/faults)
 	for range p.Rounds {
-		p.Strikes = append(p.Strikes, shuffled(r, round)...)
+		p.Strikes = append(p.Strikes, shuffledStrikes(r, round)...)
 	}
 	if p.Rounds == 0 {
-		p.Strikes = shuffled(r, kills)
+		p.Strikes = shuffledStrikes(r, kills)
 		if more := int(room/leastSlot) - len(kills); more > 0 {
-			p.Strikes = append(p.Strikes, shuffled(r, others)[:min(more, len(others))]...)
+			p.Strikes = append(p.Strikes, shuffledStrikes(r, others)[:min(more, len(others))]...)
 		}
 	}
 	slot := room / time.Duration(len(p.Strikes))
 	for i := range p.Strikes {
 		s := &p.Strikes[i]
-		s.For = drawn(r, time.Second, min(slot/2, 8*time.Second))
+		s.For = randomDuration(r, time.Second, min(slot/2, 8*time.Second))
 		if strings.HasSuffix(s.Part, " – "+healthProbes) {
 			s.For = min(max(s.For, probed), slot*4/5).Round(100 * time.Millisecond)
 		}
 		if s.What == Kill {
-			s.For = drawn(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
+			s.For = randomDuration(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
 		}
-		s.At = (quiet + time.Duration(i)*slot + drawn(r, 0, slot/8)).Round(time.Millisecond)
+		s.At = (quiet + time.Duration(i)*slot + randomDuration(r, 0, slot/8)).Round(time.Millisecond)
 	}
 	return p
 }
 
-func shuffled(r *rand.Rand, of []Strike) []Strike {
+func shuffledStrikes(r *rand.Rand, of []Strike) []Strike {
 	of = slices.Clone(of)
 	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	return of
 }
 
-func drawn(r *rand.Rand, least, most time.Duration) time.Duration {
+func randomDuration(r *rand.Rand, least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
 	}
 	return (least + time.Duration(r.Int64N(int64(most-least)))).Round(100 * time.Millisecond)
 }
 
-// Short says how the plan falls short of the wanted number of strikes; empty if it does not.
+// Short describes how the plan falls short of the wanted number of strikes; empty if it does not.
 func (p *Plan) Short() string {
 	switch {
 	case p.Rounds >= Wanted:
@@ -191,9 +186,9 @@ func (p *Plan) Short() string {
 	return fmt.Sprintf("%v has room for %d of %d strikes of every kind on every part", p.For, p.Rounds, Wanted)
 }
 
-// YAML is the plan as a scenario whose times are the real ones divided by scale. `chaos run`
-// accepts it too, simulated and real. Its workload is for those runs; a soak submits at the rate
-// that the machine holds.
+// YAML returns the plan as a scenario whose times are the real ones divided by scale. `chaos run` accepts it
+// too, simulated and real. Its workload is for those runs; a soak submits at the rate that the machine
+// sustains.
 func (p *Plan) YAML(scale float64) []byte {
 	var b strings.Builder
 	long := func(d time.Duration) string {

@@ -12,7 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-func TestTheSameSeedAndDurationGiveTheSamePlan(t *testing.T) {
+func TestDrawIsDeterministic(t *testing.T) {
 	draw := func(seed uint64, d time.Duration) string { return string(soak.Draw(seed, d, soak.Default()).YAML(0.2)) }
 	if first, second := draw(7, time.Hour), draw(7, time.Hour); first != second {
 		t.Error("two plans of one seed differ")
@@ -22,9 +22,8 @@ func TestTheSameSeedAndDurationGiveTheSamePlan(t *testing.T) {
 	}
 }
 
-// Every part is struck five times in every way within an hour, one after the other, with time to
-// recover.
-func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
+// Within an hour every part is struck five times in every way, with time to recover after each strike.
+func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())
 		if p.Short() != "" {
@@ -39,7 +38,7 @@ func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
 			}
 			end = s.At + s.For
 			if strings.HasSuffix(s.Part, "executors") && s.For < 6*time.Second {
-				t.Errorf("seed %d: the health probes of %s are cut for %v, and come every 6 s", seed, s.Part, s.For)
+				t.Errorf("seed %d: the health probes of %s are cut for %v, but are 6 s apart", seed, s.Part, s.For)
 			}
 		}
 		if end > p.For-3*time.Second {
@@ -57,7 +56,7 @@ func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
 	}
 }
 
-func TestAShortPlanKillsEveryPartOnceAndSaysWhatItLacks(t *testing.T) {
+func TestShortPlanKillsEveryPartOnce(t *testing.T) {
 	p := soak.Draw(1, soak.LeastFor, soak.Default())
 	var killed []string
 	for _, s := range p.Strikes {
@@ -70,14 +69,14 @@ func TestAShortPlanKillsEveryPartOnceAndSaysWhatItLacks(t *testing.T) {
 		t.Errorf("killed: %v", killed)
 	}
 	if !strings.Contains(p.Short(), "too short for a round") {
-		t.Errorf("it says %q of what it lacks", p.Short())
+		t.Errorf("Short is %q", p.Short())
 	}
 	if short := soak.Draw(1, 10*time.Minute, soak.Default()).Short(); short != "10m0s has room for 2 of 5 strikes of every kind on every part" {
 		t.Errorf("ten minutes: %q", short)
 	}
 }
 
-func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
+func TestMissedNamesIneffectiveStrikes(t *testing.T) {
 	r := &soak.Result{}
 	for _, s := range []struct {
 		part    string
@@ -90,9 +89,9 @@ func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A plan of any allowed length is a scenario that the loader accepts, with the faults of its
-// strikes in their order.
-func TestAPlanIsAScenario(t *testing.T) {
+// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in
+// order.
+func TestPlanIsValidScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())
 		s, err := scenario.Parse("plan.yaml", p.YAML(0.2))

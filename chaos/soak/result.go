@@ -10,27 +10,27 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Progress is the present state of a soak.
+// Progress is the current state of a soak.
 type Progress struct {
-	// At is the time since the load began. For is how long the soak is to last.
+	// At is the time since the load began. For is the planned duration.
 	At, For time.Duration
-	// Phase is the present phase: finding the rate, load, drain.
+	// Phase is the current phase: finding the rate, load, drain.
 	Phase string
-	// Rate is the rate of submission, in executions a second. Held says that submission is paused
+	// Rate is the rate of submission, in executions per second. Held reports whether submission is paused
 	// because of the backlog.
 	Rate float64
 	Held bool
 	// Accepted, Ended and Open count executions. Started counts processes of actions.
 	Accepted, Ended, Open, Started int
-	// Strikes counts the strikes that have begun; All counts all of them.
+	// Strikes counts the strikes that have begun, All every planned strike.
 	Strikes, All int
-	// Broken is the first rule that was broken so far; empty if none was.
+	// Broken is the first broken rule so far; empty if none is.
 	Broken string
 	// Behind is the delay of the judge.
 	Behind time.Duration
 }
 
-// String is the line of progress.
+// String returns the line of progress.
 func (p Progress) String() string {
 	held := ""
 	if p.Held {
@@ -44,16 +44,16 @@ func (p Progress) String() string {
 		p.At.Round(time.Second), p.For, p.Phase, p.Rate, held, p.Accepted, p.Ended, p.Open, p.Started, p.Strikes, p.All, p.Behind.Seconds(), broken)
 }
 
-// Struck is a strike and its effect.
+// Struck is a strike with its effect.
 type Struck struct {
 	Strike
-	// Began says that it began. Touched says that it had an effect.
+	// Began reports whether the strike began, Touched whether it had an effect.
 	Began   bool `json:"began"`
 	Touched bool `json:"touched"`
-	// From and To are when it began and ended.
+	// From and To are the times of its beginning and end.
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
-	// Ended counts the executions that ended from its beginning to the beginning of the next one.
+	// Ended counts the executions that ended between its beginning and the next strike's.
 	Ended int `json:"ended"`
 }
 
@@ -65,11 +65,11 @@ const (
 	AllFlat         = "all curves flat"
 )
 
-// Answer is the result of a soak for one of its questions.
+// Answer is the result of a soak for one of its rules.
 type Answer struct {
 	Question string          `json:"question"`
 	Verdict  verdict.Verdict `json:"verdict"`
-	// Text names the evidence, or what broke the rule.
+	// Text is the evidence, or the reason why the rule is broken.
 	Text string `json:"text"`
 }
 
@@ -78,12 +78,12 @@ type Judged struct {
 	Number    int    `json:"number"`
 	Name      string `json:"name"`
 	Statement string `json:"statement"`
-	// Occasions is how often the invariant judged something.
+	// Occasions is how often the invariant was judged.
 	Occasions uint64 `json:"occasions"`
 	Broken    bool   `json:"broken"`
-	// Excused says that it was broken while the machine stalled, which is no verdict.
+	// Excused reports whether it was broken while the machine stalled, which does not count.
 	Excused bool `json:"excused,omitempty"`
-	// Not says why it was not judged. Part says which part was judged, empty for all of it.
+	// Not is the reason why it was not judged. Part is the part that was judged, empty for all of it.
 	Not  string `json:"not_judged,omitempty"`
 	Part string `json:"in_part,omitempty"`
 }
@@ -98,15 +98,15 @@ type Curve struct {
 type Result struct {
 	Verdict verdict.Verdict `json:"verdict"`
 	Answers []Answer        `json:"answers"`
-	// Why says why it did not pass.
+	// Why lists the reasons why the soak did not pass.
 	Why  []string      `json:"why,omitempty"`
 	Seed uint64        `json:"seed"`
 	For  time.Duration `json:"for"`
-	// Ran is how long the load lasted. Interrupted says that it was ended early.
+	// Ran is how long the load lasted. Interrupted reports whether it was ended early.
 	Ran         time.Duration `json:"ran"`
 	Interrupted bool          `json:"interrupted"`
 	Mutant      string        `json:"mutant,omitempty"`
-	// Rate is the rate of submission. Held is the rate that the ramp found, 0 if the rate was
+	// Rate is the rate of submission. Held is the sustained rate that the ramp found, 0 if the rate was
 	// given. HeldBack is how long submission was paused because of the backlog.
 	Rate     float64       `json:"rate"`
 	Held     float64       `json:"held"`
@@ -117,11 +117,10 @@ type Result struct {
 	Rows     int            `json:"rows"`
 	Retries  int            `json:"retries"`
 	Ends     map[string]int `json:"ends"`
-	// Processes counts the runs of actions that began, by the journals. Events counts the judged
-	// events.
+	// Processes counts the runs of actions that began, from the journals. Events counts the judged events.
 	Processes int    `json:"processes"`
 	Events    uint64 `json:"events"`
-	// Late counts events that came after their window. Behind is the greatest delay of the judge.
+	// Late counts events that arrived after their window. Behind is the greatest delay of the judge.
 	Late   int           `json:"late"`
 	Behind time.Duration `json:"behind"`
 	Drain  time.Duration `json:"drain"`
@@ -130,22 +129,21 @@ type Result struct {
 	Short      string              `json:"short,omitempty"`
 	Strikes    []Struck            `json:"strikes"`
 	Violations []verdict.Violation `json:"violations,omitempty"`
-	// Excused are violations close to a moment in which the machine stalled; their messages name
-	// it.
+	// Excused are violations close to a stall of the machine; their messages name the stall.
 	Excused   []verdict.Violation `json:"excused,omitempty"`
 	Judged    []Judged            `json:"judged"`
 	Curves    []Curve             `json:"-"`
 	Summaries []Summary           `json:"curves"`
-	// Stalls is how often the machine stalled, LongestStall the longest such time.
+	// Stalls is how often the machine stalled, LongestStall the longest stall.
 	Stalls       int           `json:"stalls"`
 	LongestStall time.Duration `json:"longest_stall"`
-	// Noise says why the harness itself could not go on; empty if it could.
+	// Noise is the reason why the harness itself could not continue; empty if it could.
 	Noise string `json:"noise,omitempty"`
 	// Audit is the result of judging the database's audit table.
 	Audit string   `json:"audit"`
 	Notes []string `json:"notes,omitempty"`
-	// Unread says which part of the audit could not be read. It must be empty, because the daemons
-	// wrote the audit.
+	// Unread describes the unreadable part of the audit. It must be empty, because the daemons wrote the
+	// audit.
 	Unread string `json:"unread,omitempty"`
 }
 
@@ -158,10 +156,10 @@ type Summary struct {
 	Judgement
 }
 
-// afterOutage is how long after the return of a server its backlog is worked off.
+// afterOutage is the time for processing the backlog after a server returns.
 const afterOutage = 15 * time.Second
 
-// Outages are the times in which a server was away, each until its backlog was worked off.
+// Outages returns the times during which a server was down or its backlog was processed.
 func (r *Result) Outages() (all []Span) {
 	for i := range r.Strikes {
 		if s := &r.Strikes[i]; s.Began && (s.Part == "database" || s.Part == "broker") {
@@ -171,8 +169,8 @@ func (r *Result) Outages() (all []Span) {
 	return all
 }
 
-// Parts counts the strikes that had an effect, by part and kind. The parts are processes, servers,
-// then links.
+// Parts counts the strikes that had an effect, by part and kind. The parts are sorted: processes, servers,
+// links.
 func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 	counts = make(map[string]map[string]int)
 	for i := range r.Strikes {
@@ -185,11 +183,11 @@ func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 			counts[s.Part][s.What]++
 		}
 	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(partRank(a)-partRank(b), cmp.Compare(a, b)) })
 	return parts, counts
 }
 
-// Missed are the kinds of strikes that never had an effect, as "cut shell-1 – broker".
+// Missed returns the kinds of strikes that never had an effect, such as "cut shell-1 – broker".
 func (r *Result) Missed() (all []string) {
 	touched := make(map[string]bool)
 	for i := range r.Strikes {
@@ -203,8 +201,8 @@ func (r *Result) Missed() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return touched[name] })
 }
 
-// rank puts processes before servers, and both before links.
-func rank(part string) int {
+// partRank orders processes before servers, and both before links.
+func partRank(part string) int {
 	switch {
 	case strings.Contains(part, " – "):
 		return 2

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Point is a sample, or the mean of several.
+// Point is a sample or the mean of several.
 type Point struct {
 	At    time.Duration
 	Value float64
@@ -14,32 +14,31 @@ type Point struct {
 // Span is an interval of time.
 type Span struct{ From, To time.Duration }
 
-// mostPoints bounds the points of a series. A page draws no more, and memory stays bounded however
-// long the soak is.
+// mostPoints bounds the points of a series. A page draws no more, and memory stays bounded in a long soak.
 const mostPoints = 600
 
-// Series is one curve. It keeps at most 2 × 600 points: when there are more, it merges neighbours.
+// Series is one curve. It keeps fewer than 2 × 600 points: at that number it merges neighbours.
 type Series struct {
-	// Name is the name of the figure. Of is the process or part that it belongs to, empty for the
-	// whole system. Unit is "bytes", "seconds" or empty for a count.
+	// Name is the name of the figure. Of is its process or part, empty for the whole system. Unit is "bytes",
+	// "seconds" or empty for a count.
 	Name, Of, Unit string
-	// Rule says how its growth is judged.
+	// Rule is the rule for its growth.
 	Rule Rule
-	// Slack is how much it may always grow, in its unit.
+	// Slack is the growth that is always allowed, in its unit.
 	Slack float64
-	// Starts are the moments at which its process was restarted.
+	// Starts are the times at which its process was restarted.
 	Starts []time.Duration
-	// Without are times that are not judged: work waits while a server is away.
+	// Without are times that are not judged, such as outages of a server.
 	Without []Span
 
 	points []Point
-	// stride is how many samples make one point. sum and n belong to the point in progress.
+	// stride is the number of samples per point. sum, n and began belong to the point in progress.
 	stride, n int
 	sum       float64
 	began     time.Duration
 }
 
-// Add adds a sample. Samples come in the order of their times.
+// Add adds a sample. Samples must be in the order of their times.
 func (s *Series) Add(at time.Duration, value float64) {
 	if s.n == 0 {
 		s.began = at
@@ -61,10 +60,10 @@ func (s *Series) Add(at time.Duration, value float64) {
 	s.stride = 2 * max(1, s.stride)
 }
 
-// Points are the points so far.
+// Points returns the points so far.
 func (s *Series) Points() []Point { return s.points }
 
-// Drawn are at most about `most` points, each the mean of its neighbours.
+// Drawn returns about `most` points or fewer, each the mean of neighbouring points.
 func (s *Series) Drawn(most int) []Point {
 	per := (len(s.points) + most - 1) / most
 	if per <= 1 {
@@ -81,8 +80,8 @@ func (s *Series) Drawn(most int) []Point {
 	return out
 }
 
-// between are the values between two moments.
-func (s *Series) between(from, to time.Duration) (values []float64) {
+// valuesBetween returns the values between two moments, without excluded times.
+func (s *Series) valuesBetween(from, to time.Duration) (values []float64) {
 	for _, p := range s.points {
 		out := slices.ContainsFunc(s.Without, func(w Span) bool { return p.At >= w.From && p.At < w.To })
 		if p.At >= from && p.At < to && !out {
@@ -92,7 +91,7 @@ func (s *Series) between(from, to time.Duration) (values []float64) {
 	return values
 }
 
-// Median is the median of values, 0 if there are none. It sorts them.
+// Median returns the median of values, 0 if there are none. It sorts values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -11,8 +11,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostWorkers and mostExecutors are the largest numbers that a draw makes: each further process
-// makes a run take more steps.
+// mostWorkers and mostExecutors are the largest drawn numbers: each further process adds steps to a run.
 const (
 	mostWorkers   = 6
 	mostExecutors = 3
@@ -20,7 +19,7 @@ const (
 
 func clusterDimensions() []dimension {
 	return []dimension{
-		{leaveOut: func(d *draw) { d.executors(1) }, exaggerate: func(d *draw) { d.executors(d.Number(2, mostExecutors)) }},
+		{leaveOut: func(d *draw) { d.setExecutors(1) }, exaggerate: func(d *draw) { d.setExecutors(d.Number(2, mostExecutors)) }},
 		{leaveOut: fewerWorkers, exaggerate: moreWorkers},
 		{leaveOut: configuredCapacity, exaggerate: drawnCapacity},
 		{exaggerate: otherRuntimes},
@@ -31,7 +30,7 @@ func clusterDimensions() []dimension {
 // oldBroker makes the broker behave like the default release.
 func oldBroker(d *draw) {
 	if was := d.s.Cluster.RabbitMQ; was != "" {
-		d.change(func(doc *scenario.Document) { doc.Take("cluster", "rabbitmq") }, "a broker like RabbitMQ's default release instead of %s", was)
+		d.addEdit(func(doc *scenario.Document) { doc.Take("cluster", "rabbitmq") }, "a broker like RabbitMQ's default release instead of %s", was)
 	}
 }
 
@@ -39,58 +38,57 @@ func oldBroker(d *draw) {
 func otherBroker(d *draw) {
 	version := d.Of(scenario.BrokerVersions()[1:]...)
 	if version != d.s.Cluster.RabbitMQ {
-		d.change(func(doc *scenario.Document) { doc.Put(strconv.Quote(version), "cluster", "rabbitmq") }, "a broker like RabbitMQ %s", version)
+		d.addEdit(func(doc *scenario.Document) { doc.Put(strconv.Quote(version), "cluster", "rabbitmq") }, "a broker like RabbitMQ %s", version)
 	}
 }
 
-func (d *draw) executors(n int) {
+func (d *draw) setExecutors(n int) {
 	was := d.s.Cluster.Executors
 	if n == was || n < d.namedExecutors() {
 		return
 	}
 	d.Cluster.Executors = scenario.Cluster{Executors: n}.ExecutorNames()
-	d.change(func(doc *scenario.Document) { doc.SetExecutors(n) }, "%d executors instead of %d", n, was)
+	d.addEdit(func(doc *scenario.Document) { doc.SetExecutors(n) }, "%d executors instead of %d", n, was)
 }
 
-// namedExecutors is how many executors there must be, so that every executor that a fault names
-// exists.
+// namedExecutors is the smallest number of executors with which every executor named by a fault exists.
 func (d *draw) namedExecutors() (least int) {
 	for i, name := range d.s.Cluster.ExecutorNames() {
-		if d.named(name) {
+		if d.isNamed(name) {
 			least = i + 1
 		}
 	}
 	return least
 }
 
-// named says whether a fault or the workload names a process.
-func (d *draw) named(process string) bool {
+// isNamed reports whether a fault or the workload names a process.
+func (d *draw) isNamed(process string) bool {
 	return slices.ContainsFunc(d.s.Faults, func(f scenario.Fault) bool {
 		return f.Spec.Strikes().Target == process || f.When.Of == process
 	}) || slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Pin == process })
 }
 
-// fewerWorkers removes workers that no fault and no load names, as long as every runtime keeps one.
+// fewerWorkers removes workers that no fault or load names, as long as every runtime keeps a worker.
 func fewerWorkers(d *draw) {
 	for i := len(d.workers) - 1; i >= 0; i-- {
 		w := d.workers[i]
 		rest := slices.Delete(slices.Clone(d.workers), i, i+1)
-		if d.one(2) || d.named(w.Name) || !covers(rest, w.Runtimes) {
+		if d.oneIn(2) || d.isNamed(w.Name) || !coversRuntimes(rest, w.Runtimes) {
 			continue
 		}
 		d.workers = rest
 		d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool { return name == w.Name })
-		d.change(func(doc *scenario.Document) { doc.DropWorker(w.Name) }, "without the worker %s", w.Name)
+		d.addEdit(func(doc *scenario.Document) { doc.DropWorker(w.Name) }, "without the worker %s", w.Name)
 	}
 }
 
-func covers(workers []scenario.Worker, runtimes []string) bool {
+func coversRuntimes(workers []scenario.Worker, runtimes []string) bool {
 	return !slices.ContainsFunc(runtimes, func(runtime string) bool {
 		return !slices.ContainsFunc(workers, func(w scenario.Worker) bool { return slices.Contains(w.Runtimes, runtime) })
 	})
 }
 
-// moreWorkers adds workers of the existing kinds. Some start late.
+// moreWorkers adds workers with the runtimes of existing ones. Some start late.
 func moreWorkers(d *draw) {
 	if len(d.workers) == 0 {
 		return
@@ -100,11 +98,11 @@ func moreWorkers(d *draw) {
 		if len(d.workers) >= mostWorkers || d.Cluster.Workers == nil || slices.Contains(d.Cluster.Workers, w.Name) {
 			return
 		}
-		value := fmt.Sprintf("{runtimes: [%s]", quoted(w.Runtimes))
-		if !d.one(3) {
+		value := fmt.Sprintf("{runtimes: [%s]", quoteList(w.Runtimes))
+		if !d.oneIn(3) {
 			value += fmt.Sprintf(", concurrency: %d", d.Number(1, 5))
 		}
-		if d.one(4) {
+		if d.oneIn(4) {
 			w.Starts = d.Within(time.Second, 5*time.Minute)
 			value += ", starts: " + yamlfile.Short(w.Starts)
 		} else {
@@ -112,11 +110,11 @@ func moreWorkers(d *draw) {
 		}
 		d.workers = append(d.workers, w)
 		value += "}"
-		d.change(func(doc *scenario.Document) { doc.Put(value, "cluster", "workers", w.Name) }, "one more worker, %s: %s", w.Name, value)
+		d.addEdit(func(doc *scenario.Document) { doc.Put(value, "cluster", "workers", w.Name) }, "one more worker, %s: %s", w.Name, value)
 	}
 }
 
-func quoted(list []string) string {
+func quoteList(list []string) string {
 	all := make([]string, len(list))
 	for i, item := range list {
 		all[i] = fmt.Sprintf("%q", item)
@@ -124,11 +122,11 @@ func quoted(list []string) string {
 	return strings.Join(all, ", ")
 }
 
-// configuredCapacity gives every worker the configuration's capacity.
+// configuredCapacity gives every worker the configured concurrency.
 func configuredCapacity(d *draw) {
 	for _, w := range d.s.Cluster.Workers {
-		if w.Concurrency > 0 && d.has(w.Name) {
-			d.change(func(doc *scenario.Document) { doc.Take("cluster", "workers", w.Name, "concurrency") },
+		if w.Concurrency > 0 && d.hasWorker(w.Name) {
+			d.addEdit(func(doc *scenario.Document) { doc.Take("cluster", "workers", w.Name, "concurrency") },
 				"%s has the configuration's concurrency instead of %d", w.Name, w.Concurrency)
 		}
 	}
@@ -137,13 +135,13 @@ func configuredCapacity(d *draw) {
 func drawnCapacity(d *draw) {
 	for _, w := range d.s.Cluster.Workers {
 		n := d.Number(1, 4)
-		if d.one(4) {
+		if d.oneIn(4) {
 			n = d.Number(5, 30)
 		}
-		if !d.has(w.Name) || n == w.Concurrency {
+		if !d.hasWorker(w.Name) || n == w.Concurrency {
 			continue
 		}
-		d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), "cluster", "workers", w.Name, "concurrency") },
+		d.addEdit(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), "cluster", "workers", w.Name, "concurrency") },
 			"%s runs %d at a time%s", w.Name, n, insteadOf(w.Concurrency))
 	}
 }
@@ -155,13 +153,12 @@ func insteadOf(n int) string {
 	return fmt.Sprintf(" instead of %d", n)
 }
 
-// has says whether a worker still exists.
-func (d *draw) has(worker string) bool {
+// hasWorker reports whether a worker still exists.
+func (d *draw) hasWorker(worker string) bool {
 	return slices.ContainsFunc(d.workers, func(w scenario.Worker) bool { return w.Name == worker })
 }
 
-// otherRuntimes lets a worker run runtimes of other workers, or removes a runtime that others have
-// as well.
+// otherRuntimes gives a worker a runtime of another one, or removes a runtime that other workers have too.
 func otherRuntimes(d *draw) {
 	var all []string
 	for _, w := range d.workers {
@@ -184,11 +181,11 @@ func otherRuntimes(d *draw) {
 		}
 		rest := slices.Clone(d.workers)
 		rest[i] = w
-		if len(w.Runtimes) == 0 || !covers(rest, all) || d.one(2) {
+		if len(w.Runtimes) == 0 || !coversRuntimes(rest, all) || d.oneIn(2) {
 			continue
 		}
 		d.workers = rest
-		value := "[" + quoted(w.Runtimes) + "]"
-		d.change(func(doc *scenario.Document) { doc.Put(value, "cluster", "workers", w.Name, "runtimes") }, "%s has the runtimes %s", w.Name, value)
+		value := "[" + quoteList(w.Runtimes) + "]"
+		d.addEdit(func(doc *scenario.Document) { doc.Put(value, "cluster", "workers", w.Name, "runtimes") }, "%s has the runtimes %s", w.Name, value)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 func TestEveryKeyIsDrawn(t *testing.T) {
 	var drawn []string
-	for _, g := range groups() {
+	for _, g := range keyGroups() {
 		for _, k := range g {
 			drawn = append(drawn, k.path)
 		}
@@ -24,19 +24,19 @@ func TestEveryKeyIsDrawn(t *testing.T) {
 	}
 }
 
-// Every draw is made to fit, so that none is thrown away.
-func TestADrawnConfigurationIsValid(t *testing.T) {
+// Every draw is made consistent, so that none is discarded.
+func TestDrawnConfigurationIsValid(t *testing.T) {
 	for seed := range uint64(500) {
 		source := rand.New(rand.NewPCG(seed, 1))
 		d := &draw{Dice: &fault.Dice{Choose: source.IntN}, s: &scenario.Scenario{}}
 		c := config.Default(config.Profiles()[seed%2])
-		for _, g := range groups() {
+		for _, g := range keyGroups() {
 			for _, k := range g {
-				if d.one(2) {
+				if d.oneIn(2) {
 					k.draw(d, &c)
 				}
 			}
-			d.fit(&c)
+			d.fitConfig(&c)
 		}
 		if problems := c.Validate(); len(problems) > 0 {
 			t.Fatalf("seed %d: %v", seed, problems)

@@ -13,8 +13,8 @@ import (
 // mostFaults is the largest number of added faults.
 const mostFaults = 4
 
-// faultDimensions has two dimensions whose leaveOut is no plain form, but a second way to change
-// them: one adds faults at any time or close together, the other removes some either way.
+// faultDimensions has two dimensions whose leaveOut is not a plain form but a second way to change them: one
+// adds faults at any time or close together, the other removes some in both cases.
 func faultDimensions() []dimension {
 	return []dimension{
 		{leaveOut: shortFaults, exaggerate: otherLengths},
@@ -24,14 +24,14 @@ func faultDimensions() []dimension {
 	}
 }
 
-// lasts sets how long the i-th fault lasts, or after what time its processes restart. A fault with
-// neither ends by itself and stays as it is.
-func (d *draw) lasts(i int, value func(was time.Duration) time.Duration) {
+// setFaultDuration sets the duration of the i-th fault, or the time until its processes restart. A fault with
+// neither ends by itself and stays unchanged.
+func (d *draw) setFaultDuration(i int, value func(was time.Duration) time.Duration) {
 	f := &d.s.Faults[i]
 	switch {
 	case f.For > 0:
 		text := yamlfile.Short(value(f.For))
-		d.change(func(doc *scenario.Document) {
+		d.addEdit(func(doc *scenario.Document) {
 			if doc.Has("faults", i, "for") {
 				doc.Put(text, "faults", i, "for")
 				return
@@ -41,42 +41,41 @@ func (d *draw) lasts(i int, value func(was time.Duration) time.Duration) {
 		}, "%s lasts %s", f.Name, text)
 	case f.RestartAfter > 0:
 		text := yamlfile.Short(value(f.RestartAfter))
-		d.change(func(doc *scenario.Document) { doc.Put(text, "faults", i, "restart_after") }, "%s: back after %s", f.Name, text)
+		d.addEdit(func(doc *scenario.Document) { doc.Put(text, "faults", i, "restart_after") }, "%s: back after %s", f.Name, text)
 	}
 }
 
 func shortFaults(d *draw) {
 	for i := range d.s.Faults {
-		d.lasts(i, func(time.Duration) time.Duration { return d.Within(time.Millisecond, time.Second) })
+		d.setFaultDuration(i, func(time.Duration) time.Duration { return d.Within(time.Millisecond, time.Second) })
 	}
 }
 
 func otherLengths(d *draw) {
 	for i := range d.s.Faults {
-		d.lasts(i, func(time.Duration) time.Duration { return d.Within(10*time.Millisecond, d.top()) })
+		d.setFaultDuration(i, func(time.Duration) time.Duration { return d.Within(10*time.Millisecond, d.longestDuration()) })
 	}
 }
 
 // otherMoments makes faults begin at another time, or after another event.
 func otherMoments(d *draw) {
 	for i := range d.s.Faults {
-		if d.one(2) {
+		if d.oneIn(2) {
 			continue
 		}
-		when := d.when(d.span())
-		d.change(func(doc *scenario.Document) { doc.Put(when, "faults", i, "when") }, "%s begins %s", d.s.Faults[i].Name, when)
+		when := d.drawWhen(d.faultSpan())
+		d.addEdit(func(doc *scenario.Document) { doc.Put(when, "faults", i, "when") }, "%s begins %s", d.s.Faults[i].Name, when)
 	}
 }
 
-// span is the length of the time from the start of a run in which drawn faults begin.
-func (d *draw) span() time.Duration {
-	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.top()))
+// faultSpan is the period from the start of a run in which drawn faults begin.
+func (d *draw) faultSpan() time.Duration {
+	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.longestDuration()))
 }
 
-// when draws when a fault begins: at a moment, or after the n-th event of a kind, perhaps with a
-// delay.
-func (d *draw) when(span time.Duration) string {
-	if d.one(2) {
+// drawWhen draws the start of a fault: a time, or the n-th event of a kind, sometimes with a delay.
+func (d *draw) drawWhen(span time.Duration) string {
+	if d.oneIn(2) {
 		return "{at: " + yamlfile.Short(time.Duration(d.Choose(int(span/time.Millisecond)+1))*time.Millisecond) + "}"
 	}
 	var names []string
@@ -86,7 +85,7 @@ func (d *draw) when(span time.Duration) string {
 		}
 	}
 	plus := ""
-	if d.one(2) {
+	if d.oneIn(2) {
 		plus = ", plus: " + d.Lasting(time.Millisecond, 10*time.Second)
 	}
 	return fmt.Sprintf("{after: %s, nth: %d%s}", d.Of(names...), d.Number(1, 12), plus)
@@ -94,20 +93,20 @@ func (d *draw) when(span time.Duration) string {
 
 func fewerFaults(d *draw) {
 	for i := len(d.s.Faults) - 1; i >= 0; i-- {
-		if d.one(2) {
-			d.change(func(doc *scenario.Document) { doc.Take("faults", i) }, "without the fault %s", d.s.Faults[i].Name)
+		if d.oneIn(2) {
+			d.addEdit(func(doc *scenario.Document) { doc.Take("faults", i) }, "without the fault %s", d.s.Faults[i].Name)
 		}
 	}
 }
 
-// drawable lists the kinds that the simulated world has and that can be drawn.
-func drawable() []*fault.Kind {
+// drawableKinds lists the kinds of faults that can be drawn and simulated.
+func drawableKinds() []*fault.Kind {
 	return slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
 }
 
-// entry draws a fault of any kind, as in a scenario file. It lasts at most so long.
-func (d *draw) entry(when string, most time.Duration) string {
-	kinds := drawable()
+// drawFault draws a fault of any kind, in the syntax of scenario files. most is its longest duration.
+func (d *draw) drawFault(when string, most time.Duration) string {
+	kinds := drawableKinds()
 	k := kinds[d.Choose(len(kinds))]
 	text := fmt.Sprintf("{when: %s, %s", when, k.Draw(d.Dice))
 	switch k.Ends {
@@ -120,19 +119,19 @@ func (d *draw) entry(when string, most time.Duration) string {
 	return text + "}"
 }
 
-func (d *draw) add(entry string) {
-	d.change(func(doc *scenario.Document) { doc.Append(entry, "faults") }, "one more fault: %s", entry)
+func (d *draw) addFault(entry string) {
+	d.addEdit(func(doc *scenario.Document) { doc.Append(entry, "faults") }, "one more fault: %s", entry)
 }
 
 // addedFaults adds faults at any time.
 func addedFaults(d *draw) {
 	for range d.Number(1, mostFaults) {
-		d.add(d.entry(d.when(d.span()), d.top()))
+		d.addFault(d.drawFault(d.drawWhen(d.faultSpan()), d.longestDuration()))
 	}
 }
 
-// closeFaults adds faults that follow each other within a lease and strike one worker and one
-// executor, so that each meets the consequences of the one before.
+// closeFaults adds faults that follow each other within a lease and strike one worker and one executor. Each
+// meets the effects of the one before.
 func closeFaults(d *draw) {
 	all := d.Cluster
 	if len(all.Workers) > 0 {
@@ -140,9 +139,9 @@ func closeFaults(d *draw) {
 	}
 	d.Cluster.Executors = []string{d.Of(all.Executors...)}
 	lease := d.config.Worker.Lease()
-	begin := time.Duration(d.Choose(int(d.span()/time.Millisecond)+1)) * time.Millisecond
+	begin := time.Duration(d.Choose(int(d.faultSpan()/time.Millisecond)+1)) * time.Millisecond
 	for range d.Number(2, mostFaults) {
-		d.add(d.entry("{at: "+yamlfile.Short(begin)+"}", 2*lease))
+		d.addFault(d.drawFault("{at: "+yamlfile.Short(begin)+"}", 2*lease))
 		begin += time.Duration(d.Choose(int(lease/time.Millisecond)+1)) * time.Millisecond
 	}
 	d.Cluster = all

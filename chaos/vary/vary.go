@@ -1,20 +1,18 @@
-// Package vary draws variants of a scenario: it changes some of the configuration, the cluster, the
-// actions, the workload and the faults, and adds further faults. A scenario contains a situation
-// that its author thought of. Most mistakes that no scenario finds are in situations that nobody
-// thought of.
+// Package vary draws variants of a scenario: it changes some of the configuration, the cluster, the actions,
+// the workload and the faults, and adds faults. A scenario covers a situation that its author foresaw; most
+// defects that no scenario finds occur in other situations.
 //
-// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A
-// dimension is a property that can change, such as the number of workers, or a group of related
-// settings. Each seed changes some dimensions and keeps the others as the scenario has them. A
-// changed dimension goes to its plain form (one executor, no failures) or is drawn from a wide
-// range with extremes. If every dimension changed a little in every run, they would hide what one
-// of them alone would show.
+// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A dimension is a
+// property that can change, such as the number of workers, or a group of related settings. Each seed changes
+// some dimensions and keeps the others. A changed dimension takes its plain form (one executor, no failures)
+// or is drawn from a wide range with extremes. If every dimension changed a little in every run, the
+// dimensions would hide each other's effects.
 //
-// In one build, a draw depends only on the scenario's digest, the profile and the seed. A new
-// setting, kind of fault or dimension changes the draws of all seeds, unless it has draws of its own
-// (apart). The result is an ordinary scenario, made by edits of the file, so that everything that
-// works on scenarios works on it. What the scenario expects of its own situation (counts, situations
-// to be reached, error texts, alerts) is dropped; its list of invariants applies.
+// In one build, a draw depends only on the scenario's digest, the profile and the seed. A new setting, kind
+// of fault or dimension changes the draws of all seeds, unless it draws separately (drawSeparately). The
+// result is an ordinary scenario, made by editing the file, so that all tools for scenarios work with it.
+// Expectations about the original situation (counts, situations to be reached, error texts, alerts) are
+// dropped; the list of invariants applies.
 package vary
 
 import (
@@ -32,34 +30,32 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// MostSteps is how many steps of the simulation a varied run may take. The caller stops a longer run
-// there, and judges it by its events until then.
+// MostSteps is the number of simulation steps after which the caller stops a varied run and judges its events
+// so far.
 const MostSteps = 30_000
 
-// Varied is a scenario that was drawn around another one.
+// Varied is a variant of a scenario.
 type Varied struct {
-	// Scenario has the name, the file and the digest of the original scenario, so these don't tell
-	// it from the original. It has one profile and runs only in the simulator.
+	// Scenario has the name, file and digest of the original, so these do not distinguish the two. It has one
+	// profile and runs only in the simulator.
 	Scenario *scenario.Scenario
-	// Changes describes each change in a line.
+	// Changes describes each change in one line.
 	Changes []string
-	// Refused is how many drawn edits were left out because the scenario language does not allow
-	// them beside the others.
+	// Refused counts the drawn edits that were left out because they conflict with the others.
 	Refused int
 }
 
-// Of draws the varied scenario of a seed. It fails only if the original scenario can't be edited as
-// a file.
+// Of draws the variant for a seed. It fails only if the original scenario can't be edited as a file.
 func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	doc, err := scenario.Edit(s)
 	if err != nil {
 		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
 	}
 	d := newDraw(s, p, seed)
-	d.all()
-	d.apart("exit codes", exitCodes)
-	plain(doc, s, p)
-	v, err := d.applied(doc)
+	d.drawDimensions()
+	d.drawSeparately("exit codes", exitCodes)
+	restrictScenario(doc, s, p)
+	v, err := d.applyEdits(doc)
 	if err != nil {
 		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
 	}
@@ -67,11 +63,11 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// plain removes what the scenario expects of its own situation, and limits it to one profile and
-// to the simulator.
-func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
+// restrictScenario removes the expectations about the original situation, and restricts the scenario to one
+// profile and the simulator.
+func restrictScenario(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
-	// If the scenario intends an action that no worker can run, the varied one must say so, too.
+	// If the scenario intends an action that no worker can run, its variant must say so too.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
 		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
 	})
@@ -81,31 +77,31 @@ func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	doc.Put(string(p), "profile")
 	doc.Put("["+string(scenario.Sim)+"]", "worlds")
 	if e.Invariants != nil {
-		doc.Put(flow(e.Invariants), "expect", "invariants")
+		doc.Put(flowList(e.Invariants), "expect", "invariants")
 	}
 	if meant {
 		doc.Put("[no_workers_failed]", "expect", "sometimes")
 	}
 }
 
-// draw is the draw of one seed.
+// draw is the state of drawing one variant.
 type draw struct {
 	*fault.Dice
 	s       *scenario.Scenario
 	profile config.Profile
-	// label says which draw this is: the scenario's digest, the profile and the seed.
+	// label identifies the draw: the scenario's digest, the profile and the seed.
 	label string
 	// config is the configuration drawn so far.
 	config config.Config
 	// workers are the workers drawn so far.
 	workers []scenario.Worker
-	// longest is the longest time that a run of an action takes, by the action's reference.
+	// longest maps an action to the longest duration of its runs.
 	longest map[string]time.Duration
 	edits   []edit
 }
 
-// edit is one change of the file. texts describe it, in a line for each changed thing; without texts
-// it is not reported.
+// edit is one change of the file. texts describe it, one line for each changed thing; an edit without texts
+// is not reported.
 type edit struct {
 	texts []string
 	make  func(doc *scenario.Document)
@@ -114,44 +110,44 @@ type edit struct {
 func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	label := fmt.Sprintf("%s %s %d", s.Digest, p, seed)
 	d := &draw{
-		Dice: &fault.Dice{Choose: choices(label), Cluster: s.Cluster.Names()}, s: s, profile: p, label: label,
+		Dice: &fault.Dice{Choose: newChooser(label), Cluster: s.Cluster.Names()}, s: s, profile: p, label: label,
 		config: s.Config(p), workers: slices.Clone(s.Cluster.Workers), longest: make(map[string]time.Duration),
 	}
 	for _, a := range s.Actions {
 		d.longest[a.Ref] = a.TakesMax
 	}
-	// A drawn fault must not name a worker that starts late: it may strike before.
+	// A drawn fault must not name a worker that starts late: it may strike earlier.
 	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
 	return d
 }
 
-// choices returns the draws of a label: numbers below what it is called with.
-func choices(label string) func(n int) int {
+// newChooser returns the random numbers of a label: a function that draws below its argument.
+func newChooser(label string) func(n int) int {
 	sum := sha256.Sum256([]byte(label))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))).IntN
 }
 
-// apart calls a dimension with draws of its own, so that it shifts the draws of no other one.
-func (d *draw) apart(label string, dimension func(*draw)) {
+// drawSeparately calls a dimension with separate random numbers, so that it shifts no other draws.
+func (d *draw) drawSeparately(label string, dimension func(*draw)) {
 	choose := d.Choose
-	d.Choose = choices(d.label + " " + label)
+	d.Choose = newChooser(d.label + " " + label)
 	dimension(d)
 	d.Choose = choose
 }
 
-// dimension is a property that a seed keeps as it is, takes to a plain form (leaveOut) or draws from
-// a wide range (exaggerate). A nil leaveOut means that it has no plain form.
+// dimension is a property that a seed keeps, changes to a plain form (leaveOut) or draws from a wide range
+// (exaggerate). A nil leaveOut means that it has no plain form.
 type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
 
-// all draws every dimension. Later dimensions depend on the draws of earlier ones.
-func (d *draw) all() {
+// drawDimensions draws every dimension. Later dimensions depend on the draws of earlier ones.
+func (d *draw) drawDimensions() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
-	// The share of changed dimensions is drawn, too, from one to three fifths: few show effects more
-	// clearly, many make situations that nobody thought of. At least one changes.
+	// The share of changed dimensions is also drawn, from one to three fifths: few show effects more clearly,
+	// many make unforeseen situations. At least one changes.
 	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
@@ -165,20 +161,20 @@ func (d *draw) all() {
 		dim.exaggerate(d)
 	}
 	d.writeConfig()
-	d.settle()
+	d.extendSettle()
 }
 
-// one is true in one of n draws.
-func (d *draw) one(n int) bool { return d.Choose(n) == 0 }
+// oneIn reports true in one of n draws.
+func (d *draw) oneIn(n int) bool { return d.Choose(n) == 0 }
 
-// change notes an edit with its description.
-func (d *draw) change(make func(doc *scenario.Document), text string, args ...any) {
+// addEdit adds an edit with its description.
+func (d *draw) addEdit(make func(doc *scenario.Document), text string, args ...any) {
 	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
 }
 
-// applied makes all edits at once. If the scenario language refuses the result, it makes them one by
-// one, and leaves out each that is refused beside those before it.
-func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
+// applyEdits applies all edits at once. If the result is refused, it applies them one by one and leaves out
+// each that is refused after those before it.
+func (d *draw) applyEdits(doc *scenario.Document) (*Varied, error) {
 	v := &Varied{}
 	whole := doc.Clone()
 	for _, e := range d.edits {
@@ -208,9 +204,9 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// top is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
+// longestDuration is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
 // the run would take too many steps, but at least a minute.
-func (d *draw) top() time.Duration {
+func (d *draw) longestDuration() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
 	beats := time.Duration(beatsOfAll / max(1, len(d.workers)))
@@ -218,17 +214,17 @@ func (d *draw) top() time.Duration {
 	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
 }
 
-// In the longest duration that is drawn, all workers together send at most beatsOfAll heartbeats,
-// and all executors together make at most passesOfAll passes of their reconcilers. A heartbeat takes
-// about ten steps, a pass about fifteen.
+// Within longestDuration, all workers together send at most beatsOfAll heartbeats, and all executors together
+// make at most passesOfAll passes of their reconcilers. A heartbeat takes about ten steps, a pass about
+// fifteen.
 const (
 	beatsOfAll  = 400
 	passesOfAll = 280
 )
 
-// settle gives the run enough time to do all of its work one execution after the other: an
-// overloaded worker is late, not stuck.
-func (d *draw) settle() {
+// extendSettle gives the run enough time to do all of its work sequentially: an overloaded worker is late,
+// not stuck.
+func (d *draw) extendSettle() {
 	var work, longest time.Duration
 	retries := 0
 	for i := range d.s.Workload {
@@ -246,8 +242,8 @@ func (d *draw) settle() {
 	d.edits = append(d.edits, edit{make: func(doc *scenario.Document) { doc.Put(yamlfile.Short(within), "settle", "within") }})
 }
 
-// flow writes numbers as a list.
-func flow(numbers []int) string {
+// flowList formats numbers as a YAML list.
+func flowList(numbers []int) string {
 	text := "["
 	for i, n := range numbers {
 		if i > 0 {

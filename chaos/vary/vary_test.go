@@ -9,7 +9,7 @@ import (
 	"handoff/scenarios"
 )
 
-func library(t testing.TB) []*scenario.Scenario {
+func loadLibrary(t testing.TB) []*scenario.Scenario {
 	t.Helper()
 	all, err := scenarios.Library()
 	if err != nil {
@@ -18,11 +18,11 @@ func library(t testing.TB) []*scenario.Scenario {
 	return all
 }
 
-// A draw is a function of the scenario, the profile and the seed, has the name and the digest of
-// its scenario, and demands no particular situation. Hardly any edit is refused.
-func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
+// A draw is a function of the scenario, the profile and the seed. It has the name and the digest of its
+// scenario, and demands no particular situation. Few edits are refused.
+func TestDrawIsValidAndReproducible(t *testing.T) {
 	refused, made := 0, 0
-	for i, s := range library(t) {
+	for i, s := range loadLibrary(t) {
 		p, seed := s.Profiles[i%len(s.Profiles)], uint64(i)
 		v, err := vary.Of(s, p, seed)
 		if err != nil {
@@ -37,17 +37,17 @@ func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
 			t.Errorf("%s: %s, %v", s.Name, v.Scenario.Name, v.Scenario.Profiles)
 		}
 		if len(e.Executions)+len(e.Rows)+len(e.Texts) > 0 || e.Alerts.Any() {
-			t.Errorf("%s is still to end as it promises: %+v", s.Name, e)
+			t.Errorf("%s still has expectations of the original: %+v", s.Name, e)
 		}
 		refused, made = refused+v.Refused, made+len(v.Changes)
 	}
 	if refused*20 > made || made == 0 {
-		t.Errorf("%d edits made no sense, and %d did", refused, made)
+		t.Errorf("%d edits were refused, and %d were made", refused, made)
 	}
 }
 
 func TestTwoSeedsDrawDifferently(t *testing.T) {
-	s := library(t)[0]
+	s := loadLibrary(t)[0]
 	a, errA := vary.Of(s, s.Profiles[0], 1)
 	b, errB := vary.Of(s, s.Profiles[0], 2)
 	if errA != nil || errB != nil || slices.Equal(a.Changes, b.Changes) {
@@ -55,9 +55,9 @@ func TestTwoSeedsDrawDifferently(t *testing.T) {
 	}
 }
 
-// Some draws have actions that fail with exit codes, declared ones and others, and others have none.
+// Some draws have actions that fail with exit codes, declared and undeclared, and other draws have none.
 func TestSomeDrawsHaveExitCodes(t *testing.T) {
-	s := library(t)[0]
+	s := loadLibrary(t)[0]
 	declared, others, without := 0, 0, 0
 	for seed := range uint64(60) {
 		v, err := vary.Of(s, s.Profiles[0], seed)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// mostRetries is the largest number of retries that is drawn.
+	// mostRetries is the largest drawn number of retries.
 	mostRetries = 5
-	// mostMore is the largest factor by which a load grows, and mostExecutions the largest number
-	// of executions that a load may grow to.
+	// mostMore is the largest factor by which a load grows, and mostExecutions the largest size that it may
+	// grow to.
 	mostMore       = 3
 	mostExecutions = 40
 	// mostCopies is the largest number of times that a request is sent.
@@ -33,30 +33,30 @@ func actionDimensions() []dimension {
 func shortRuns(d *draw) {
 	for _, a := range d.s.Actions {
 		d.longest[a.Ref] = 50 * time.Millisecond
-		d.change(func(doc *scenario.Document) { doc.Put("50ms", "actions", a.Ref, "takes") }, "%s takes 50ms", a.Ref)
+		d.addEdit(func(doc *scenario.Document) { doc.Put("50ms", "actions", a.Ref, "takes") }, "%s takes 50ms", a.Ref)
 	}
 }
 
-// otherRuns draws how long actions run, up to top. If the workers can't run all executions of an
-// action at once, each is shorter, so that all together do not take much longer than top.
+// otherRuns draws the durations of actions, up to longestDuration. If the workers can't run all executions of
+// an action at once, each is shorter, so that all together do not take much longer.
 func otherRuns(d *draw) {
 	slots := 0
 	for _, w := range d.workers {
 		slots += max(1, w.Concurrency)
 	}
 	for _, a := range d.s.Actions {
-		if d.one(3) {
+		if d.oneIn(3) {
 			continue
 		}
 		waves := max(1, d.s.SubmissionsOf(a.Ref)/max(1, slots))
-		most := d.Within(50*time.Millisecond, max(time.Second, d.top()/time.Duration(waves)))
+		most := d.Within(50*time.Millisecond, max(time.Second, d.longestDuration()/time.Duration(waves)))
 		d.longest[a.Ref] = most
 		takes := fmt.Sprintf("{log_uniform: [10ms, %s]}", yamlfile.Short(most))
 		timeout := ""
-		if most >= a.Timeout-a.Timeout/4 && !d.one(4) {
+		if most >= a.Timeout-a.Timeout/4 && !d.oneIn(4) {
 			timeout = yamlfile.Short(most + 10*time.Second)
 		}
-		d.change(func(doc *scenario.Document) {
+		d.addEdit(func(doc *scenario.Document) {
 			doc.Put(takes, "actions", a.Ref, "takes")
 			if timeout != "" {
 				doc.Put(timeout, "actions", a.Ref, "timeout")
@@ -65,17 +65,17 @@ func otherRuns(d *draw) {
 	}
 }
 
-// withoutOwnLimits removes the dispatch timeouts of actions and the limits of steps of the workload,
-// so that those of the configuration and of the actions apply.
+// withoutOwnLimits removes the dispatch timeouts of actions and the limits of workload steps, so that those
+// of the configuration and of the actions apply.
 func withoutOwnLimits(d *draw) {
 	for _, a := range d.s.Actions {
 		if a.DispatchTimeout > 0 {
-			d.change(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "dispatch_timeout") }, "%s has no dispatch_timeout of its own", a.Ref)
+			d.addEdit(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "dispatch_timeout") }, "%s has no dispatch_timeout of its own", a.Ref)
 		}
 	}
 	for i := range d.s.Workload {
 		if d.s.Workload[i].Limits != (execution.Limits{}) && d.s.Workload[i].Again == 0 {
-			d.change(func(doc *scenario.Document) {
+			d.addEdit(func(doc *scenario.Document) {
 				for _, key := range []string{"timeout", "dispatch_timeout", "max_retries"} {
 					doc.Take(append(doc.Load(i), key)...)
 				}
@@ -84,42 +84,41 @@ func withoutOwnLimits(d *draw) {
 	}
 }
 
-// ownTimeouts draws timeouts and dispatch timeouts of actions and of steps of the workload. The
-// timeouts lie around the time that an action runs. The dispatch timeouts lie around that of the
-// configuration; with dead lettering, none exceeds the queue's time to live. Steps also get a number
-// of retries.
+// ownTimeouts draws timeouts and dispatch timeouts of actions and of workload steps. The timeouts lie around
+// the duration of the action, and the dispatch timeouts around the configured one. With dead lettering, no
+// dispatch timeout exceeds the queue's time to live. Steps also get a number of retries.
 func ownTimeouts(d *draw) {
 	for _, a := range d.s.Actions {
-		if d.one(2) {
-			d.put(d.Within(max(10*time.Millisecond, d.longest[a.Ref]/4), 4*d.longest[a.Ref]+time.Second), "timeout", a.Ref, "actions", a.Ref)
+		if d.oneIn(2) {
+			d.putDuration(d.Within(max(10*time.Millisecond, d.longest[a.Ref]/4), 4*d.longest[a.Ref]+time.Second), "timeout", a.Ref, "actions", a.Ref)
 		}
-		if d.one(2) {
-			d.put(d.dispatchTimeout(), "dispatch_timeout", a.Ref, "actions", a.Ref)
+		if d.oneIn(2) {
+			d.putDuration(d.dispatchTimeout(), "dispatch_timeout", a.Ref, "actions", a.Ref)
 		}
 	}
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
-		if load.Again > 0 || d.usedAgain(i) || d.one(2) {
+		if load.Again > 0 || d.usedAgain(i) || d.oneIn(2) {
 			continue
 		}
 		at := fmt.Sprintf("step %d of the workload", i+1)
-		if d.one(2) {
+		if d.oneIn(2) {
 			timeout := yamlfile.Short(d.Within(max(10*time.Millisecond, d.longest[load.Action]/4), 4*d.longest[load.Action]+time.Second))
-			d.change(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "timeout")...) }, "%s has timeout %s", at, timeout)
+			d.addEdit(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "timeout")...) }, "%s has timeout %s", at, timeout)
 		}
-		if d.one(2) {
+		if d.oneIn(2) {
 			timeout := yamlfile.Short(d.dispatchTimeout())
-			d.change(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "dispatch_timeout")...) }, "%s has dispatch_timeout %s", at, timeout)
+			d.addEdit(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "dispatch_timeout")...) }, "%s has dispatch_timeout %s", at, timeout)
 		}
-		if n := d.Number(0, mostRetries); d.one(2) {
-			d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "max_retries")...) }, "%s has max_retries %d", at, n)
+		if n := d.Number(0, mostRetries); d.oneIn(2) {
+			d.addEdit(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "max_retries")...) }, "%s has max_retries %d", at, n)
 		}
 	}
 }
 
-func (d *draw) put(value time.Duration, key, of string, at ...any) {
+func (d *draw) putDuration(value time.Duration, key, of string, at ...any) {
 	text := yamlfile.Short(value)
-	d.change(func(doc *scenario.Document) { doc.Put(text, append(slices.Clone(at), key)...) }, "%s has %s %s", of, key, text)
+	d.addEdit(func(doc *scenario.Document) { doc.Put(text, append(slices.Clone(at), key)...) }, "%s has %s %s", of, key, text)
 }
 
 func (d *draw) dispatchTimeout() time.Duration {
@@ -134,57 +133,56 @@ func (d *draw) dispatchTimeout() time.Duration {
 func noFailures(d *draw) {
 	for _, a := range d.s.Actions {
 		if a.FailPerMillion > 0 {
-			d.change(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "fails") }, "%s never fails by itself", a.Ref)
+			d.addEdit(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "fails") }, "%s never fails by itself", a.Ref)
 		}
 	}
 }
 
 func moreFailures(d *draw) {
 	for _, a := range d.s.Actions {
-		if d.one(3) {
+		if d.oneIn(3) {
 			continue
 		}
 		fails := fmt.Sprintf("{rate: %s, reason: %s}", d.Percent(5, 80), d.Of("connection reset", "validation", "transient", "unknown"))
 		retries := d.Number(0, mostRetries)
-		d.change(func(doc *scenario.Document) {
+		d.addEdit(func(doc *scenario.Document) {
 			doc.Put(fails, "actions", a.Ref, "fails")
 			doc.Put(fmt.Sprint(retries), "actions", a.Ref, "max_retries")
 		}, "%s fails %s and has max_retries %d", a.Ref, fails, retries)
 	}
 }
 
-// exitCodes has actions fail with exit codes, of which some are declared to be failures for now, in
-// one of four seeds.
+// exitCodes makes actions fail with exit codes in one of four seeds. Some codes are declared as retriable.
 func exitCodes(d *draw) {
-	if !d.one(4) {
+	if !d.oneIn(4) {
 		return
 	}
 	for _, a := range d.s.Actions {
-		if d.one(3) {
+		if d.oneIn(3) {
 			continue
 		}
-		codes, declared := d.codes(1, 5), d.codes(0, 5)
-		// Some of the codes with which it fails are declared.
+		codes, declared := d.drawExitCodes(1, 5), d.drawExitCodes(0, 5)
+		// Some of the codes that occur are declared.
 		for _, code := range codes {
-			if d.one(2) && !slices.Contains(declared, code) {
+			if d.oneIn(2) && !slices.Contains(declared, code) {
 				declared = append(declared, code)
 			}
 		}
-		fails := fmt.Sprintf("{rate: %s, exit_codes: %s}", d.Percent(5, 80), flow(codes))
+		fails := fmt.Sprintf("{rate: %s, exit_codes: %s}", d.Percent(5, 80), flowList(codes))
 		retries := d.Number(0, mostRetries)
-		d.change(func(doc *scenario.Document) {
+		d.addEdit(func(doc *scenario.Document) {
 			doc.Put(fails, "actions", a.Ref, "fails")
 			doc.Put(fmt.Sprint(retries), "actions", a.Ref, "max_retries")
 			doc.Take("actions", a.Ref, "retried_exit_codes")
 			if len(declared) > 0 {
-				doc.Put(flow(declared), "actions", a.Ref, "retried_exit_codes")
+				doc.Put(flowList(declared), "actions", a.Ref, "retried_exit_codes")
 			}
-		}, "%s fails %s, declares %s and has max_retries %d", a.Ref, fails, flow(declared), retries)
+		}, "%s fails %s, declares %s and has max_retries %d", a.Ref, fails, flowList(declared), retries)
 	}
 }
 
-// codes draws different exit codes: bounds, those around the multiples of 64, and those of the table.
-func (d *draw) codes(least, most int) (codes []int) {
+// drawExitCodes draws distinct exit codes: bounds, values around multiples of 64, and codes of the table.
+func (d *draw) drawExitCodes(least, most int) (codes []int) {
 	all := []int{1, 2, 63, 64, 65, 69, 75, 77, 111, 124, 127, 128, 191, 192, 254, 255}
 	for n := d.Number(least, most); n > 0; n-- {
 		i := d.Choose(len(all))
@@ -196,11 +194,11 @@ func (d *draw) codes(least, most int) (codes []int) {
 
 func limitedActions(d *draw) {
 	for _, a := range d.s.Actions {
-		if d.one(2) {
+		if d.oneIn(2) {
 			continue
 		}
 		n := d.Number(1, 4)
-		d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), "actions", a.Ref, "concurrency") },
+		d.addEdit(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), "actions", a.Ref, "concurrency") },
 			"at most %d of %s at a time%s", n, a.Ref, insteadOf(a.Concurrency))
 	}
 }
@@ -210,18 +208,18 @@ func workloadDimensions() []dimension {
 		{leaveOut: fewExecutions, exaggerate: moreExecutions},
 		{leaveOut: atOnce, exaggerate: otherSpacing},
 		{leaveOut: sentOnce, exaggerate: sentOften},
-		{leaveOut: withoutPins, exaggerate: pinned},
-		{leaveOut: withoutCancels, exaggerate: cancelled},
+		{leaveOut: withoutPins, exaggerate: pinnedLoads},
+		{leaveOut: withoutCancels, exaggerate: addedCancels},
 	}
 }
 
-// usedAgain says that a later load sends the idempotency keys of the i-th load again. The two must
-// then match, so neither is changed.
+// usedAgain reports whether a later load repeats the idempotency keys of the i-th load. The two must match,
+// so neither is changed.
 func (d *draw) usedAgain(i int) bool {
 	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
 }
 
-// eachLoad calls f with every load that may change: all that share no idempotency keys with another.
+// eachLoad calls f with every load that may change: all that share no idempotency keys with another load.
 func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
@@ -231,22 +229,22 @@ func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	}
 }
 
-func (d *draw) count(i int, load *scenario.Load, n int) {
+func (d *draw) setCount(i int, load *scenario.Load, n int) {
 	if n < 1 || n == load.Count {
 		return
 	}
-	d.change(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
+	d.addEdit(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
 }
 
-// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too
-// few parents for the children, or that takes away an execution that a step cancels. Such an edit is
-// left out (applied).
+// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too few
+// parents for the children, or that removes an execution that a step cancels. applyEdits leaves out such an
+// edit.
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
 	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents
 		load := &d.s.Workload[i]
 		if load.Again == 0 && !d.usedAgain(i) {
-			d.count(i, load, (load.Count+part-1)/part)
+			d.setCount(i, load, (load.Count+part-1)/part)
 		}
 	}
 }
@@ -254,14 +252,14 @@ func fewExecutions(d *draw) {
 func moreExecutions(d *draw) {
 	factor := d.Number(2, mostMore)
 	d.eachLoad(func(i int, load *scenario.Load) {
-		d.count(i, load, max(load.Count, min(factor*load.Count, mostExecutions)))
+		d.setCount(i, load, max(load.Count, min(factor*load.Count, mostExecutions)))
 	})
 }
 
 func atOnce(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		if load.Every > 0 {
-			d.change(func(doc *scenario.Document) { doc.Put("0s", append(doc.Load(i), "every")...) },
+			d.addEdit(func(doc *scenario.Document) { doc.Put("0s", append(doc.Load(i), "every")...) },
 				"step %d of the workload submits all at once", i+1)
 		}
 	})
@@ -269,12 +267,12 @@ func atOnce(d *draw) {
 
 func otherSpacing(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
-		every := d.Within(time.Millisecond, max(time.Second, d.top()/time.Duration(4*load.Count)))
+		every := d.Within(time.Millisecond, max(time.Second, d.longestDuration()/time.Duration(4*load.Count)))
 		from := load.From
-		if d.one(2) {
+		if d.oneIn(2) {
 			from = d.Within(0, 5*time.Minute)
 		}
-		d.change(func(doc *scenario.Document) {
+		d.addEdit(func(doc *scenario.Document) {
 			doc.Put(yamlfile.Short(every), append(doc.Load(i), "every")...)
 			doc.Put(yamlfile.Short(from), append(doc.Load(i), "from")...)
 		}, "step %d of the workload submits every %s from %s", i+1, yamlfile.Short(every), yamlfile.Short(from))
@@ -284,7 +282,7 @@ func otherSpacing(d *draw) {
 func sentOnce(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		if load.Copies > 1 {
-			d.change(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "copies")...) }, "step %d of the workload sends each request once", i+1)
+			d.addEdit(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "copies")...) }, "step %d of the workload sends each request once", i+1)
 		}
 	})
 }
@@ -292,7 +290,7 @@ func sentOnce(d *draw) {
 func sentOften(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		n := d.Number(2, mostCopies)
-		d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "copies")...) },
+		d.addEdit(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "copies")...) },
 			"step %d of the workload sends each request %d times", i+1, n)
 	})
 }
@@ -300,13 +298,12 @@ func sentOften(d *draw) {
 func withoutPins(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		if load.Pin != "" {
-			d.change(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "pin")...) }, "step %d of the workload is not pinned", i+1)
+			d.addEdit(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "pin")...) }, "step %d of the workload is not pinned", i+1)
 		}
 	})
 }
 
-// pinned pins loads to workers that can run them.
-func pinned(d *draw) {
+func pinnedLoads(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		runtime := ""
 		for _, a := range d.s.Actions {
@@ -320,27 +317,27 @@ func pinned(d *draw) {
 				fit = append(fit, w.Name)
 			}
 		}
-		if len(fit) == 0 || d.one(2) {
+		if len(fit) == 0 || d.oneIn(2) {
 			return
 		}
 		pin := d.Of(fit...)
-		d.change(func(doc *scenario.Document) { doc.Put(pin, append(doc.Load(i), "pin")...) }, "step %d of the workload is pinned to %s", i+1, pin)
+		d.addEdit(func(doc *scenario.Document) { doc.Put(pin, append(doc.Load(i), "pin")...) }, "step %d of the workload is pinned to %s", i+1, pin)
 	})
 }
 
 func withoutCancels(d *draw) {
 	for i := len(d.s.Cancels) - 1; i >= 0; i-- {
-		d.change(func(doc *scenario.Document) { doc.DropCancel(i) }, "without step %d that cancels", i+1)
+		d.addEdit(func(doc *scenario.Document) { doc.DropCancel(i) }, "without step %d that cancels", i+1)
 	}
 }
 
-func cancelled(d *draw) {
+func addedCancels(d *draw) {
 	for range d.Number(1, 3) {
 		load := &d.s.Workload[d.Choose(len(d.s.Workload))]
 		nth := d.Number(1, max(1, min(load.Count, mostExecutions/2)))
 		n := d.Number(1, max(1, min(load.Count-nth+1, 5)))
 		step := fmt.Sprintf("{cancel: {action: %q, nth: %d, count: %d, after: {log_uniform: [1ms, %s]}}}", load.Action, nth, n,
 			d.Lasting(10*time.Millisecond, max(time.Minute, d.longest[load.Action])))
-		d.change(func(doc *scenario.Document) { doc.Append(step, "workload") }, "one more step of the workload: %s", step)
+		d.addEdit(func(doc *scenario.Document) { doc.Append(step, "workload") }, "one more step of the workload: %s", step)
 	}
 }

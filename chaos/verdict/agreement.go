@@ -14,7 +14,7 @@ type Side struct {
 	Verdict  Verdict
 	Runs     int
 	Outcomes [execution.Statuses]int64
-	// Sometimes lists the situations that were reached, sorted.
+	// Sometimes lists the reached situations, sorted.
 	Sometimes []string
 	// Detection is the duration of the slowest detection of each kind, on the scenario's own time
 	// scale.
@@ -33,14 +33,14 @@ type Agreement struct {
 
 // Agree compares the two worlds' results of one scenario; scale is the live run's time scale.
 func Agree(sim, live *Scenario, scale float64) Agreement {
-	a := Agreement{Scenario: live.Name, Profile: live.Profile, Sim: side(sim, 1), Live: side(live, scale)}
+	a := Agreement{Scenario: live.Name, Profile: live.Profile, Sim: sideOf(sim, 1), Live: sideOf(live, scale)}
 	if a.Sim.Verdict != a.Live.Verdict {
 		a.Differs = a.Sim.Verdict.String() + " in the simulated world, " + a.Live.Verdict.String() + " in the live one"
 	}
 	return a
 }
 
-func side(s *Scenario, scale float64) Side {
+func sideOf(s *Scenario, scale float64) Side {
 	d := make(map[string]time.Duration, len(s.Detection))
 	for name, took := range s.Detection {
 		d[name] = time.Duration(float64(took) / scale).Round(100 * time.Millisecond)
@@ -48,7 +48,7 @@ func side(s *Scenario, scale float64) Side {
 	return Side{Verdict: s.Verdict, Runs: s.Seeds, Outcomes: s.Chains, Sometimes: slices.Sorted(maps.Keys(s.Sometimes)), Detection: d}
 }
 
-// Completed is the share of the executions that completed, in percent.
+// Completed returns the percentage of executions that completed, rounded; 0 without executions.
 func (s Side) Completed() int {
 	var all int64
 	for _, n := range s.Outcomes {
@@ -61,11 +61,11 @@ func (s Side) Completed() int {
 }
 
 // OnlySim lists the situations that only the simulated world reached.
-func (a Agreement) OnlySim() []string { return without(a.Sim.Sometimes, a.Live.Sometimes) }
+func (a Agreement) OnlySim() []string { return namesWithout(a.Sim.Sometimes, a.Live.Sometimes) }
 
 // OnlyLive lists the situations that only the live world reached.
-func (a Agreement) OnlyLive() []string { return without(a.Live.Sometimes, a.Sim.Sometimes) }
+func (a Agreement) OnlyLive() []string { return namesWithout(a.Live.Sometimes, a.Sim.Sometimes) }
 
-func without(all, others []string) []string {
+func namesWithout(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(others, name) })
 }

@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// Cause is one way in which runs of a scenario failed. Runs that broke the same rule at the same
-// place with the same words, apart from numbers, times and names, have one cause.
+// Cause is one way in which runs of a scenario failed. Runs share a cause if they broke the same rule at the
+// same place with the same words, apart from numbers, times and names.
 type Cause struct {
 	// Rule is Violation.Rule.
 	Rule string
-	// Where is the part or the process that the message names first, without its number; empty if
-	// it names none.
+	// Where is the part or process that the message names first, without its number; empty for none.
 	Where string
-	// Text is the message's first line, with "…" for everything that differs between runs.
+	// Text is the message's first line, with "…" in place of everything that differs between runs.
 	Text string
-	// Seeds counts the runs, and First is the smallest seed of them.
+	// Seeds is the number of runs, and First their smallest seed.
 	Seeds int
 	First uint64
 }
 
 const (
-	// keptCauses limits the causes of a scenario. Those that come first in the order of compareCauses
-	// are kept, so counts are exact in whatever order runs arrive.
+	// keptCauses limits the causes of a scenario. The first ones in the order of compareCauses are kept, so
+	// counts are exact whatever the order of runs.
 	keptCauses = 50
 	// keptSeeds limits the failed seeds of a scenario; the smallest are kept.
 	keptSeeds = 1000
@@ -33,39 +32,39 @@ const (
 )
 
 var (
-	// differing is everything that differs between two runs with the same cause: quoted texts, random
-	// identifiers, numbers (those in names too) and durations.
-	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
-	// named is the name of a process, such as executor-1.
-	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
-	// actor is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
-	// (executor-1)" or "the timeout_monitor, executor-1".
-	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`)
+	// differingPattern matches whatever differs between two runs with the same cause: quoted texts, random
+	// identifiers, numbers (also in names) and durations.
+	differingPattern = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
+	// processPattern matches the name of a process, such as executor-1.
+	processPattern = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
+	// partPattern matches a part with its process, as in "the timeout monitor of executor-1", "the timeout
+	// monitor (executor-1)" or "the timeout_monitor, executor-1".
+	partPattern = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`)
 )
 
 // Cause returns the cause of one violation, without counts.
 func (v *Violation) Cause() Cause {
 	line, rest, _ := strings.Cut(v.Message, "\n")
-	text := differing.ReplaceAllString(line, "…")
+	text := differingPattern.ReplaceAllString(line, "…")
 	if v.Name == Expectation && rest != "" {
-		// How most of the executions ended that missed it is what tells two causes apart.
+		// The most frequent ending of the executions that missed it distinguishes causes.
 		most, _, _ := strings.Cut(rest, "\n")
 		if at := strings.LastIndex(most, ": execution"); at >= 0 {
 			most = most[:at]
 		}
-		text += "; most: " + differing.ReplaceAllString(most, "…")
+		text += "; most: " + differingPattern.ReplaceAllString(most, "…")
 	}
-	c := Cause{Rule: v.Rule(), Text: clip(text, causeText)}
-	if m := actor.FindStringSubmatch(line); m != nil {
+	c := Cause{Rule: v.Rule(), Text: clipText(text, causeText)}
+	if m := partPattern.FindStringSubmatch(line); m != nil {
 		c.Where = strings.ReplaceAll(m[1], "_", " ")
-	} else if m := named.FindStringSubmatch(line); m != nil {
+	} else if m := processPattern.FindStringSubmatch(line); m != nil {
 		c.Where = m[1]
 	}
 	return c
 }
 
-// clip shortens a text to at most n bytes, at a boundary between two characters.
-func clip(s string, n int) string {
+// clipText shortens a text to at most n bytes, at a character boundary.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

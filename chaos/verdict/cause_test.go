@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
+func TestCauseOmitsNumbersAndNames(t *testing.T) {
 	for _, c := range []struct{ a, b, where, text string }{
 		{
 			"the timeout monitor (executor-1) ended execution 7 as timeout while its action still ran\nmore",
@@ -33,12 +33,12 @@ func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
 	}
 }
 
-// Two ways to miss one expectation are two causes, and one way is one, whatever the numbers are.
-func TestAnUnmetExpectationHasTheCauseOfMostThatMissedIt(t *testing.T) {
+// Each way to miss an expectation is one cause, whatever the numbers.
+func TestUnmetExpectationCauseNamesCommonestEnding(t *testing.T) {
 	cause := func(found int, how string) string {
 		v := Violation{Name: Expectation, Message: fmt.Sprintf("%d of 42 rows ended as failed; the scenario expects failed: 0\n%s", found, how)}
 		if want := "rows ended as failed; the scenario expects failed: 0"; v.Expects() != want {
-			t.Errorf("it expects %q, want %q", v.Expects(), want)
+			t.Errorf("the violation expects %q, want %q", v.Expects(), want)
 		}
 		return v.Cause().Text
 	}
@@ -51,9 +51,9 @@ func TestAnUnmetExpectationHasTheCauseOfMostThatMissedIt(t *testing.T) {
 	}
 }
 
-// A rule's first few violations may all have one cause. The counts have the others too, and depend
-// neither on the order of the runs nor on shares, even beyond the limits.
-func TestCausesAreCountedInAnyOrder(t *testing.T) {
+// A rule's first few violations may all have one cause, but every cause is counted. Counts don't depend on
+// the order of runs or on shares, even beyond the limits.
+func TestCauseCountsIgnoreRunOrder(t *testing.T) {
 	runs := make([]*Run, 3*keptSeeds)
 	for i := range runs {
 		seed := uint64(i) //nolint:gosec // not negative

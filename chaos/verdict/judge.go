@@ -18,7 +18,7 @@ const (
 	ExitBroken       = 4 // the harness or its environment failed to start, or hung
 )
 
-// ExitCode is the exit code of a command with this verdict.
+// ExitCode returns the exit code of a command with this verdict.
 func (v Verdict) ExitCode() int {
 	switch v {
 	case Fail:
@@ -30,37 +30,37 @@ func (v Verdict) ExitCode() int {
 	}
 }
 
-// SweepSeeds is the number of seeds that make a sweep. Situations that only some runs reach can be
-// demanded of a sweep; fewer runs may miss them by chance.
+// SweepSeeds is the number of seeds that make a sweep. A sweep must reach situations that only some runs
+// reach; fewer runs may miss them by chance.
 const SweepSeeds = 50
 
 // keptViolations limits the number of violations kept for each invariant. A broken invariant may
 // fail in thousands of seeds, and the first few are enough to understand it.
 const keptViolations = 5
 
-// Want is what a scenario demands in addition to its invariants and expectations.
+// Want holds a scenario's demands in addition to its invariants and expectations.
 type Want struct {
 	// Seeds is the number of runs that were requested.
 	Seeds int
 	// Sometimes and Texts must be seen in at least one run of a sweep.
 	Sometimes []string
 	Texts     []string
-	// Faults says that the scenario has faults, so that a run has a time before and after them.
+	// Faults reports whether the scenario has faults, so that a run has a time before and after them.
 	Faults bool
-	// Share says that the runs are only a part of the sweep. Conditions on the whole sweep, such as
-	// a fault that must strike, are then not judged.
+	// Share reports whether the runs are only a part of the sweep. Conditions on the whole sweep, such as a
+	// fault that must strike, are then not judged.
 	Share bool
 }
 
-// tally holds the state of a Scenario that Judge needs but reports don't. Its fields have names for
-// files: see Stored.
+// tally holds the state of a Scenario that Judge needs but reports don't. Its fields are exported because
+// files store them: see Stored.
 type tally struct {
 	Want   Want
 	Broken map[string]*breach
 	// GaveUp is the reason of the first run that could not be judged.
 	GaveUp     string
 	GaveUpSeed uint64
-	// Unrecorded says why the record of UnrecordedSeed is missing.
+	// Unrecorded is the reason why the record of UnrecordedSeed is missing.
 	Unrecorded     string
 	UnrecordedSeed uint64
 }
@@ -71,8 +71,7 @@ type breach struct {
 	First uint64
 }
 
-// NewScenario returns a result without runs. It takes the description of the scenario from about;
-// Add fills in the counts.
+// NewScenario returns a result without runs. about describes the scenario; Add fills in the counts.
 func NewScenario(about Scenario, want Want) *Scenario {
 	s := about
 	s.Sometimes, s.Texts, s.Detection = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
@@ -80,7 +79,7 @@ func NewScenario(about Scenario, want Want) *Scenario {
 	return &s
 }
 
-// Failures lists the run's violations; a panic of the product is one too.
+// Failures lists the run's violations, including a panic of the product.
 func (r *Run) Failures() []Violation {
 	if r.Panic == "" {
 		return r.Violations
@@ -91,15 +90,15 @@ func (r *Run) Failures() []Violation {
 	})
 }
 
-// Before compares two violations by seed, and those of one seed in the order in which they happened.
-// The first one of a run is the headline of its page, and the one that is explained.
+// Before compares two violations by seed, then by the time at which they happened. A run's first violation is
+// the headline of its page, and gets explained.
 func Before(a, b *Violation) int {
 	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.At, b.At),
 		cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
 }
 
-// Add adds a run. Runs come from parallel goroutines in any order, one call at a time (the caller
-// ensures that), so the result must not depend on the order.
+// Add adds a run. The caller must not call it concurrently. Runs arrive in any order, so the result doesn't
+// depend on it.
 func (s *Scenario) Add(r *Run) {
 	if s.Seeds == 0 || r.Seed < s.FirstSeed {
 		s.FirstSeed = r.Seed
@@ -137,7 +136,7 @@ func (s *Scenario) Add(r *Run) {
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
 	// A sum doesn't depend on the order, and the sums of shards can be added.
-	s.Hash += mix(r.Seed, r.Hash)
+	s.Hash += hashWithSeed(r.Seed, r.Hash)
 }
 
 func (s *Scenario) addFailures(r *Run) {
@@ -160,7 +159,7 @@ func (s *Scenario) addFailures(r *Run) {
 	counted := make(map[string]bool)
 	for i := range failures {
 		v := &failures[i]
-		s.keep(v)
+		s.keepViolation(v)
 		rule := v.Rule()
 		if counted[rule] {
 			continue
@@ -176,10 +175,10 @@ func (s *Scenario) addFailures(r *Run) {
 	}
 }
 
-// keep inserts a violation in its position, and drops the last one of its invariant if there are
-// too many.
-func (s *Scenario) keep(v *Violation) {
-	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compare(&a, b) })
+// keepViolation inserts a violation at its position, and drops the last one of its rule if there are too
+// many.
+func (s *Scenario) keepViolation(v *Violation) {
+	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compareViolations(&a, b) })
 	s.Violations = slices.Insert(s.Violations, at, *v)
 	n, last := 0, 0
 	for i := range s.Violations {
@@ -192,8 +191,8 @@ func (s *Scenario) keep(v *Violation) {
 	}
 }
 
-// compare orders violations for reports. It returns 0 only for equal ones.
-func compare(a, b *Violation) int {
+// compareViolations orders violations for reports. It returns 0 only for equal violations.
+func compareViolations(a, b *Violation) int {
 	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Invariant, b.Invariant),
 		cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Message, b.Message))
 }
@@ -202,7 +201,7 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	for _, f := range counts {
 		i := slices.IndexFunc(s.Faults, func(known FaultCount) bool { return known.Fault == f.Fault })
 		if i < 0 {
-			// Search by name, because the first run to arrive may be any.
+			// Sort by name, because runs arrive in any order.
 			i, _ = slices.BinarySearchFunc(s.Faults, f, func(a, b FaultCount) int { return cmp.Compare(a.Fault, b.Fault) })
 			s.Faults = slices.Insert(s.Faults, i, FaultCount{Fault: f.Fault})
 		}
@@ -212,16 +211,16 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	}
 }
 
-// mix combines a seed and its run's hash into one number, so that a sum of these numbers depends on
-// which seed had which history.
-func mix(seed, hash uint64) uint64 {
+// hashWithSeed combines a seed and its run's hash, so that a sum of the results depends on which seed had
+// which history.
+func hashWithSeed(seed, hash uint64) uint64 {
 	x := hash ^ (seed * 0x9e3779b97f4a7c15)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Judge sets Verdict and Why from the runs so far.
+// Judge sets Verdict and Why from the runs added so far.
 func (s *Scenario) Judge() {
 	s.Verdict, s.Why = Pass, nil
 	because := func(v Verdict, format string, args ...any) {
@@ -239,7 +238,7 @@ func (s *Scenario) Judge() {
 		because(Inconclusive, "stopped after %d of %d seeds", s.Seeds, s.tally.Want.Seeds)
 	}
 	if s.GaveUp > 0 {
-		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
+		because(Inconclusive, "%s could not be judged, first seed %d: %s", countPhrase(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
 	}
 	if s.Strategy != Varied && !s.tally.Want.Share { // varied runs need not reach the scenario's situations
 		s.judgeFaults(because)
@@ -252,7 +251,7 @@ func (s *Scenario) Judge() {
 	}
 }
 
-// NotRecorded says why the record of the smallest failing seed is missing.
+// NotRecorded sets the reason why the record of the smallest failing seed is missing.
 func (s *Scenario) NotRecorded(why string) {
 	s.tally.Unrecorded, s.tally.UnrecordedSeed = why, s.FirstFailing
 	s.Why = append(s.Why, why)
@@ -267,7 +266,7 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 			continue
 		}
 		told[v.Rule()] = true
-		what, _, _ := strings.Cut(v.Message, "\n") // the rest explains it, and stands beside the violation
+		what, _, _ := strings.Cut(v.Message, "\n") // the other lines explain it, and are shown with the violation
 		if s.Seeds == 1 {
 			because(Fail, "%s: %s", v.Rule(), what)
 			continue
@@ -276,8 +275,8 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 	}
 }
 
-// RunsThatBroke counts the runs that broke a rule, named as by Violation.Rule. A result that was not
-// added up from its runs knows only those of its Violations.
+// RunsThatBroke counts the runs that broke a rule, named as by Violation.Rule. A result not built by Add or
+// Merge knows only the runs in Violations.
 func (s *Scenario) RunsThatBroke(rule string) int {
 	if b := s.tally.Broken[rule]; b != nil {
 		return b.Seeds
@@ -299,20 +298,21 @@ func (v *Violation) Rule() string {
 	return fmt.Sprintf("invariant %d, %s", v.Invariant, v.Name)
 }
 
-// Expectation is the Name of a violation that is an unmet expectation of the scenario.
+// Expectation is the Violation.Name of an unmet expectation of the scenario.
 const Expectation = "expectation"
 
-// found begins the message of an unmet expectation: how many executions ended as it says.
-var found = regexp.MustCompile(`^\d+ of \d+ `)
+// foundCountPattern matches the beginning of an unmet expectation's message: the number of executions
+// concerned.
+var foundCountPattern = regexp.MustCompile(`^\d+ of \d+ `)
 
-// Expects is the expectation that is not met, in the scenario's words, without what was found: the same
-// in every run that misses it. It is empty for an invariant.
+// Expects returns the unmet expectation in the scenario's words, without counts: the same in every run that
+// misses it. It is empty for an invariant.
 func (v *Violation) Expects() string {
 	if v.Name != Expectation {
 		return ""
 	}
 	line, _, _ := strings.Cut(v.Message, "\n")
-	return found.ReplaceAllString(line, "")
+	return foundCountPattern.ReplaceAllString(line, "")
 }
 
 // judgeFaults demands evidence of every planned fault in at least one run.
@@ -332,10 +332,10 @@ func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 	}
 }
 
-// judgeReach judges whether the sweep reached the situations that the scenario is about.
+// judgeReach judges whether the sweep reached the scenario's situations.
 func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	for _, name := range s.Unreached() {
-		because(Inconclusive, "“%s” was never reached in %s. %s", name, count(s.Seeds, "run"), s.Nearness(name))
+		because(Inconclusive, "“%s” was never reached in %s. %s", name, countPhrase(s.Seeds, "run"), s.Nearness(name))
 	}
 	for _, text := range s.tally.Want.Texts {
 		if s.Texts[text] == 0 {
@@ -353,7 +353,7 @@ func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	}
 }
 
-// Judge judges every scenario; the sweep's verdict is the worst of these.
+// Judge judges every scenario. The sweep's verdict is the worst of theirs.
 func (s *Sweep) Judge() {
 	s.Verdict = Pass
 	for _, sc := range s.Scenarios {
@@ -370,7 +370,7 @@ func (s *Sweep) Judge() {
 	}
 }
 
-func count(n int, noun string) string {
+func countPhrase(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// good is a run of a sweep that passes.
-func good(seed uint64) *verdict.Run {
+// goodRun returns a run of a passing sweep.
+func goodRun(seed uint64) *verdict.Run {
 	return &verdict.Run{
 		Scenario: "s", Seed: seed, Faults: []verdict.FaultCount{{Fault: "crash w", Planned: 1, Fired: 1, Touched: 1}},
 		Sometimes: map[string]int{"parked": 1}, Texts: map[string]int{"boom": 1}, CompletedBefore: 1, CompletedAfter: 1,
@@ -21,15 +21,15 @@ func good(seed uint64) *verdict.Run {
 	}
 }
 
-func want(seeds int) verdict.Want {
+func wantFor(seeds int) verdict.Want {
 	return verdict.Want{Seeds: seeds, Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true}
 }
 
-// judged is the judgement of n good runs, each changed by change.
-func judged(n int, change func(*verdict.Run)) *verdict.Scenario {
-	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(n))
+// judgedScenario returns the judged result of n good runs, each modified by change.
+func judgedScenario(n int, change func(*verdict.Run)) *verdict.Scenario {
+	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, wantFor(n))
 	for seed := range n {
-		r := good(uint64(seed + 1))
+		r := goodRun(uint64(seed + 1))
 		change(r)
 		s.Add(r)
 	}
@@ -37,7 +37,7 @@ func judged(n int, change func(*verdict.Run)) *verdict.Scenario {
 	return s
 }
 
-func TestRules(t *testing.T) {
+func TestVerdictRules(t *testing.T) {
 	violation := verdict.Violation{Invariant: 3, Name: "fencing", Message: "old epoch"}
 	tests := []struct {
 		name   string
@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := judged(tt.seeds, tt.change)
+			s := judgedScenario(tt.seeds, tt.change)
 			why := strings.Join(s.Why, "\n")
 			if s.Verdict != tt.want || !strings.Contains(why, tt.why) || (tt.why == "") != (why == "") {
 				t.Errorf("%v because of %q; want %v because of %q", s.Verdict, why, tt.want, tt.why)
@@ -118,7 +118,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestAScenarioWithoutFaultsNeedsNoBeforeAndAfter(t *testing.T) {
+func TestFaultlessScenarioNeedsNoCompletions(t *testing.T) {
 	s := verdict.NewScenario(verdict.Scenario{}, verdict.Want{Seeds: 50})
 	for seed := range 50 {
 		s.Add(&verdict.Run{Seed: uint64(seed)})
@@ -128,23 +128,23 @@ func TestAScenarioWithoutFaultsNeedsNoBeforeAndAfter(t *testing.T) {
 	}
 }
 
-func TestWhatWasCutShortProvesNothing(t *testing.T) {
-	s := verdict.NewScenario(verdict.Scenario{}, want(200))
+func TestIncompleteSweepIsInconclusive(t *testing.T) {
+	s := verdict.NewScenario(verdict.Scenario{}, wantFor(200))
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "nothing was run" {
 		t.Errorf("no run: %v because of %q", s.Verdict, s.Why)
 	}
-	s.Add(good(1))
+	s.Add(goodRun(1))
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "stopped after 1 of 200 seeds" {
 		t.Errorf("one run: %v because of %q", s.Verdict, s.Why)
 	}
-	sweep := verdict.Sweep{Interrupted: true, Scenarios: []*verdict.Scenario{judged(1, func(*verdict.Run) {})}}
+	sweep := verdict.Sweep{Interrupted: true, Scenarios: []*verdict.Scenario{judgedScenario(1, func(*verdict.Run) {})}}
 	if sweep.Judge(); sweep.Verdict != verdict.Inconclusive {
 		t.Errorf("an interrupted sweep: %v", sweep.Verdict)
 	}
 }
 
-func TestEveryReasonIsTold(t *testing.T) {
-	s := judged(50, func(r *verdict.Run) {
+func TestJudgeListsEveryReason(t *testing.T) {
+	s := judgedScenario(50, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 1, Message: "a"}, {Invariant: 2, Message: "b"}}
 		r.GaveUp, r.Texts, r.Sometimes, r.CompletedAfter = "x", nil, nil, 0
 	})
@@ -153,10 +153,10 @@ func TestEveryReasonIsTold(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
+func TestScenarioIgnoresRunOrder(t *testing.T) {
 	runs := make([]*verdict.Run, 300)
 	for i := range runs {
-		r := good(uint64(i + 1))
+		r := goodRun(uint64(i + 1))
 		if i%3 == 0 {
 			for n := range 7 {
 				r.Violations = append(r.Violations, verdict.Violation{
@@ -179,7 +179,7 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 	var first *verdict.Scenario
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5 {
-		s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(300))
+		s := verdict.NewScenario(verdict.Scenario{Name: "s"}, wantFor(300))
 		for _, i := range random.Perm(len(runs)) {
 			s.Add(runs[i])
 		}
@@ -194,8 +194,8 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestTheFirstFiveViolationsOfEachRuleAreKept(t *testing.T) {
-	s := judged(100, func(r *verdict.Run) {
+func TestScenarioKeepsFirstFiveViolationsPerRule(t *testing.T) {
+	s := judgedScenario(100, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 4, Seed: r.Seed, Step: 9}, {Invariant: 2, Seed: r.Seed, Step: 9}}
 	})
 	var got []string
@@ -210,7 +210,7 @@ func TestTheFirstFiveViolationsOfEachRuleAreKept(t *testing.T) {
 	}
 }
 
-func TestTheHashTellsWhichSeedHadWhichHistory(t *testing.T) {
+func TestHashBindsHistoriesToSeeds(t *testing.T) {
 	sum := func(hashes ...uint64) uint64 {
 		s := verdict.NewScenario(verdict.Scenario{}, verdict.Want{})
 		for i, h := range hashes {
@@ -222,13 +222,13 @@ func TestTheHashTellsWhichSeedHadWhichHistory(t *testing.T) {
 		t.Error("two seeds that swap their histories have the same hash")
 	}
 	if sum(1, 2) == sum(1, 3) {
-		t.Error("another history has the same hash")
+		t.Error("two histories of a seed have the same hash")
 	}
 }
 
-func TestTheWorstVerdictCounts(t *testing.T) {
-	pass, open := judged(1, func(*verdict.Run) {}), judged(1, func(r *verdict.Run) { r.GaveUp = "x" })
-	fail := judged(1, func(r *verdict.Run) { r.Panic = "x" })
+func TestSweepTakesWorstVerdict(t *testing.T) {
+	pass, open := judgedScenario(1, func(*verdict.Run) {}), judgedScenario(1, func(r *verdict.Run) { r.GaveUp = "x" })
+	fail := judgedScenario(1, func(r *verdict.Run) { r.Panic = "x" })
 	for _, tt := range []struct {
 		list []*verdict.Scenario
 		want verdict.Verdict
@@ -246,11 +246,11 @@ func TestTheWorstVerdictCounts(t *testing.T) {
 	}
 }
 
-func TestEverySituationHasANameAndSaysWhatItIs(t *testing.T) {
+func TestSituationsHaveUniqueNamesAndDescriptions(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range verdict.Situations() {
 		if s.Name == "" || s.About == "" || seen[s.Name] {
-			t.Errorf("%+v is not told from others", s)
+			t.Errorf("%+v lacks a name or a description, or repeats a name", s)
 		}
 		seen[s.Name] = true
 	}

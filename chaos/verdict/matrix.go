@@ -1,7 +1,7 @@
 package verdict
 
-// Matrix says which scenario kills which mutant. It measures a library: a scenario that kills no
-// mutant guards against no known bug, and a mutant that only one scenario kills is easily missed.
+// Matrix records which scenario kills which mutant. It measures a library: a scenario that kills no mutant
+// guards against no known bug, and a mutant killed by only one scenario is easily missed.
 type Matrix struct {
 	Mutants []MatrixMutant
 	// Scenarios holds their names.
@@ -16,9 +16,9 @@ type Matrix struct {
 // MatrixMutant is a mutant as the matrix names it.
 type MatrixMutant struct {
 	Name, Source, About string
-	// Expected is the number of the invariant that must find it.
+	// Expected is the number of the invariant that must detect it.
 	Expected int
-	// Own is the name of the scenario that was written for it.
+	// Own is the name of the scenario written for it.
 	Own string
 }
 

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Merge adds the result of another share of the same sweep. Judge then says the same as for one
-// result with the runs of both. Shares may be merged in any order. The error names a setting that
-// both must share and in which they differ; s is then unchanged.
+// Merge adds the result of another share of the same sweep. Judge then reaches the same verdict as for one
+// result with all runs. Shares may be merged in any order. The error names a setting that differs and must
+// not; s is then unchanged.
 func (s *Scenario) Merge(o *Scenario) error {
-	if err := s.same(o); err != nil {
+	if err := s.checkMergeable(o); err != nil {
 		return err
 	}
-	// This compares with the counts before the merge, so it comes first.
+	// This needs the counts before the merge, so it comes first.
 	s.mergeFailures(o)
 	s.mergeGaveUp(o)
 	if o.Seeds > 0 && (s.Seeds == 0 || o.FirstSeed < s.FirstSeed) {
@@ -23,9 +23,9 @@ func (s *Scenario) Merge(o *Scenario) error {
 	s.Seeds += o.Seeds
 	s.tally.Want.Seeds += o.tally.Want.Seeds
 	s.addFaults(o.Faults)
-	s.Sometimes = add(s.Sometimes, o.Sometimes)
+	s.Sometimes = addCounts(s.Sometimes, o.Sometimes)
 	s.mergeNear(o)
-	s.Texts = add(s.Texts, o.Texts)
+	s.Texts = addCounts(s.Texts, o.Texts)
 	for status := range o.Chains {
 		s.Chains[status] += o.Chains[status]
 		s.Rows[status] += o.Rows[status]
@@ -47,8 +47,8 @@ func (s *Scenario) Merge(o *Scenario) error {
 	return nil
 }
 
-// same says why two results can't be added; nil if they can.
-func (s *Scenario) same(o *Scenario) error {
+// checkMergeable returns an error if two results differ in a setting that shares must have in common.
+func (s *Scenario) checkMergeable(o *Scenario) error {
 	a, b := s.tally.Want, o.tally.Want
 	for _, f := range []struct {
 		what string
@@ -86,7 +86,7 @@ func (s *Scenario) mergeFailures(o *Scenario) {
 		s.Causes = addCause(s.Causes, c)
 	}
 	for i := range o.Violations {
-		s.keep(&o.Violations[i])
+		s.keepViolation(&o.Violations[i])
 	}
 	if s.tally.Broken == nil {
 		s.tally.Broken = make(map[string]*breach)
@@ -108,7 +108,7 @@ func (s *Scenario) mergeGaveUp(o *Scenario) {
 	s.GaveUp += o.GaveUp
 }
 
-func add(into, other map[string]int) map[string]int {
+func addCounts(into, other map[string]int) map[string]int {
 	if into == nil {
 		into = make(map[string]int)
 	}
@@ -118,12 +118,12 @@ func add(into, other map[string]int) map[string]int {
 	return into
 }
 
-// Merge adds another share: its scenarios, which must be the same in the same order, and its other
-// results. Whole judges the sum. After an error s is unusable.
+// Merge adds another share with the same scenarios in the same order. Whole judges the sum. After an error, s
+// is unusable.
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
-		return fmt.Errorf("one share has %s, the other one %d", count(len(s.Scenarios), "scenario"), len(o.Scenarios))
+		return fmt.Errorf("one share has %s, the other one %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
 	case s.Go != o.Go:
 		return fmt.Errorf("one share was run with %s, the other one with %s", s.Go, o.Go)
 	case s.Commit != o.Commit:
@@ -143,13 +143,12 @@ func (s *Sweep) Merge(o *Sweep) error {
 	}
 	s.Interrupted = s.Interrupted || o.Interrupted
 	var err error
-	s.Matrix, err = s.Matrix.merge(o.Matrix)
+	s.Matrix, err = s.Matrix.mergeShare(o.Matrix)
 	return err
 }
 
-// Whole judges a sweep that was put together from its shares. seeds is the requested number of
-// seeds of each scenario, varied that of each varied scenario. missing names the missing shares;
-// empty for none.
+// Whole judges a sweep merged from its shares. seeds is the requested number of seeds for each scenario,
+// varied that for each varied scenario. missing names the missing shares; empty for none.
 func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {
 		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
@@ -164,9 +163,9 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// merge adds the pairs of another share. A share that was interrupted early has no matrix, and then
-// the sum has none.
-func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
+// mergeShare adds the pairs of another share. The sum has no matrix if a share lacks one because it was
+// interrupted early.
+func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil
 	}
@@ -178,14 +177,14 @@ func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
 			return nil, fmt.Errorf("the tables of mutants have different scenarios")
 		}
 		for j := range m.Runs[i] {
-			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // each pair was run in one share only
+			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // only one share ran each pair
 		}
 	}
 	return m, nil
 }
 
-// Stored is a Scenario as it is stored in files: with the tally for Judge, but without Wall, Causes
-// and the verdict.
+// Stored is a Scenario in the form for files: with the tally for Judge, but without Wall, the verdict, and
+// each violation's Missed, Causes and Past.
 type Stored struct {
 	Scenario Scenario `json:"result"`
 	Tally    tally    `json:"tally"`
@@ -194,7 +193,7 @@ type Stored struct {
 // Store returns the form of a result for files.
 func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
 
-// Restore is the inverse of Store. It refuses values that no run can produce.
+// Restore is the inverse of Store. It returns an error for values that no run can produce.
 func (st Stored) Restore() (*Scenario, error) {
 	s := st.Scenario
 	s.tally = st.Tally
@@ -211,18 +210,18 @@ func (st Stored) Restore() (*Scenario, error) {
 	case s.Failing > s.Seeds || s.GaveUp > s.Seeds || s.Panics > s.Seeds:
 		return nil, fmt.Errorf("%s: more runs failed than there were", s.Name)
 	case (s.Failing > 0) != (len(s.Violations) > 0):
-		return nil, fmt.Errorf("%s: %s, and %s", s.Name, count(s.Failing, "failing run"), count(len(s.Violations), "violation"))
+		return nil, fmt.Errorf("%s: %s, and %s", s.Name, countPhrase(s.Failing, "failing run"), countPhrase(len(s.Violations), "violation"))
 	case len(s.FailedSeeds) > min(s.Failing, keptSeeds) || len(s.Causes) > keptCauses:
-		return nil, fmt.Errorf("%s: %s and %s of %s; at most %d and %d are kept", s.Name, count(len(s.FailedSeeds), "failed seed"),
-			count(len(s.Causes), "cause"), count(s.Failing, "failing run"), keptSeeds, keptCauses)
+		return nil, fmt.Errorf("%s: %s and %s of %s; at most %d and %d are kept", s.Name, countPhrase(len(s.FailedSeeds), "failed seed"),
+			countPhrase(len(s.Causes), "cause"), countPhrase(s.Failing, "failing run"), keptSeeds, keptCauses)
 	case !slices.IsSorted(s.FailedSeeds) || !slices.IsSortedFunc(s.Causes, compareCauses):
 		return nil, fmt.Errorf("%s: its failed seeds or causes are out of order", s.Name)
 	case len(s.Violations) > keptViolations*len(s.tally.Broken):
-		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, count(len(s.Violations), "violation"), count(len(s.tally.Broken), "rule"), keptViolations)
+		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, countPhrase(len(s.Violations), "violation"), countPhrase(len(s.tally.Broken), "rule"), keptViolations)
 	}
 	for rule, b := range s.tally.Broken {
 		if b == nil {
-			return nil, fmt.Errorf("%s: nothing is said of the broken rule %s", s.Name, rule)
+			return nil, fmt.Errorf("%s: the counts of the broken rule %s are missing", s.Name, rule)
 		}
 	}
 	for i := range s.Violations {

@@ -10,8 +10,8 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// fill sets every settable field to a value that depends on n.
-func fill(v reflect.Value, n int) {
+// fillFields sets every settable field to a value that depends on n.
+func fillFields(v reflect.Value, n int) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(n%2 == 0)
@@ -25,20 +25,20 @@ func fill(v reflect.Value, n int) {
 		v.SetString(fmt.Sprintf("text %d", n))
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), n)
+		fillFields(v.Index(0), n)
 	case reflect.Array:
 		for i := range v.Len() {
-			fill(v.Index(i), n)
+			fillFields(v.Index(i), n)
 		}
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, n)
-		fill(value, n)
+		fillFields(key, n)
+		fillFields(value, n)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), n)
+		fillFields(v.Elem(), n)
 	case reflect.Struct:
 		if counts, is := v.Addr().Interface().(*discovery.Counts); is {
 			*counts = discovery.Counts{}
@@ -47,7 +47,7 @@ func fill(v reflect.Value, n int) {
 		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				fill(v.Field(i), n)
+				fillFields(v.Field(i), n)
 			}
 		}
 	default:
@@ -55,18 +55,18 @@ func fill(v reflect.Value, n int) {
 	}
 }
 
-// judgedOnly are the fields that Judge sets from all others.
+// judgedOnly lists the fields that Judge derives from all others.
 var judgedOnly = []string{"Verdict", "Why"} //nolint:gochecknoglobals // a constant list
 
-// filled is a result without zero fields. The fields that two shares must have in common are the
-// same for every n.
-func filled(n int) *Scenario {
+// filledScenario returns a result without zero fields. Fields that shares must have in common are the same
+// for every n.
+func filledScenario(n int) *Scenario {
 	s := new(Scenario)
-	fill(reflect.ValueOf(s).Elem(), n)
-	fill(reflect.ValueOf(&s.tally).Elem(), n)
+	fillFields(reflect.ValueOf(s).Elem(), n)
+	fillFields(reflect.ValueOf(&s.tally).Elem(), n)
 	common := new(Scenario)
-	fill(reflect.ValueOf(common).Elem(), 1)
-	fill(reflect.ValueOf(&common.tally).Elem(), 1)
+	fillFields(reflect.ValueOf(common).Elem(), 1)
+	fillFields(reflect.ValueOf(&common.tally).Elem(), 1)
 	s.Name, s.About, s.World, s.Strategy, s.Profile = common.Name, common.About, common.World, common.Strategy, common.Profile
 	s.Mutant, s.Digest = common.Mutant, common.Digest
 	seeds := s.tally.Want.Seeds
@@ -75,14 +75,14 @@ func filled(n int) *Scenario {
 	return s
 }
 
-// outcome is the result of a merge in a comparable form.
-func outcome(s *Scenario, err error) string {
+// mergeOutcome returns the result of a merge in a comparable form.
+func mergeOutcome(s *Scenario, err error) string {
 	text, bad := json.Marshal(s.Store())
 	return fmt.Sprint(string(text), s.Wall, err, bad)
 }
 
 // If Merge ignored a new field, the result would silently have the first share's value.
-func TestEveryFieldOfAResultIsMerged(t *testing.T) {
+func TestMergeCoversEveryScenarioField(t *testing.T) {
 	parts := map[string]func(*Scenario) reflect.Value{
 		"Scenario":       func(s *Scenario) reflect.Value { return reflect.ValueOf(s).Elem() },
 		"Scenario.tally": func(s *Scenario) reflect.Value { return reflect.ValueOf(&s.tally).Elem() },
@@ -90,22 +90,22 @@ func TestEveryFieldOfAResultIsMerged(t *testing.T) {
 		"breach":         func(s *Scenario) reflect.Value { return reflect.ValueOf(s.tally.Broken["text 5"]).Elem() },
 	}
 	for name, part := range parts {
-		of := part(filled(5)).Type()
+		of := part(filledScenario(5)).Type()
 		for i := range of.NumField() {
 			field := of.Field(i)
 			if field.Name == "tally" || slices.Contains(judgedOnly, field.Name) {
 				continue
 			}
 			if !field.IsExported() {
-				t.Errorf("%s.%s is not exported: a file does not keep it", name, field.Name)
+				t.Errorf("%s.%s is not exported, so files omit it", name, field.Name)
 				continue
 			}
 			seen := make(map[string]bool)
 			for _, n := range []int{1, 2, 3, 9} {
-				s, o := filled(5), filled(3)
+				s, o := filledScenario(5), filledScenario(3)
 				o.tally.Broken = map[string]*breach{"text 5": {Seeds: 3, First: 3}}
-				fill(part(o).Field(i), n)
-				seen[outcome(s, s.Merge(o))] = true
+				fillFields(part(o).Field(i), n)
+				seen[mergeOutcome(s, s.Merge(o))] = true
 			}
 			if len(seen) < 2 {
 				t.Errorf("%s.%s is not merged: whatever it is in the other share, the result is the same. Add it to Merge (merge.go)", name, field.Name)
@@ -114,9 +114,9 @@ func TestEveryFieldOfAResultIsMerged(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfASweepIsMerged(t *testing.T) {
+func TestMergeCoversEverySweepField(t *testing.T) {
 	sweep := func() *Sweep {
-		return &Sweep{Scenarios: []*Scenario{filled(1)}, Go: "go", Commit: "c", Matrix: &Matrix{Mutants: make([]MatrixMutant, 1), Scenarios: []string{"s"}, Seeds: 1, Runs: [][]int{{0}}}}
+		return &Sweep{Scenarios: []*Scenario{filledScenario(1)}, Go: "go", Commit: "c", Matrix: &Matrix{Mutants: make([]MatrixMutant, 1), Scenarios: []string{"s"}, Seeds: 1, Runs: [][]int{{0}}}}
 	}
 	parts := map[string]func(*Sweep) reflect.Value{
 		"Sweep":  func(s *Sweep) reflect.Value { return reflect.ValueOf(s).Elem() },
@@ -132,7 +132,7 @@ func TestEveryFieldOfASweepIsMerged(t *testing.T) {
 			for _, n := range []int{0, 1, 2} {
 				s, o := sweep(), sweep()
 				if n > 0 {
-					fill(part(o).Field(i), n)
+					fillFields(part(o).Field(i), n)
 				}
 				err := s.Merge(o)
 				text, _ := json.Marshal(s)
@@ -145,14 +145,13 @@ func TestEveryFieldOfASweepIsMerged(t *testing.T) {
 	}
 }
 
-// hidden lists the fields that a file would not contain: unexported ones of types that don't
-// marshal themselves.
-func hidden(of reflect.Type, path string) (list []string) {
+// hiddenFields lists the fields that a file would omit: unexported fields of types without MarshalJSON.
+func hiddenFields(of reflect.Type, path string) (list []string) {
 	switch of.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Pointer:
-		return hidden(of.Elem(), path)
+		return hiddenFields(of.Elem(), path)
 	case reflect.Map:
-		return slices.Concat(hidden(of.Key(), path), hidden(of.Elem(), path))
+		return slices.Concat(hiddenFields(of.Key(), path), hiddenFields(of.Elem(), path))
 	case reflect.Struct:
 	default:
 		return nil
@@ -166,19 +165,19 @@ func hidden(of reflect.Type, path string) (list []string) {
 		case !f.IsExported():
 			list = append(list, path+"."+f.Name)
 		default:
-			list = append(list, hidden(f.Type, path+"."+f.Name)...)
+			list = append(list, hiddenFields(f.Type, path+"."+f.Name)...)
 		}
 	}
 	return list
 }
 
-func TestAResultIsStoredAsItIs(t *testing.T) {
+func TestStoredResultKeepsEveryField(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Stored](), reflect.TypeFor[Run](), reflect.TypeFor[Matrix]()} {
-		if list := hidden(of, of.Name()); len(list) > 0 {
+		if list := hiddenFields(of, of.Name()); len(list) > 0 {
 			t.Errorf("a share does not keep %v: export them, or write and read them with MarshalJSON and UnmarshalJSON", list)
 		}
 	}
-	want := filled(7)
+	want := filledScenario(7)
 	text, err := json.Marshal(want.Store())
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +198,7 @@ func TestAResultIsStoredAsItIs(t *testing.T) {
 	}
 }
 
-func TestWhatNoRunLeadsToIsNotRestored(t *testing.T) {
+func TestRestoreRejectsImpossibleResults(t *testing.T) {
 	good := func() *Scenario {
 		s := NewScenario(Scenario{Name: "s"}, Want{Seeds: 1})
 		s.Add(&Run{Seed: 1, Violations: []Violation{{Invariant: 3, Name: "fencing"}}})
@@ -209,17 +208,17 @@ func TestWhatNoRunLeadsToIsNotRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Scenario){
-		"fewer than no seeds":       func(s *Scenario) { s.Seeds = -1 },
-		"fewer than no faults":      func(s *Scenario) { s.Faults = []FaultCount{{Fired: -1}} },
-		"more failures than runs":   func(s *Scenario) { s.Failing = 2 },
-		"a failure of nothing":      func(s *Scenario) { s.Violations = nil },
-		"no failure of a violation": func(s *Scenario) { s.Failing = 0 },
-		"more seeds than failures":  func(s *Scenario) { s.FailedSeeds = []uint64{1, 2} },
-		"causes without end":        func(s *Scenario) { s.Causes = make([]Cause, keptCauses+1) },
-		"causes out of order":       func(s *Scenario) { s.Causes = []Cause{{Rule: "b"}, {Rule: "a"}} },
-		"violations without end":    func(s *Scenario) { s.Violations = make([]Violation, 6) },
-		"a rule of nothing":         func(s *Scenario) { s.tally.Broken["x"] = nil },
-		"a violation of no rule":    func(s *Scenario) { s.Violations[0].Invariant = 4 },
+		"negative seeds":                  func(s *Scenario) { s.Seeds = -1 },
+		"negative faults":                 func(s *Scenario) { s.Faults = []FaultCount{{Fired: -1}} },
+		"more failures than runs":         func(s *Scenario) { s.Failing = 2 },
+		"failure without violation":       func(s *Scenario) { s.Violations = nil },
+		"violation without failure":       func(s *Scenario) { s.Failing = 0 },
+		"more failed seeds than failures": func(s *Scenario) { s.FailedSeeds = []uint64{1, 2} },
+		"too many causes":                 func(s *Scenario) { s.Causes = make([]Cause, keptCauses+1) },
+		"causes out of order":             func(s *Scenario) { s.Causes = []Cause{{Rule: "b"}, {Rule: "a"}} },
+		"too many violations":             func(s *Scenario) { s.Violations = make([]Violation, 6) },
+		"rule without counts":             func(s *Scenario) { s.tally.Broken["x"] = nil },
+		"violation without rule":          func(s *Scenario) { s.Violations[0].Invariant = 4 },
 	} {
 		s := good()
 		change(s)

@@ -7,10 +7,10 @@ import (
 	"handoff/core/execution"
 )
 
-// mostNamed limits how many executions a sentence names.
+// mostNamed limits the number of executions that a sentence names.
 const mostNamed = 5
 
-// Named lists executions in a sentence: all of a few, the first of many.
+// Named lists executions for a sentence: up to mostNamed of them, and the number of the others.
 func Named(ids []execution.ID) string {
 	if len(ids) == 1 {
 		return fmt.Sprintf("execution %d", ids[0])

@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestTheFirstOfManyExecutionsAreNamed(t *testing.T) {
+func TestNamedTruncatesLongLists(t *testing.T) {
 	for want, ids := range map[string][]execution.ID{
 		"execution 7":                         {7},
 		"executions 7, 9":                     {7, 9},

@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Whatever counts as near has words for it, and words are only there for what can come near.
-func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
+// A situation has a description of its near miss exactly if it can be missed narrowly.
+func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	near, hit := map[string]bool{}, map[string]bool{}
 	kinds := []history.Kind{
 		history.Transition, history.Created, history.StaleWrite, history.RefusedResult, history.WorkerRegistered, history.WorkerLifecycle,
@@ -36,7 +36,7 @@ func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range situations() {
+	for _, s := range situationTable() {
 		if (s.event == "") != (s.missing == "") || near[s.Name] != (s.event != "") {
 			t.Errorf("%s can be missed narrowly: %v; its conditions are %q and %q", s.Name, near[s.Name], s.event, s.missing)
 		}
@@ -46,8 +46,8 @@ func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
 	}
 }
 
-// One slot that nobody had waited for, and a cancellation while it is held.
-func TestProbesTellANearMissFromNothing(t *testing.T) {
+// A slot is taken without any waiting execution, and a cancellation comes while it is held.
+func TestProbesCountNearMisses(t *testing.T) {
 	p := NewProbes(0)
 	p.Observe(&history.Event{Kind: history.ActionDefined, Action: "a", Count: 2})
 	p.Observe(&history.Event{Kind: history.SlotTaken, Action: "a", Execution: 1})
@@ -57,6 +57,6 @@ func TestProbesTellANearMissFromNothing(t *testing.T) {
 		t.Errorf("near: %v", near)
 	}
 	if _, reached := near["cancelled_pending_retry"]; reached || near["parked"] != 0 {
-		t.Errorf("a situation that was reached, or never looked at, counts as near: %v", near)
+		t.Errorf("a situation that was reached, or never possible, counts as near: %v", near)
 	}
 }

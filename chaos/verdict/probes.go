@@ -10,42 +10,42 @@ import (
 	"handoff/core/execution"
 )
 
-// Probes counts the situations that a scenario may name under `sometimes`, because a sweep that
-// never reaches its situation proves nothing. It implements history.Sink.
+// Probes counts the situations that a scenario may name under `sometimes`. A sweep that never reaches its
+// situation proves nothing. It implements history.Sink.
 type Probes struct {
 	hits [probeCount]int
-	// near counts the events that had all of a situation but the last condition.
+	// near counts the events that lacked only a situation's last condition.
 	near  [probeCount]int
 	names map[execution.WorkerID]bool
-	// seen holds, for each message, the queues in which it still is and from which it was
-	// delivered; spared holds empty lists to use again.
+	// seen holds, for each message, the queues that still contain it and have delivered it. spared holds
+	// empty lists for reuse.
 	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
-	// failing are the incarnations whose last runs failed and blame the worker.
+	// failing holds the incarnations whose latest health report counts failures of the worker.
 	failing map[execution.Incarnation]bool
-	// fed counts deliveries and publishes of each execution's dispatches.
-	fed   dense.Table[execution.ID, []fed]
-	slots slotProbes
-	// patience is the age from which only a reconciler handles the end of an execution.
+	// dispatches counts deliveries and publishes of each execution's dispatches.
+	dispatches dense.Table[execution.ID, []dispatchTally]
+	slots      slotProbes
+	// patience is the age of an execution's end from which only a reconciler handles it.
 	patience time.Duration
 }
 
-// fed is how often a dispatch was delivered and published.
-type fed struct {
+// dispatchTally counts the deliveries and publishes of a dispatch.
+type dispatchTally struct {
 	epoch                execution.Epoch
 	delivered, published int32
 }
 
-// dispatch returns the counts of one dispatch. It is valid until the next call.
-func (p *Probes) dispatch(e *history.Event) *fed {
-	all := p.fed.Make(e.Execution)
+// tallyOf returns the counts of an event's dispatch. The pointer is valid until the next call.
+func (p *Probes) tallyOf(e *history.Event) *dispatchTally {
+	all := p.dispatches.Make(e.Execution)
 	for i := range *all {
 		if f := &(*all)[i]; f.epoch == e.Epoch {
 			return f
 		}
 	}
-	*all = append(*all, fed{epoch: e.Epoch})
+	*all = append(*all, dispatchTally{epoch: e.Epoch})
 	return &(*all)[len(*all)-1]
 }
 
@@ -53,15 +53,15 @@ func (p *Probes) dispatch(e *history.Event) *fed {
 type Situation struct {
 	Name  string
 	About string
-	// event is what a probe looks for, and missing is the last condition, which is not met where the
-	// event does not count. Both are empty for a situation that is one event.
+	// event is the event that a probe looks for, and missing the last condition that it must meet. Both are
+	// empty for a situation that is a single event.
 	event, missing string
 }
 
 // Situations lists everything that Probes counts. It is the only list: `sometimes` accepts exactly
 // these names.
 func Situations() []Situation {
-	all := situations()
+	all := situationTable()
 	return all[:]
 }
 
@@ -117,9 +117,9 @@ const (
 	probeCount
 )
 
-// situations lists every situation with the event and the condition by which Probes.Observe finds it.
-// A situation that is one event has neither.
-func situations() [probeCount]Situation {
+// situationTable lists every situation with the event and the condition by which Probes.Observe detects it. A
+// situation that is a single event has neither.
+func situationTable() [probeCount]Situation {
 	const (
 		cancelled = "an execution was cancelled"
 		taken     = "an executor ended an unclaimed execution or took it back"
@@ -181,7 +181,7 @@ func situations() [probeCount]Situation {
 	}
 }
 
-// NewProbes returns probes that have seen no event. patience is executor.reconcile_interval.
+// NewProbes returns probes without events. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
 		names: make(map[execution.WorkerID]bool), drained: make(map[execution.Incarnation]bool),
@@ -190,10 +190,10 @@ func NewProbes(patience time.Duration) *Probes {
 	}
 }
 
-// Hits returns how often each situation was reached, without those never reached.
+// Hits returns how often each situation was reached. It omits situations that were never reached.
 func (p *Probes) Hits() map[string]int {
 	hits := make(map[string]int)
-	for i, s := range situations() {
+	for i, s := range situationTable() {
 		if p.hits[i] > 0 {
 			hits[s.Name] = p.hits[i]
 		}
@@ -201,7 +201,7 @@ func (p *Probes) Hits() map[string]int {
 	return hits
 }
 
-func (p *Probes) hit(i probe, when bool) {
+func (p *Probes) recordProbe(i probe, when bool) {
 	if when {
 		p.hits[i]++
 	} else {
@@ -213,92 +213,92 @@ func (p *Probes) hit(i probe, when bool) {
 func (p *Probes) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.Transition:
-		p.transition(e)
+		p.observeTransition(e)
 	case history.Created:
-		p.hit(retryScheduled, e.Count > 0)
+		p.recordProbe(retryScheduled, e.Count > 0)
 		p.slots.newest = e.Execution
 	case history.StaleWrite:
-		p.hit(staleWriteRefused, true)
-		p.hit(claimRefused, e.To == execution.Running)
+		p.recordProbe(staleWriteRefused, true)
+		p.recordProbe(claimRefused, e.To == execution.Running)
 		if e.To == execution.Running {
-			p.hit(duplicateDispatchRefused, p.dispatch(e).delivered > 1)
+			p.recordProbe(duplicateDispatchRefused, p.tallyOf(e).delivered > 1)
 		}
 	case history.RefusedResult:
-		p.hit(lateResultRefused, true)
+		p.recordProbe(lateResultRefused, true)
 	case history.WorkerRegistered:
-		p.hit(registeredAgain, p.names[e.Worker])
+		p.recordProbe(registeredAgain, p.names[e.Worker])
 		p.names[e.Worker] = true
 	case history.WorkerLifecycle:
-		p.hit(lostWorkerDetected, e.Lifecycle == execution.Lost)
+		p.recordProbe(lostWorkerDetected, e.Lifecycle == execution.Lost)
 		p.drained[e.Incarnation] = e.Lifecycle == execution.Draining
 	case history.ActionDefined, history.SlotTaken, history.SlotFreed:
-		if passedOn := p.slots.observe(e); e.Kind == history.SlotTaken {
-			p.hit(slotPassedOn, passedOn)
+		if passedOn := p.slots.observeSlot(e); e.Kind == history.SlotTaken {
+			p.recordProbe(slotPassedOn, passedOn)
 		}
 	case history.CancelRequested:
 		if e.From == execution.Requested {
-			p.hit(cancelledPendingRetry, e.Chain != e.Execution)
-			p.hit(cancelledWaitingForSlot, p.slots.full(e.Action))
+			p.recordProbe(cancelledPendingRetry, e.Chain != e.Execution)
+			p.recordProbe(cancelledWaitingForSlot, p.slots.allSlotsHeld(e.Action))
 		}
 	case history.ChildStarted:
-		p.hit(childStarted, true)
-		p.hit(childOfTheEnded, e.Execution == p.slots.newest)
+		p.recordProbe(childStarted, true)
+		p.recordProbe(childOfTheEnded, e.Execution == p.slots.newest)
 	case history.HealthReported:
-		p.hit(workerFailed, e.Count > 0)
+		p.recordProbe(workerFailed, e.Count > 0)
 		if e.Count == 0 {
-			p.hit(workerRecovered, p.failing[e.Incarnation])
+			p.recordProbe(workerRecovered, p.failing[e.Incarnation])
 		}
 		p.failing[e.Incarnation] = e.Count > 0
 	case history.WorkerCordoned:
-		p.hit(cordoned, e.Count > 0)
+		p.recordProbe(cordoned, e.Count > 0)
 	case history.Observed:
 		if e.Execution != 0 {
 			overrun := e.To == execution.Timeout || e.To == execution.Cancelled
-			p.hit(observedTimeout, !overrun)
-			p.hit(observedOverrun, overrun)
+			p.recordProbe(observedTimeout, !overrun)
+			p.recordProbe(observedOverrun, overrun)
 		} else {
-			p.hit(observedUnreachable, e.Count > 0)
-			p.hit(observedReachable, e.Count == 0)
+			p.recordProbe(observedUnreachable, e.Count > 0)
+			p.recordProbe(observedReachable, e.Count == 0)
 		}
 	case history.Orchestrated:
-		p.hit(orchestratedWithoutMessage, e.Due >= p.patience)
+		p.recordProbe(orchestratedWithoutMessage, e.Due >= p.patience)
 	default:
-		p.message(e)
+		p.observeMessage(e)
 	}
 }
 
-func (p *Probes) message(e *history.Event) {
+func (p *Probes) observeMessage(e *history.Event) {
 	switch e.Kind {
 	case history.Delivered:
-		p.hit(redelivered, p.delivered(e))
-		p.hit(blockDelivered, e.Limit > 1)
+		p.recordProbe(redelivered, p.recordDelivery(e))
+		p.recordProbe(blockDelivered, e.Limit > 1)
 		if e.Execution != 0 {
-			p.dispatch(e).delivered++
+			p.tallyOf(e).delivered++
 		}
 	case history.Acked:
-		p.gone(e)
+		p.forgetMessage(e)
 	case history.Expired:
-		p.hit(deadLetteredByTTL, e.Execution != 0)
-		p.gone(e)
+		p.recordProbe(deadLetteredByTTL, e.Execution != 0)
+		p.forgetMessage(e)
 	case history.ReturnedTooOften:
-		p.hit(returnedTooOften, e.Execution != 0)
-		p.gone(e)
+		p.recordProbe(returnedTooOften, e.Execution != 0)
+		p.forgetMessage(e)
 	case history.DeadLettered:
-		p.hit(blockDied, e.Limit > 1)
+		p.recordProbe(blockDied, e.Limit > 1)
 	case history.PublishReturned:
-		p.hit(returnedUnroutable, e.Execution != 0)
+		p.recordProbe(returnedUnroutable, e.Execution != 0)
 	case history.Published:
 		if e.Execution != 0 {
-			of := p.dispatch(e)
+			of := p.tallyOf(e)
 			of.published++
-			p.hit(republished, of.published > 1)
+			p.recordProbe(republished, of.published > 1)
 		}
 	default:
 	}
 }
 
-// delivered notes a delivery and says whether the message was delivered from that queue before.
-func (p *Probes) delivered(e *history.Event) bool {
+// recordDelivery records a delivery and reports whether the message was delivered from that queue before.
+func (p *Probes) recordDelivery(e *history.Event) bool {
 	queues := p.seen.Get(e.Message)
 	if slices.Contains(queues, e.Queue) {
 		return true
@@ -310,8 +310,8 @@ func (p *Probes) delivered(e *history.Event) bool {
 	return false
 }
 
-// gone forgets a message that has left a queue.
-func (p *Probes) gone(e *history.Event) {
+// forgetMessage forgets a message that has left a queue.
+func (p *Probes) forgetMessage(e *history.Event) {
 	queues := p.seen.Get(e.Message)
 	i := slices.Index(queues, e.Queue)
 	switch {
@@ -324,52 +324,52 @@ func (p *Probes) gone(e *history.Event) {
 	}
 }
 
-func (p *Probes) transition(e *history.Event) {
+func (p *Probes) observeTransition(e *history.Event) {
 	byExecutor := e.By != execution.Worker
 	switch {
 	case e.From == execution.Scheduled && e.To == execution.Requested:
-		p.hit(unclaimedRescheduled, byExecutor)
-		p.hit(releasedOnDrain, !byExecutor)
+		p.recordProbe(unclaimedRescheduled, byExecutor)
+		p.recordProbe(releasedOnDrain, !byExecutor)
 	case e.From == execution.Scheduled && e.To == execution.Failed:
-		p.hit(unclaimedFailed, true)
+		p.recordProbe(unclaimedFailed, true)
 	case e.From == execution.Scheduling:
-		p.hit(noWorkersFailed, e.To == execution.Failed)
-		p.hit(parked, e.To == execution.Requested && e.By == execution.Scheduler)
-		p.hit(schedulingClaimExpired, e.By == execution.Reconciler)
+		p.recordProbe(noWorkersFailed, e.To == execution.Failed)
+		p.recordProbe(parked, e.To == execution.Requested && e.By == execution.Scheduler)
+		p.recordProbe(schedulingClaimExpired, e.By == execution.Reconciler)
 	case oracle.Claimed(e.From) && byExecutor:
-		p.hit(workAbandoned, e.Reason == execution.WorkerLost)
-		p.hit(overrunEnded, e.To == execution.Timeout)
+		p.recordProbe(workAbandoned, e.Reason == execution.WorkerLost)
+		p.recordProbe(overrunEnded, e.To == execution.Timeout)
 	case oracle.Claimed(e.From):
-		p.hit(fencedItself, e.Reason == execution.HeartbeatStale)
-		p.hit(runTimedOut, e.To == execution.Timeout)
-		p.hit(endedAtShutdown, e.Reason == execution.WorkerShutdown)
-		p.hit(drainedWithRunningWork, p.drained[e.Incarnation] && e.To == execution.Completed)
+		p.recordProbe(fencedItself, e.Reason == execution.HeartbeatStale)
+		p.recordProbe(runTimedOut, e.To == execution.Timeout)
+		p.recordProbe(endedAtShutdown, e.Reason == execution.WorkerShutdown)
+		p.recordProbe(drainedWithRunningWork, p.drained[e.Incarnation] && e.To == execution.Completed)
 	}
-	p.cancelled(e)
+	p.observeCancellation(e)
 	if e.From == execution.Scheduled && byExecutor {
-		p.hit(reclaimedByDeadLetterHandler, e.By == execution.DeadLetterHandler)
-		p.hit(reclaimedByTimeoutMonitor, e.By == execution.TimeoutMonitor)
+		p.recordProbe(reclaimedByDeadLetterHandler, e.By == execution.DeadLetterHandler)
+		p.recordProbe(reclaimedByTimeoutMonitor, e.By == execution.TimeoutMonitor)
 	}
 }
 
-func (p *Probes) cancelled(e *history.Event) {
+func (p *Probes) observeCancellation(e *history.Event) {
 	if e.By == execution.ExecutionManager {
-		p.hit(childSkipped, true)
+		p.recordProbe(childSkipped, true)
 		return
 	}
 	if e.To == execution.Cancelled {
-		p.hit(cancelledBeforeHandoff, e.From == execution.Requested || e.From == execution.Scheduling)
-		p.hit(cancelledAfterHandoff, e.From == execution.Scheduled)
-		p.hit(cancelledWhileRunning, oracle.Claimed(e.From) && e.By == execution.Worker)
+		p.recordProbe(cancelledBeforeHandoff, e.From == execution.Requested || e.From == execution.Scheduling)
+		p.recordProbe(cancelledAfterHandoff, e.From == execution.Scheduled)
+		p.recordProbe(cancelledWhileRunning, oracle.Claimed(e.From) && e.By == execution.Worker)
 	}
 	if e.From == execution.Canceling {
-		p.hit(cancelCameTooLate, e.To != execution.Cancelled)
+		p.recordProbe(cancelCameTooLate, e.To != execution.Cancelled)
 	}
 }
 
-// slotProbes knows which executions may be waiting for a concurrency slot.
+// slotProbes tracks which executions may be waiting for a concurrency slot.
 type slotProbes struct {
-	// newest is the execution that was created last.
+	// newest is the most recently created execution.
 	newest execution.ID
 	uses   map[string]*slotUse
 }
@@ -382,8 +382,9 @@ type slotUse struct {
 	waiting execution.ID
 }
 
-// observe says whether a slot was given to an execution that existed before the slot became free.
-func (s *slotProbes) observe(e *history.Event) (passedOn bool) {
+// observeSlot reports whether the last free slot went to an execution that existed before the slot became
+// free.
+func (s *slotProbes) observeSlot(e *history.Event) (passedOn bool) {
 	if s.uses == nil {
 		s.uses = make(map[string]*slotUse)
 	}
@@ -405,8 +406,8 @@ func (s *slotProbes) observe(e *history.Event) (passedOn bool) {
 	return passedOn
 }
 
-// full says that all slots of an action are held.
-func (s *slotProbes) full(action string) bool {
+// allSlotsHeld reports whether all slots of an action are held.
+func (s *slotProbes) allSlotsHeld(action string) bool {
 	u := s.uses[action]
 	return u != nil && u.limit > 0 && u.held >= u.limit
 }

@@ -7,8 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// CompareProfiles orders profiles for readers: the default profile first, then the others in their
-// own order, then names that are none.
+// CompareProfiles orders profiles for readers: known profiles in the order of config.Profiles, then unknown
+// names.
 func CompareProfiles[P ~string](a, b P) int {
 	known := config.Profiles()
 	rank := func(p P) int {

@@ -1,9 +1,9 @@
 // Package verdict judges a run of a scenario, and a sweep of many runs.
 //
-// There are three verdicts. Fail: an invariant was violated, an expectation was not met, or the
-// product panicked. Inconclusive: the run proves nothing, because a fault did not strike, a
-// situation of the scenario was never reached, nothing completed before or after the faults, or a
-// checker gave up. Everything else is a pass.
+// There are three verdicts. Fail: an invariant was violated, an expectation was not met, or the product
+// panicked. Inconclusive: the run proves nothing, because a fault did not strike, a situation of the scenario
+// was never reached, nothing completed before or after the faults, or a checker gave up. Everything else
+// passes.
 package verdict
 
 import (
@@ -40,28 +40,26 @@ type Violation struct {
 	Name      string
 	Statement string
 	Seed      uint64
-	// Execution is 0 if the violation is about no particular execution.
+	// Execution is 0 if the violation concerns no particular execution.
 	Execution execution.ID
 	Step      uint64
 	At        time.Duration
-	// Message says what happened, to whom, and which process did it.
+	// Message describes what happened, to which execution, and by which process.
 	Message string
-	// Missed are the executions that missed an unmet expectation; Execution is one of them. They are
-	// not stored.
+	// Missed holds the executions that missed an unmet expectation; Execution is one of them. It is not
+	// stored.
 	Missed []execution.ID `json:"-"`
-	// Causes are the events that led to it, the oldest first; see Record.FindCauses. Past is how many
-	// events its whole past has. They are not stored, because they can be found again in the
-	// history.
+	// Causes holds the events that led to it, the oldest first; see Record.FindCauses. Past is the number of
+	// events in its whole past. They are not stored, because the history yields them.
 	Causes []history.Event `json:"-"`
 	Past   int             `json:"-"`
-	// Varied lists what was drawn to vary the scenario; nil for an unvaried run.
+	// Varied describes the drawn variations of the scenario; nil for an unvaried run.
 	Varied []string
 	// Reproduce is the command that reproduces it.
 	Reproduce string
 }
 
-// FaultCount counts, for one fault of the scenario, the runs in which it was planned, fired, and
-// touched something.
+// FaultCount counts the runs in which one fault of the scenario was planned, fired, and touched something.
 type FaultCount struct {
 	Fault   string
 	Planned int
@@ -79,11 +77,11 @@ type Run struct {
 	Violations []Violation
 	// Panic is a panic of the product, with its stack; empty for none.
 	Panic string
-	// GaveUp says why a checker or the harness could not judge the run; empty if it could.
+	// GaveUp is the reason why a checker or the harness could not judge the run; empty if it could.
 	GaveUp string
 
-	// Varied lists what was drawn to vary the scenario, a sentence each; nil for an unvaried run.
-	// Cut says that the run was broken off because it took more steps than a varied run may take.
+	// Varied describes the drawn variations of the scenario, a sentence each; nil for an unvaried run. Cut
+	// reports whether the run was aborted because it took more steps than a varied run may.
 	Varied []string
 	Cut    bool
 
@@ -91,7 +89,7 @@ type Run struct {
 	Sometimes map[string]int
 	// Near counts, for each situation that was not reached, the events that lacked one condition.
 	Near map[string]int
-	// Texts counts the error texts of failed executions that the scenario asks for.
+	// Texts counts the error texts of failed executions that the scenario demands.
 	Texts map[string]int
 
 	// Chains counts chains of executions by their last status; index None counts the stuck ones.
@@ -102,13 +100,12 @@ type Run struct {
 	// the last fault ended.
 	CompletedBefore int
 	CompletedAfter  int
-	// Judged is how often each invariant has judged something, at its number minus one; see
-	// invariant.Suite.Judged. It is nil if the harness broke off before any judgement.
+	// Judged holds, at each invariant's number minus one, how often it judged something; see
+	// invariant.Suite.Judged. It is nil if the harness aborted before any judgement.
 	Judged []uint64
 	// Detection is the duration of the slowest detection of each kind.
 	Detection map[string]time.Duration
-	// Situations are the fingerprints of the run's distinct situations, ascending; see
-	// discovery.Collector.
+	// Situations holds the fingerprints of the run's distinct situations, ascending; see discovery.Collector.
 	Situations []uint64
 
 	Steps   uint64
@@ -122,7 +119,7 @@ const (
 	Varied = "varied"
 )
 
-// ProfileName is how people are told the profile of a run or of a result, and that it is varied.
+// ProfileName returns the profile of a run or a result for readers, marked if it is varied.
 func ProfileName(p config.Profile, varied bool) string {
 	if varied {
 		return string(p) + ", varied"
@@ -141,8 +138,7 @@ type Scenario struct {
 	Mutant   string
 	Digest   string
 	Seeds    int
-	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between
-	// them.
+	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between the two.
 	FirstSeed uint64
 	LastSeed  uint64
 
@@ -153,14 +149,14 @@ type Scenario struct {
 	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
 	Failing      int
 	FirstFailing uint64
-	// FailedSeeds are the seeds with a violation, ascending; of very many the smallest.
+	// FailedSeeds holds the seeds with a violation, ascending, up to a limit.
 	FailedSeeds []uint64
-	// Causes are the ways in which runs failed, by rule, place and text; of very many the first ones.
+	// Causes holds the ways in which runs failed, ordered by rule, place and text, up to a limit.
 	Causes []Cause
 
 	Faults    []FaultCount
 	Sometimes map[string]int
-	// Near is how near runs came that did not reach what the scenario expects.
+	// Near holds, for expected situations, how near runs came that did not reach them.
 	Near   map[string]Near `json:",omitempty"`
 	Texts  map[string]int
 	Chains [execution.Statuses]int64
@@ -169,7 +165,7 @@ type Scenario struct {
 	CompletedBefore int
 	CompletedAfter  int
 	GaveUp          int
-	// Cut counts the varied runs that were broken off; see Run.Cut.
+	// Cut counts the varied runs that were aborted; see Run.Cut.
 	Cut       int
 	Panics    int
 	Detection map[string]time.Duration
@@ -179,7 +175,7 @@ type Scenario struct {
 	Steps   uint64
 	Virtual time.Duration
 	Hash    uint64
-	// Wall is the elapsed time. It is stored in a separate file, because results are compared.
+	// Wall is the elapsed time. It is stored in a separate file, so that results can be compared.
 	Wall time.Duration `json:"-"`
 
 	tally tally
@@ -193,39 +189,39 @@ type Sweep struct {
 	Commit    string
 	// Agreement compares live with simulated results; nil unless requested.
 	Agreement []Agreement
-	// Matrix says which scenario kills which mutant; nil unless requested.
+	// Matrix records which scenario kills which mutant; nil unless requested.
 	Matrix *Matrix
-	// Notes say what was not run, and what was repeated, a sentence each.
+	// Notes holds a sentence for everything that was not run or was repeated.
 	Notes []string
-	// Interrupted says that the sweep was stopped before every seed had run.
+	// Interrupted reports whether the sweep was stopped before every seed had run.
 	Interrupted bool
 }
 
-// Record is everything about one run, for replays and reports.
+// Record holds everything about one run, for replays and reports.
 type Record struct {
 	Run
 	Events []history.Event
-	// Parents are, for each event, the numbers of the events that led to it directly, as far as the
-	// world that wrote the record knows. It is nil if that world knows nothing of it, as for a
-	// history from a file. Package explain finds more.
+	// Parents holds, for each event, the indices of the events that led to it directly, as far as the
+	// recording world knows them. It is nil without such knowledge, as for a history from a file. Package
+	// explain finds more.
 	Parents [][]int32
-	// Workers names the workers by id.
+	// Workers maps the workers' ids to their names.
 	Workers map[execution.WorkerID]string
-	// FaultIntervals are the times during which the faults lasted.
+	// FaultIntervals holds the times during which the faults lasted.
 	FaultIntervals []FaultInterval
-	// Kinds are the kinds of events that the history records whenever they happen; nil for all.
+	// Kinds lists the kinds of events that the history records completely; nil for all.
 	Kinds []history.Kind
-	// TimeScale is the factor by which every duration of the scenario was multiplied, on real
-	// daemons; 0 for a simulated run.
+	// TimeScale is the factor by which a live run multiplied every duration of the scenario; 0 for a
+	// simulated run.
 	TimeScale float64
-	// ScenarioText is the file of the scenario that ran: of a varied run, the drawn one. It is nil if
-	// that is unknown.
+	// ScenarioText is the file of the scenario that ran, which is the drawn one for a varied run; nil if
+	// unknown.
 	ScenarioText []byte
-	// Explained says why the run failed; nil if that was not asked.
+	// Explained explains why the run failed; nil if not requested.
 	Explained *explain.Explanation
 }
 
-// FindCauses finds what led to a violation of the run.
+// FindCauses finds the events that led to a violation of the run.
 func (r *Record) FindCauses(v *Violation) *explain.Causes {
 	run := explain.Run{Events: r.Events, Parents: r.Parents, Workers: r.Workers}
 	return explain.FindCauses(&run, &explain.Violation{Execution: v.Execution, Step: v.Step, At: v.At, Message: v.Message}, explain.MostCauses)

@@ -15,15 +15,15 @@ import (
 	"handoff/sim/explore"
 )
 
-// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it
-// also reaches situations that only some runs reach. If it doesn't, manySeeds are tried.
+// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it also
+// reaches rare situations. If it doesn't, manySeeds are tried.
 const (
 	agreeSeeds = 50
 	manySeeds  = 400
 )
 
-// agree runs the same scenarios in the simulated world and compares the results.
-func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict.Sweep, scale float64) error {
+// compareWorlds runs the same scenarios in the simulated world and compares the results.
+func (a *app) compareWorlds(ctx context.Context, targets []explore.Target, live *verdict.Sweep, scale float64) error {
 	out, err := explore.Sweep(ctx, targets, explore.Options{First: 1, Seeds: agreeSeeds})
 	if err != nil {
 		return err
@@ -41,8 +41,8 @@ func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict
 	return nil
 }
 
-// agreement prints the table, and how the worlds differ.
-func (a *app) agreement(rows []verdict.Agreement) {
+// printAgreement prints the table, and the number of agreeing results.
+func (a *app) printAgreement(rows []verdict.Agreement) {
 	if len(rows) == 0 {
 		return
 	}
@@ -58,15 +58,15 @@ func (a *app) agreement(rows []verdict.Agreement) {
 			word = "NO"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d %% / %d %%\t%s\t%s\n", r.Scenario, r.Profile, r.Sim.Verdict, r.Live.Verdict,
-			r.Sim.Completed(), r.Live.Completed(), detections(r), word)
+			r.Sim.Completed(), r.Live.Completed(), slowestDetections(r), word)
 	}
 	_ = w.Flush()
 	fmt.Fprint(a.out, b.String())
 	fmt.Fprintf(a.out, "the two worlds agree in %d of %s\n", len(rows)-differ, plural(len(rows), "result"))
 }
 
-// detections lists the slowest detections of both sides.
-func detections(r *verdict.Agreement) string {
+// slowestDetections lists the slowest detections of both worlds.
+func slowestDetections(r *verdict.Agreement) string {
 	names := slices.Sorted(maps.Keys(r.Sim.Detection))
 	for name := range r.Live.Detection {
 		if !slices.Contains(names, name) {

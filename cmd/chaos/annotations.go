@@ -10,8 +10,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// locator finds the file and the line of a violation.
-func locator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
+// newLocator returns a function that finds the file and the line of a violation.
+func newLocator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
 	files := make(map[string]*scenario.Scenario)
 	for _, t := range targets {
 		files[t.Scenario.Digest] = t.Scenario
@@ -25,7 +25,7 @@ func locator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violatio
 	}
 }
 
-// inWorkspace is a path as GitHub knows it: from the root of the repository that it has checked out.
+// inWorkspace returns a path relative to the root of the repository that GitHub has checked out.
 func inWorkspace(path string) string {
 	workspace := os.Getenv("GITHUB_WORKSPACE")
 	if here, err := filepath.Abs(path); err == nil && workspace != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lineOf is the line of a text, from 1, in which a part of it begins.
+// lineOf returns the line of a text, from 1, in which a part of it begins.
 func lineOf(t *testing.T, text, part string) int {
 	t.Helper()
 	before, _, found := strings.Cut(text, part)
@@ -18,59 +18,59 @@ func lineOf(t *testing.T, text, part string) int {
 	return strings.Count(before, "\n") + 1
 }
 
-func TestInGitHubActionsAFailureStandsAtItsLine(t *testing.T) {
+func TestFailureIsAnnotatedAtItsLine(t *testing.T) {
 	text := strings.Replace(hopeless, "calm", "hopeless", 1)
-	path := write(t, "hopeless.yaml", text)
+	path := writeFile(t, "hopeless.yaml", text)
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--quiet", "--out", t.TempDir()}
 	t.Setenv("GITHUB_ACTIONS", "true")
 	t.Setenv("GITHUB_WORKSPACE", filepath.Dir(path))
 	want := fmt.Sprintf("\n::error file=hopeless.yaml,line=%d,title=hopeless (hardened)%%3A expectation::0 of 5 executions ended as failed; "+
 		"the scenario expects failed: ", lineOf(t, text, "failed:"))
-	s := chaos(t, args...)
-	s.wants(t, 1, want, "2 of 2 seeds fail%0Areproduce: bin/chaos replay ")
+	s := runChaos(t, args...)
+	s.expectOutput(t, 1, want, "2 of 2 seeds fail%0Areproduce: bin/chaos replay ")
 	if n := strings.Count(s.out+s.err, "::error"); n != 1 {
 		t.Errorf("%d annotations, want 1:\n%s%s", n, s.out, s.err)
 	}
-	// A planted mutant is meant to fail.
-	s = chaos(t, append(args, "--mutant", "same-name-orphans")...)
+	// A planted mutant is intended to fail.
+	s = runChaos(t, append(args, "--mutant", "same-name-orphans")...)
 	if strings.Contains(s.out+s.err, "::error") {
 		t.Errorf("a planted mutant is annotated:\n%s", s.out)
 	}
 	t.Setenv("GITHUB_ACTIONS", "")
-	if s := chaos(t, args...); strings.Contains(s.out+s.err, "::error") {
+	if s := runChaos(t, args...); strings.Contains(s.out+s.err, "::error") {
 		t.Errorf("annotations outside of GitHub Actions:\n%s", s.out)
 	}
 }
 
-func TestAnnotationsGoWhereTheyAreAskedFor(t *testing.T) {
+func TestAnnotationsGoToRequestedFile(t *testing.T) {
 	t.Setenv("GITHUB_ACTIONS", "")
-	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	file := filepath.Join(t.TempDir(), "new", "annotations.txt")
 	args := []string{"run", path, "--profile", "hardened", "--seed", "1", "--out", t.TempDir(), "--annotations"}
-	chaos(t, append(args, file)...).wants(t, 1)
+	runChaos(t, append(args, file)...).expectOutput(t, 1)
 	written, err := os.ReadFile(file)
 	if err != nil || !strings.HasPrefix(string(written), "::error file=") || strings.Count(string(written), "\n") != 1 {
 		t.Errorf("%v, %s", err, written)
 	}
-	if s := chaos(t, append(args, "-")...); s.out != string(written) || s.code != 1 {
+	if s := runChaos(t, append(args, "-")...); s.out != string(written) || s.code != 1 {
 		t.Errorf("standard output holds\n%s, want\n%s", s.out, written)
 	}
-	chaos(t, append(args, "-", "--json", "-")...).wants(t, 2, "--annotations is -, and so is --json or --junit")
+	runChaos(t, append(args, "-", "--json", "-")...).expectOutput(t, 2, "--annotations is -, and so is --json or --junit")
 }
 
-// A broken invariant stands at the line that asks for it, also of a scenario of the library and of
-// merged shares.
+// A broken invariant is annotated at the line that demands it, also for scenarios of the library and merged
+// shares.
 func TestMergedSharesAreAnnotated(t *testing.T) {
 	t.Setenv("GITHUB_ACTIONS", "")
-	dir, _ := shared(t, "run", "network-partition", "--seeds", "14", "--profile", "hardened", "--varied=never", "--mutant", "unguarded-claim", "--quiet")
+	dir, _ := runShares(t, "run", "network-partition", "--seeds", "14", "--profile", "hardened", "--varied=never", "--mutant", "unguarded-claim", "--quiet")
 	text, err := os.ReadFile(filepath.Join("..", "..", "scenarios", "order", "network-partition.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("::error file=scenarios/order/network-partition.yaml,line=%d,title=network-partition (hardened with mutant unguarded-claim)%%3A invariant ",
 		lineOf(t, string(text), "invariants: all"))
-	s := chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged"), "--annotations", filepath.Join(dir, "a.txt"))
-	s.wants(t, 1)
+	s := runChaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged"), "--annotations", filepath.Join(dir, "a.txt"))
+	s.expectOutput(t, 1)
 	written, err := os.ReadFile(filepath.Join(dir, "a.txt"))
 	if err != nil || !strings.HasPrefix(string(written), want) {
 		t.Errorf("%v, %s, want %s", err, written, want)

@@ -14,33 +14,32 @@ import (
 	"handoff/chaos/history"
 )
 
-// The memory that judging a history may need in addition to the length of its file: judgeMemory of
-// all memory that Go's runtime holds, judgeLive of memory in use. The program itself takes about 29
-// MB more.
+// The memory for judging a history in addition to the length of its file: judgeMemory of the Go runtime's
+// memory, judgeLive of memory in use. The program itself takes about 29 MB more.
 const (
 	judgeMemory = 31 << 20
 	judgeLive   = 25 << 20
 )
 
-// errBudget says that a history needs more memory than allowed.
+// errBudget is the error of a history that needs more memory than allowed.
 var errBudget = errors.New("judging it needs too much memory")
 
-// budget limits the memory of a judgement by the length of the file. The memory of invariants
-// depends on the content of a history, and a history can claim that many things are open at once.
+// budget limits the memory of a judgement by the length of the file. The memory of invariants depends on the
+// content of a history, which can claim that many things are open at once.
 type budget struct {
 	live   uint64
 	events int
 	sample []metrics.Sample
 }
 
-// newBudget sets the runtime's memory limit, so that Go collects garbage before the limit is
-// reached; done restores the old limit. A pipe has no length, so it gets the fixed part.
+// newBudget sets the runtime's memory limit, so that Go collects garbage before reaching it; done restores
+// the old limit. A pipe has no length, so it gets the fixed part.
 func newBudget(file *os.File) (b *budget, done func()) {
 	size := int64(0)
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		size = min(info.Size(), math.MaxInt64/2)
 	}
-	// The figure of the memory in use is that of the last collection, which may be long ago.
+	// The metric of memory in use is that of the last collection, which may be long ago.
 	runtime.GC()
 	before, percent := debug.SetMemoryLimit(judgeMemory+size), debug.SetGCPercent(100)
 	b = &budget{live: uint64(judgeLive + size), sample: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
@@ -50,8 +49,8 @@ func newBudget(file *os.File) (b *budget, done func()) {
 	}
 }
 
-// watch reads events with next, and stops when the memory in use exceeds the budget.
-func (b *budget) watch(next func(*history.Event) error) func(*history.Event) error {
+// limitReads wraps next, and stops when the memory in use exceeds the budget.
+func (b *budget) limitReads(next func(*history.Event) error) func(*history.Event) error {
 	return func(e *history.Event) error {
 		b.events++
 		if b.events%16 == 0 {
@@ -65,11 +64,11 @@ func (b *budget) watch(next func(*history.Event) error) func(*history.Event) err
 	}
 }
 
-// grace is how long an interrupted command may take to end by itself.
-const grace = 300 * time.Millisecond
+// interruptGrace is the time that an interrupted command gets to end by itself.
+const interruptGrace = 300 * time.Millisecond
 
-// atOnce runs a command that only reads and can be cut off anywhere. It returns soon after ctx has
-// ended, whatever the command is doing, such as waiting for a pipe to which nothing writes.
+// atOnce runs a command that only reads and can be stopped anywhere. It returns soon after ctx has ended,
+// even if the command is blocked, for example on a pipe without a writer.
 func (a *app) atOnce(ctx context.Context, command func(context.Context) error) error {
 	over := make(chan error, 1)
 	go func() { over <- command(ctx) }()
@@ -81,7 +80,7 @@ func (a *app) atOnce(ctx context.Context, command func(context.Context) error) e
 	select {
 	case err := <-over:
 		return err
-	case <-time.After(grace):
-		return broken("interrupted")
+	case <-time.After(interruptGrace):
+		return harnessError("interrupted")
 	}
 }

@@ -24,10 +24,9 @@ import (
 	"handoff/sim/explore"
 )
 
-// checkFlags are the flags of check.
 type checkFlags struct {
 	url, scenario, json string
-	// profile is empty for a history unless it was asked for: its header names one.
+	// profile is empty for a history unless given: its header names one.
 	profile string
 }
 
@@ -51,11 +50,11 @@ events, or because nothing happened that the rule judges.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usage("check takes one history, not %d", len(args))
+				return usageError("check takes one history, not %d", len(args))
 			case len(args) == 1 && f.url != "":
-				return usage("give either a history or --database-url, not both")
+				return usageError("give either a history or --database-url, not both")
 			case len(args) == 0 && f.url == "":
-				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
+				return usageError("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
 			if f.url != "" {
 				return checkDatabaseURL(f.url)
@@ -82,8 +81,8 @@ events, or because nothing happened that the rule judges.`,
 	return cmd
 }
 
-// checkHistory judges a file in the format of a report, or the folder of a failure. The file may come
-// from anywhere, so it is judged line by line and within a memory budget.
+// checkHistory judges a file in the format of a report, or the folder of a failure. The file may come from
+// anywhere, so it is judged line by line and within a memory budget.
 func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error {
 	from, err := openHistory(path, f.scenario != "")
 	if err != nil {
@@ -94,13 +93,13 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 	defer done()
 	history, err := reports.NewHistoryReader(from.path, from.file)
 	if err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	for _, w := range history.Warnings() {
 		fmt.Fprintln(a.err, reports.Printable(w.Error(), ""))
 	}
 	rec := history.Header()
-	h, err := recorded(rec, f.scenario, from.scenario, f.profile)
+	h, err := recordedSettings(rec, f.scenario, from.scenario, f.profile)
 	if err != nil {
 		return err
 	}
@@ -109,37 +108,37 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 			"so only the rules that need none are judged. For all of them, name the file of the scenario: --scenario FILE.yaml\n",
 			reports.Printable(path, ""), yamlfile.Cut(rec.Scenario), reports.ScenarioFile)
 	}
-	r, err := audit.JudgeHistory(ctx, budget.watch(history.Next), h)
+	r, err := audit.JudgeHistory(ctx, budget.limitReads(history.Next), h)
 	switch {
 	case ctx.Err() != nil:
-		return broken("interrupted: %s was not judged", path)
+		return harnessError("interrupted: %s was not judged", path)
 	case errors.Is(err, errBudget):
-		return broken("%s: %v", path, err)
+		return harnessError("%s: %v", path, err)
 	case err != nil:
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	invariant.NameWorkers(r.Violations, rec.Workers)
 	head := checkHead{Scenario: reports.Printable(rec.Scenario, ""), Profile: string(h.Config.Profile), Seed: rec.Seed}
 	head.title = fmt.Sprintf("%s (%s), seed %d", head.Scenario, head.Profile, head.Seed)
-	head.replay = from.replay(rec, h.Config.Profile)
-	return a.judged(r, head, f.json)
+	head.replay = from.replayLine(rec, h.Config.Profile)
+	return a.printJudgement(r, head, f.json)
 }
 
-// recorded returns the settings under which a history was written: its scenario's configuration and
-// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one
-// beside the history, else the one of the library that the history names.
-func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, profile string) (audit.History, error) {
+// recordedSettings returns the settings under which a history was written: its scenario's configuration and
+// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one in the
+// same folder, else the one of the library that the history names.
+func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scenario, profile string) (audit.History, error) {
 	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
 		profile = string(rec.Profile)
 	}
 	if err := checkProfile(profile); err != nil || profile == "" {
-		return h, errors.Join(err, usage("the history does not say its profile; add --profile"))
+		return h, errors.Join(err, usageError("the history does not say its profile; add --profile"))
 	}
 	if chosen == "" && beside == nil {
 		chosen = rec.Scenario
-		// Only names of the library are accepted: the name comes from the file, and a path would
-		// open any file that the history's author chose.
+		// Only names of the library are accepted: the name comes from the file, and a path would open any
+		// file that the history's author chose.
 		if chosen != "" && !slices.Contains(scenarios.Names(), chosen) {
 			h.Unconfigured, h.Config = true, config.Default(config.Profile(profile))
 			return h, nil
@@ -148,9 +147,9 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 	s := beside
 	switch {
 	case beside != nil && !slices.Contains(beside.Profiles, config.Profile(profile)):
-		return h, usage("%s does not run under the profile %s; it says profile: %v", beside.File, profile, beside.Profiles)
+		return h, usageError("%s does not run under the profile %s; it says profile: %v", beside.File, profile, beside.Profiles)
 	case beside != nil && beside.Name != rec.Scenario:
-		return h, usage("%s is called %q, and the history beside it is of %q: one of them was replaced; name the right file with --scenario", beside.File, beside.Name, rec.Scenario)
+		return h, usageError("%s is called %q, and the history beside it is of %q: one of them was replaced; name the right file with --scenario", beside.File, beside.Name, rec.Scenario)
 	case beside != nil:
 	case chosen == "":
 		h.Config = config.Default(config.Profile(profile))
@@ -158,7 +157,7 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 	default:
 		t, err := replayTarget(chosen, profile)
 		if err != nil {
-			return h, usage("the configuration of the scenario %q sets the bounds of the history: %v", chosen, err)
+			return h, usageError("the configuration of the scenario %q sets the bounds of the history: %v", chosen, err)
 		}
 		s = t.Scenario
 	}
@@ -166,7 +165,7 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 	if rec.TimeScale != 0 {
 		var err error
 		if s, err = s.Scaled(rec.TimeScale, under); err != nil {
-			return h, usage("the history's time scale: %v", err)
+			return h, usageError("the history's time scale: %v", err)
 		}
 		h.Tolerance = capability.Tolerance
 	}
@@ -174,51 +173,51 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 	return h, nil
 }
 
-// historyFrom is a history to judge, and what stands beside it.
-type historyFrom struct {
+// historySource is a history to judge, with the scenario of its folder.
+type historySource struct {
 	path string
 	file *os.File
-	// scenario is that of the folder, nil for a file alone.
+	// scenario is that of the folder, nil for a single file.
 	scenario *scenario.Scenario
 }
 
-// openHistory opens a history, or the one in the folder of a failure, and reads the scenario beside
-// it, unless alone says that another one was named. In a folder, which may come from anywhere, it
-// follows no link that leads out of it.
-func openHistory(path string, alone bool) (historyFrom, error) {
+// openHistory opens a history, or the one in the folder of a failure. It also reads the scenario of the
+// folder, unless alone is set because another one was named. In a folder, which may come from anywhere, it
+// follows no link that leads outside.
+func openHistory(path string, alone bool) (historySource, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		return openFolder(path, alone)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return historyFrom{}, usage("no such history: %s; name a %s, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED", reason(err), reports.HistoryFile)
+		return historySource{}, usageError("no such history: %s; name a %s, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED", fileErrorText(err), reports.HistoryFile)
 	}
-	from := historyFrom{path: path, file: file}
+	from := historySource{path: path, file: file}
 	if alone || filepath.Base(path) != reports.HistoryFile {
 		return from, nil
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return from, nil //nolint:nilerr // whoever may read the file need not be able to read its folder
+		return from, nil //nolint:nilerr // the folder of a readable file may be unreadable
 	}
 	defer func() { _ = root.Close() }()
 	if err := from.readScenario(root, filepath.Dir(path)); err != nil {
 		_ = file.Close()
-		return historyFrom{}, err
+		return historySource{}, err
 	}
 	return from, nil
 }
 
-func openFolder(path string, alone bool) (from historyFrom, err error) {
+func openFolder(path string, alone bool) (from historySource, err error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return from, usage("no such folder: %s", reason(err))
+		return from, usageError("no such folder: %s", fileErrorText(err))
 	}
 	defer func() { _ = root.Close() }()
 	from.path = filepath.Join(path, reports.HistoryFile)
 	if from.file, err = root.Open(reports.HistoryFile); err != nil {
-		return from, usage("%s holds no %s (%v): name the folder of one failure, as in reports/out/SCENARIO-PROFILE-SEED", path, reports.HistoryFile, errors.Unwrap(err))
+		return from, usageError("%s holds no %s (%v): name the folder of one failure, as in reports/out/SCENARIO-PROFILE-SEED", path, reports.HistoryFile, errors.Unwrap(err))
 	}
 	if alone {
 		return from, nil
@@ -230,31 +229,31 @@ func openFolder(path string, alone bool) (from historyFrom, err error) {
 	return from, nil
 }
 
-// readScenario reads the scenario of a folder, if it holds one: older reports wrote none.
-func (h *historyFrom) readScenario(root *os.Root, path string) error {
+// readScenario reads the scenario of a folder, if present: older reports wrote none.
+func (h *historySource) readScenario(root *os.Root, path string) error {
 	file, err := root.Open(reports.ScenarioFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	beside := filepath.Join(path, reports.ScenarioFile)
 	if err != nil {
-		return usage("opening %s: %v; to judge without it, name another scenario with --scenario", beside, errors.Unwrap(err))
+		return usageError("opening %s: %v; to judge without it, name another scenario with --scenario", beside, errors.Unwrap(err))
 	}
 	defer func() { _ = file.Close() }()
 	// One byte more than allowed, so that Parse refuses longer files.
 	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
-		return usage("reading %s: %v", beside, errors.Unwrap(err))
+		return usageError("reading %s: %v", beside, errors.Unwrap(err))
 	}
 	if h.scenario, err = scenario.Parse(beside, text); err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	return nil
 }
 
-// replay is the command that shows the run of a folder again; empty if there is none, because the
-// run was on real daemons, or this program lacks its mutant.
-func (h *historyFrom) replay(rec *verdict.Record, under config.Profile) string {
+// replayLine returns the command that replays the run of a folder. It is empty if the run was on real
+// daemons, or if this program lacks its mutant.
+func (h *historySource) replayLine(rec *verdict.Record, under config.Profile) string {
 	if h.scenario == nil || rec.TimeScale != 0 {
 		return ""
 	}

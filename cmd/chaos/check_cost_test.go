@@ -16,7 +16,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// busy is a scenario with as much work as its workers can take; an execution makes some 36 events.
+// busy is a scenario with as much work as its workers can do; an execution makes about 36 events.
 const busy = `name: busy
 about: Much work, and nothing goes wrong.
 profile: hardened
@@ -32,7 +32,7 @@ workload:
   - {action: core.echo, count: %d, every: 25ms}
 `
 
-// busyHistory is the written history of a run of busy, and the settings under which it is judged.
+// busyHistory returns the written history of a run of busy, and the settings for judging it.
 func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audit.History) {
 	tb.Helper()
 	s, err := scenario.Parse("busy.yaml", fmt.Appendf(nil, busy, executions))
@@ -50,8 +50,8 @@ func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audi
 	return b.Bytes(), len(rec.Events), audit.History{Config: s.Config(config.Hardened)}
 }
 
-// retained is the memory that a judgement holds when it has seen every event, in bytes.
-func retained(t *testing.T, text []byte, h audit.History) int64 {
+// retainedMemory is the memory in bytes that a judgement holds after the last event.
+func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	t.Helper()
 	live := func() int64 {
 		runtime.GC()
@@ -79,15 +79,15 @@ func retained(t *testing.T, text []byte, h audit.History) int64 {
 	return held
 }
 
-// A judgement keeps no events: of each it may keep a few bytes, such as the final status of an
-// execution and its idempotency key, so that a million events need some 16 MB.
+// A judgement keeps no events. Of each it may keep a few bytes, such as the final status of an execution and
+// its idempotency key. A million events then need about 16 MB.
 func TestCheckKeepsNoEvents(t *testing.T) {
-	leaveToMakeTest(t)
+	skipInMakeCheck(t)
 	const executions, perEvent, most = 1500, 24, 4 << 20
 	text, events, h := busyHistory(t, executions)
-	once := retained(t, text, h)
+	once := retainedMemory(t, text, h)
 	text, more, h := busyHistory(t, 2*executions)
-	twice := retained(t, text, h)
+	twice := retainedMemory(t, text, h)
 	grows := float64(twice-once) / float64(more-events)
 	t.Logf("%d events: %d kB; %d events: %d kB; %.2f bytes an event", events, once>>10, more, twice>>10, grows)
 	if twice > most || grows > perEvent {

@@ -12,11 +12,10 @@ import (
 	"handoff/core/config"
 )
 
-// checkDatabaseURL refuses what is not the URL of a database. The parser's own message may contain the
-// password.
+// checkDatabaseURL refuses an invalid URL. The parser's own message may contain the password.
 func checkDatabaseURL(url string) error {
 	if _, err := pgx.ParseConfig(url); err != nil {
-		return usage("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
+		return usageError("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
 	}
 	return nil
 }
@@ -26,9 +25,9 @@ func (a *app) checkDatabase(ctx context.Context, f checkFlags) error {
 	r, err := audit.Judge(ctx, f.url, audit.Options{Config: config.Default(config.Profile(f.profile))})
 	switch {
 	case errors.Is(err, audit.ErrNoAudit):
-		return usage("%v: is it a database of Handoff, and migrated?", err)
+		return usageError("%v: is it a database of Handoff, and migrated?", err)
 	case err != nil:
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
-	return a.judged(r, checkHead{Profile: f.profile}, f.json)
+	return a.printJudgement(r, checkHead{Profile: f.profile}, f.json)
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// failing runs a scenario until it fails, and returns the folder of the failure, moved into an empty
+// failingFolder runs a scenario until it fails, and returns the folder of the failure, moved into an empty
 // directory.
-func failing(t *testing.T, args ...string) string {
+func failingFolder(t *testing.T, args ...string) string {
 	t.Helper()
 	out := t.TempDir()
-	chaos(t, append([]string{"run", "--quiet", "--out", out}, args...)...)
+	runChaos(t, append([]string{"run", "--quiet", "--out", out}, args...)...)
 	files, err := filepath.Glob(filepath.Join(out, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
@@ -24,23 +24,23 @@ func failing(t *testing.T, args ...string) string {
 	return moved
 }
 
-// The folder of a failure holds all that it needs to be judged and replayed: also for a scenario that
-// no library has, and for a varied run, whose scenario was drawn.
-func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
-	leaveToMakeTest(t)
+// The folder of a failure contains everything for judging and replaying it. That includes scenarios outside
+// the library, and the drawn scenario of a varied run.
+func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
+	skipInMakeCheck(t)
 	text, err := os.ReadFile("../../scenarios/order/network-partition.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	mine := strings.Replace(string(text), "name: network-partition", "name: my-own", 1)
-	own := write(t, "my-own.yaml", mine)
+	own := writeFile(t, "my-own.yaml", mine)
 	for name, args := range map[string][]string{
 		"of the library":  {"network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--varied=never"},
 		"of a file":       {own, "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--varied=never"},
 		"of a varied run": {own, "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "20", "--varied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := failing(t, args...)
+			folder := failingFolder(t, args...)
 			if err := os.Remove(own); err != nil {
 				t.Fatal(err)
 			}
@@ -50,15 +50,15 @@ func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
 				}
 			}()
 			t.Chdir(t.TempDir())
-			said := chaos(t, "check", folder)
-			said.wants(t, 1, "FAIL invariant ", "\nreplay: bin/chaos replay ", " --mutant unguarded-finish\n")
+			said := runChaos(t, "check", folder)
+			said.expectOutput(t, 1, "FAIL invariant ", "\nreplay: bin/chaos replay ", " --mutant unguarded-finish\n")
 			_, broken, _ := strings.Cut(said.out, "FAIL invariant ")
 			broken, _, _ = strings.Cut(broken, "\n")
 			_, rule, _ := strings.Cut(broken, ", ")
 			_, command, _ := strings.Cut(said.out, "\nreplay: bin/chaos ")
 			command, _, _ = strings.Cut(command, "\n")
-			again := chaos(t, strings.Fields(command)...)
-			again.wants(t, 1, "VIOLATION of ")
+			again := runChaos(t, strings.Fields(command)...)
+			again.expectOutput(t, 1, "VIOLATION of ")
 			if !strings.Contains(again.out, rule+" at step") {
 				t.Errorf("the replay does not break %q:\n%s", rule, again.out[max(0, len(again.out)-1500):])
 			}
@@ -66,11 +66,11 @@ func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
 	}
 }
 
-// A folder from elsewhere names no other files, and what does not fit in it is refused.
-func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
+// A folder from elsewhere can't refer to other files, and a mismatched one is refused.
+func TestCheckRefusesMismatchedFolders(t *testing.T) {
 	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
 		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
-	secret := write(t, "secret.yaml", "secret: words\n")
+	secret := writeFile(t, "secret.yaml", "secret: words\n")
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -78,15 +78,15 @@ func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"one that fits", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
+		{"matching files", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
 		{"a report's folder", map[string]string{"index.html": ""}, "", 2, "holds no history.jsonl (no such file or directory): name the folder of one failure"},
 		{"no scenario, and none in the library", map[string]string{"history.jsonl": history}, "", 0, `is of the scenario "calm", and there is neither a scenario.yaml beside it nor such a scenario in the library`},
 		{"another scenario", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "name: calm", "name: other", 1)}, "", 2, `is called "other", and the history beside it is of "calm"`},
 		{"another profile", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "profile: [hardened, documented]", "profile: documented", 1)}, "", 2, "does not run under the profile hardened"},
 		{"a wrong scenario", map[string]string{"history.jsonl": history, "scenario.yaml": "name: calm\n"}, "", 2, "scenario.yaml:"},
 		{"a long scenario", map[string]string{"history.jsonl": history, "scenario.yaml": calm + strings.Repeat("#\n", 1<<20)}, "", 2, "scenario.yaml:"},
-		{"a link out of it", map[string]string{"history.jsonl": history}, "scenario.yaml", 2, "path escapes from parent"},
-		{"a history that is a link out of it", nil, "history.jsonl", 2, "path escapes from parent"},
+		{"a link out of the folder", map[string]string{"history.jsonl": history}, "scenario.yaml", 2, "path escapes from parent"},
+		{"a history linked from outside", nil, "history.jsonl", 2, "path escapes from parent"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -100,18 +100,18 @@ func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			said := chaos(t, "check", folder)
-			said.wants(t, c.code, c.want)
+			said := runChaos(t, "check", folder)
+			said.expectOutput(t, c.code, c.want)
 			if strings.Contains(said.out+said.err, "words") {
-				t.Errorf("it shows a file outside of the folder:\n%s%s", said.out, said.err)
+				t.Errorf("it shows a file outside the folder:\n%s%s", said.out, said.err)
 			}
 		})
 	}
 }
 
-// One file of a failure's folder is judged as the folder is. Without its scenario check says what is
-// missing, and judges the rules that need no configuration.
-func TestOneFileOfAFolderIsJudgedLikeTheFolder(t *testing.T) {
+// A history file is judged like its folder. Without its scenario, check names the missing part and judges the
+// rules that need no configuration.
+func TestHistoryFileIsJudgedLikeItsFolder(t *testing.T) {
 	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
 		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n" +
 		`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"running","by":"api"}` + "\n"
@@ -125,21 +125,21 @@ func TestOneFileOfAFolderIsJudgedLikeTheFolder(t *testing.T) {
 	}
 	put(file, history)
 	put(filepath.Join(folder, "scenario.yaml"), calm)
-	whole, one := chaos(t, "check", folder), chaos(t, "check", file)
-	one.wants(t, 1, "FAIL invariant 1, legal transitions", "\nreplay: bin/chaos replay ")
+	whole, one := runChaos(t, "check", folder), runChaos(t, "check", file)
+	one.expectOutput(t, 1, "FAIL invariant 1, legal transitions", "\nreplay: bin/chaos replay ")
 	if one.out != whole.out || one.err != whole.err {
 		t.Errorf("the file is judged as\n%s%s\nand the folder as\n%s%s", one.out, one.err, whole.out, whole.err)
 	}
 	put(filepath.Join(folder, "scenario.yaml"), "nonsense")
-	chaos(t, "check", file).wants(t, 2, "scenario.yaml:1")
-	chaos(t, "check", file, "--scenario", "two-executors").wants(t, 1, "FAIL invariant 1")
-	chaos(t, "check", folder, "--scenario", "two-executors").wants(t, 1, "FAIL invariant 1")
+	runChaos(t, "check", file).expectOutput(t, 2, "scenario.yaml:1")
+	runChaos(t, "check", file, "--scenario", "two-executors").expectOutput(t, 1, "FAIL invariant 1")
+	runChaos(t, "check", folder, "--scenario", "two-executors").expectOutput(t, 1, "FAIL invariant 1")
 
 	if err := os.Remove(filepath.Join(folder, "scenario.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	said := chaos(t, "check", file)
-	said.wants(t, 1, `is of the scenario "calm", and there is neither a scenario.yaml beside it`, "--scenario FILE.yaml",
+	said := runChaos(t, "check", file)
+	said.expectOutput(t, 1, `is of the scenario "calm", and there is neither a scenario.yaml beside it`, "--scenario FILE.yaml",
 		"FAIL invariant 1, legal transitions", "not judged   5 nothing lost: its bounds follow from the configuration of the scenario, which is not known")
 	if strings.Contains(said.out, "holds        5 ") {
 		t.Errorf("a rule with bounds is judged:\n%s", said.out)

@@ -15,24 +15,24 @@ import (
 	"handoff/reports"
 )
 
-// This file prints what chaos check says. A rule that holds, one that is broken and one that was not
-// judged are told apart everywhere: a rule that saw nothing must not look like one that holds.
+// This file prints the result of chaos check. It always distinguishes rules that hold, are broken, or were
+// not judged: a rule without occasions must not look like one that holds.
 
-// judged prints a judgement, writes it as JSON to a file if one is named, and sets the exit code.
-func (a *app) judged(r *audit.Result, of checkHead, file string) error {
+// printJudgement prints a judgement, writes it as JSON to a file if one is named, and sets the exit code.
+func (a *app) printJudgement(r *audit.Result, of checkHead, file string) error {
 	v := verdictOf(r)
 	a.code = v.ExitCode()
 	say := a.out
 	if file == standardOutput {
-		say = a.err // so that standard output holds nothing else
+		say = a.err // keep standard output for the JSON
 	}
 	if of.title != "" {
 		fmt.Fprintln(say, of.title)
 	}
 	fmt.Fprintf(say, "%s, %s, %d still open\n\n", plural(r.Executions, "execution"), plural(r.Events, "event"), r.Open)
-	tellRules(say, r)
-	unread(say, r)
-	unseen(say, r)
+	printRules(say, r)
+	printUnread(say, r)
+	printDeleted(say, r)
 	if of.title != "" {
 		fmt.Fprintln(say, "\n  not judged  what the scenario itself expects: chaos run and chaos replay judge that")
 	}
@@ -49,7 +49,7 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 	if v == verdict.Inconclusive {
 		fmt.Fprintln(say, "\nthere was nothing to judge")
 	}
-	fmt.Fprintf(say, "\n%s: %s, %d broken, %d not judged\n", say.verdict(v.String()), holds(r.Count(audit.Holds)), r.Count(audit.Broken), r.Count(audit.NotJudged))
+	fmt.Fprintf(say, "\n%s: %s, %d broken, %d not judged\n", say.colourVerdict(v.String()), rulesHoldText(r.Count(audit.Holds)), r.Count(audit.Broken), r.Count(audit.NotJudged))
 	switch file {
 	case "":
 		return nil
@@ -57,20 +57,20 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 		return writeCheck(a.out.Writer, r, of)
 	}
 	if err := reports.WriteFile(file, func(w io.Writer) error { return writeCheck(w, r, of) }); err != nil {
-		return broken("the history is judged, but %v", err)
+		return harnessError("the history is judged, but %v", err)
 	}
 	return nil
 }
 
-func holds(n int) string {
+func rulesHoldText(n int) string {
 	if n == 1 {
 		return "1 rule holds"
 	}
 	return fmt.Sprintf("%d rules hold", n)
 }
 
-// verdictOf is the verdict on a judgement: without an execution, or without a rule that was judged,
-// nothing was proven.
+// verdictOf is the verdict on a judgement: without an execution, or without a judged rule, nothing was
+// proven.
 func verdictOf(r *audit.Result) verdict.Verdict {
 	switch {
 	case r.Count(audit.Broken) > 0:
@@ -81,9 +81,8 @@ func verdictOf(r *audit.Result) verdict.Verdict {
 	return verdict.Pass
 }
 
-// tellRules prints the rules: first those that were judged, then what was judged only in part, then those
-// that were not judged.
-func tellRules(say *terminal, r *audit.Result) {
+// printRules prints the judged rules, then the partly judged ones, then those not judged.
+func printRules(say *terminal, r *audit.Result) {
 	for i := range r.Rules {
 		rule := &r.Rules[i]
 		word := say.green("holds     ")
@@ -96,7 +95,7 @@ func tellRules(say *terminal, r *audit.Result) {
 		}
 		never := ""
 		if len(rule.Never) > 0 {
-			never = "; " + strings.Join(names(rule.Never), ", ") + " never occurred"
+			never = "; " + strings.Join(kindNames(rule.Never), ", ") + " never occurred"
 		}
 		fmt.Fprintf(say, "  %s  %2d %s (%s%s): %s\n", word, rule.Invariant.Number, rule.Invariant.Name, plural(rule.Occasions, "occasion"), never, rule.Invariant.Statement)
 	}
@@ -113,7 +112,7 @@ func tellRules(say *terminal, r *audit.Result) {
 	}
 }
 
-func names(kinds []history.Kind) []string {
+func kindNames(kinds []history.Kind) []string {
 	list := make([]string, len(kinds))
 	for i, k := range kinds {
 		list[i] = k.String()
@@ -121,8 +120,8 @@ func names(kinds []history.Kind) []string {
 	return list
 }
 
-// unread prints the events that could not be read.
-func unread(say *terminal, r *audit.Result) {
+// printUnread prints the events that could not be read.
+func printUnread(say *terminal, r *audit.Result) {
 	if r.Unread == 0 {
 		return
 	}
@@ -136,8 +135,9 @@ func unread(say *terminal, r *audit.Result) {
 	}
 }
 
-// unseen says what a retention has deleted, so that nobody takes what is not there for what never was.
-func unseen(say *terminal, r *audit.Result) {
+// printDeleted lists what a retention has deleted, so that missing data is not mistaken for data that never
+// existed.
+func printDeleted(say *terminal, r *audit.Result) {
 	if !r.Since.IsZero() {
 		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",
 			r.Since.UTC().Format(time.RFC3339), plural(r.Aside, "execution"))
@@ -150,13 +150,13 @@ func unseen(say *terminal, r *audit.Result) {
 // checkSchema is the version of the file that chaos check --json writes.
 const checkSchema = 1
 
-// checkHead says what was judged; of a database only the profile is known.
+// checkHead identifies the judged history; of a database only the profile is known.
 type checkHead struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario,omitempty"`
 	Profile  string `json:"profile"`
 	Seed     uint64 `json:"seed,omitempty"`
-	// title is the line above the text, replay the command that shows the run again; empty for none.
+	// title is the headline, and replay the command that replays the run; empty for none.
 	title, replay string
 }
 
@@ -177,8 +177,8 @@ type checkResult struct {
 	Rules      []checkRule `json:"rules"`
 }
 
-// checkRule is the judgement of one rule. Why says why it was not judged, Part which part was, and
-// Never which kinds of events never occurred that it needs. The finding is set if it is broken.
+// checkRule is the judgement of one rule. Why explains why it was not judged, Part names the judged part, and
+// Never lists the needed kinds of events that never occurred. Finding is set if it is broken.
 type checkRule struct {
 	Number    int           `json:"number"`
 	Name      string        `json:"name"`
@@ -191,7 +191,7 @@ type checkRule struct {
 	Finding   *checkFinding `json:"finding,omitempty"`
 }
 
-// checkFinding is where and how a rule was broken.
+// checkFinding is the place and the message of a broken rule.
 type checkFinding struct {
 	Execution int64  `json:"execution"`
 	Step      uint64 `json:"step"`
@@ -213,7 +213,7 @@ func writeCheck(w io.Writer, r *audit.Result, of checkHead) error {
 		rule := &r.Rules[i]
 		j := checkRule{
 			Number: rule.Invariant.Number, Name: rule.Invariant.Name, Statement: rule.Invariant.Statement,
-			Outcome: rule.Outcome, Occasions: rule.Occasions, Why: rule.Why, Part: rule.Part, Never: names(rule.Never),
+			Outcome: rule.Outcome, Occasions: rule.Occasions, Why: rule.Why, Part: rule.Part, Never: kindNames(rule.Never),
 		}
 		at := slices.IndexFunc(r.Violations, func(f invariant.Finding) bool { return f.Invariant == rule.Invariant })
 		if at >= 0 {

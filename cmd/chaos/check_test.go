@@ -13,38 +13,38 @@ import (
 	"handoff/core/config"
 )
 
-// A history that a report wrote is judged like its run: it fails by the same invariant.
+// A history from a report fails by the same invariant as its run.
 func TestCheckJudgesAWrittenHistory(t *testing.T) {
-	leaveToMakeTest(t)
+	skipInMakeCheck(t)
 	dir := t.TempDir()
-	chaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
+	runChaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
 	}
-	chaos(t, "check", files[0]).wants(t, 1, "network-partition (hardened)", "FAIL invariant 1", "BROKEN")
+	runChaos(t, "check", files[0]).expectOutput(t, 1, "network-partition (hardened)", "FAIL invariant 1", "BROKEN")
 
-	// A rule whose evidence the history lacks is reported as not judged; it does not pass.
+	// A rule without evidence in the history is reported as not judged; it does not pass.
 	data, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	partial := write(t, "partial.jsonl", strings.Replace(string(data), `"workers"`, `"kinds":["created","transition"],"workers"`, 1))
-	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: the history has no enqueued, acked, dead_lettered and dropped events")
+	partial := writeFile(t, "partial.jsonl", strings.Replace(string(data), `"workers"`, `"kinds":["created","transition"],"workers"`, 1))
+	runChaos(t, "check", partial).expectOutput(t, 1, "FAIL invariant 1", "not judged   6 message conservation: the history has no enqueued, acked, dead_lettered and dropped events")
 
-	cut := write(t, "cut.jsonl", string(data[:len(data)-20]))
-	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "the line ends in the middle of its object")
-	chaos(t, "check", "nowhere.jsonl").wants(t, 2, "no such history")
-	chaos(t, "check").wants(t, 2, "nothing to judge")
-	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "is not the URL of a database")
-	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
-	chaos(t, "check", other).wants(t, 1, "name the file of the scenario: --scenario FILE.yaml", "FAIL invariant 1")
-	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
+	cut := writeFile(t, "cut.jsonl", string(data[:len(data)-20]))
+	runChaos(t, "check", cut).expectOutput(t, 2, "cut.jsonl:", "the line ends in the middle of its object")
+	runChaos(t, "check", "nowhere.jsonl").expectOutput(t, 2, "no such history")
+	runChaos(t, "check").expectOutput(t, 2, "nothing to judge")
+	runChaos(t, "check", "--database-url", "nonsense").expectOutput(t, 2, "is not the URL of a database")
+	other := writeFile(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
+	runChaos(t, "check", other).expectOutput(t, 1, "name the file of the scenario: --scenario FILE.yaml", "FAIL invariant 1")
+	runChaos(t, "check", other, "--scenario", "network-partition").expectOutput(t, 1, "FAIL invariant 1")
 }
 
-// An unknown word affects only its own subject: check says where it is, does not judge those
-// executions, and finds the mistakes of others.
-func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
+// An unknown word affects only its own subject: check reports its position, does not judge those executions,
+// and finds the mistakes of others.
+func TestCheckContinuesAfterUnknownWords(t *testing.T) {
 	const (
 		waits    = `{"at_ns":%[2]d,"kind":"created","execution":%[1]d,"chain":%[1]d,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
 		skipped  = `{"at_ns":%[2]d,"kind":"transition","execution":%[1]d,"chain":%[1]d,"from":"requested","to":"running","by":"api"}` + "\n"
@@ -66,93 +66,93 @@ func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
 			if strings.Contains(name, "worker") {
 				text = header + c.line + "\n"
 			}
-			said := chaos(t, "check", write(t, "h.jsonl", text+fmt.Sprintf(waits, 7, 3)+fmt.Sprintf(skipped, 7, 4)+finished))
-			said.wants(t, 1, c.want, "not read", "not judged", c.not, "FAIL invariant 1, legal transitions\n  execution 7: ")
+			said := runChaos(t, "check", writeFile(t, "h.jsonl", text+fmt.Sprintf(waits, 7, 3)+fmt.Sprintf(skipped, 7, 4)+finished))
+			said.expectOutput(t, 1, c.want, "not read", "not judged", c.not, "FAIL invariant 1, legal transitions\n  execution 7: ")
 			if strings.Contains(said.out, "execution 1: ") {
 				t.Errorf("execution 1 is judged:\n%s", said.out)
 			}
 		})
 	}
-	only := chaos(t, "check", write(t, "h.jsonl", header+`{"at_ns":1,"kind":"snoozed"}`+"\n"+sound+finished))
-	only.wants(t, 1, "not read    1 event with a word that this program does not know", "(0 executions not judged)", "FAIL invariant 5")
+	only := runChaos(t, "check", writeFile(t, "h.jsonl", header+`{"at_ns":1,"kind":"snoozed"}`+"\n"+sound+finished))
+	only.expectOutput(t, 1, "not read    1 event with a word that this program does not know", "(0 executions not judged)", "FAIL invariant 5")
 	kinds := strings.Replace(header, `"workers"`, `"kinds":["created","snoozed","transition"],"workers"`, 1)
-	chaos(t, "check", write(t, "h.jsonl", kinds+sound+finished)).wants(t, 1, `kinds: unknown kind of event "snoozed"`, "FAIL invariant 5")
+	runChaos(t, "check", writeFile(t, "h.jsonl", kinds+sound+finished)).expectOutput(t, 1, `kinds: unknown kind of event "snoozed"`, "FAIL invariant 5")
 }
 
-// Expectations of alerts are judged again; without any, check says that they are not judged.
+// Expectations of alerts are judged again; without any, check reports that they are not judged.
 func TestCheckJudgesAlerts(t *testing.T) {
 	dir := t.TempDir()
-	chaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--mutant", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
+	runChaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--mutant", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
 	}
-	chaos(t, "check", files[0]).wants(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired", "see docs/playbooks/no_active_workers.md")
-	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: no expectation about alerts is known")
+	runChaos(t, "check", files[0]).expectOutput(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired", "see docs/playbooks/no_active_workers.md")
+	runChaos(t, "check", files[0], "--scenario", "two-executors").expectOutput(t, 0, "not judged  15 alerts: no expectation about alerts is known")
 }
 
-// A run that failed by a figure that a process reports is not said to pass in that: the history lacks
-// what the processes knew when they reported it. What concerns no execution names none.
-func TestCheckSaysThatAHistoryHasNoFigures(t *testing.T) {
+// A run that failed by a reported figure is not judged by figures: the history lacks what the processes knew
+// when they reported them. A finding without an execution names none.
+func TestCheckDoesNotJudgeFigures(t *testing.T) {
 	dir := t.TempDir()
-	chaos(t, "run", "two-executors", "--profile", "hardened", "--mutant", "runs-told-shorter", "--seed", "1", "--quiet", "--out", dir).
-		wants(t, 1, "15 alerts", "reports that a run takes")
+	runChaos(t, "run", "two-executors", "--profile", "hardened", "--mutant", "runs-told-shorter", "--seed", "1", "--quiet", "--out", dir).
+		expectOutput(t, 1, "15 alerts", "reports that a run takes")
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
 	}
 	const figures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
-	chaos(t, "check", files[0]).wants(t, 0, "not judged  15 alerts: no expectation about alerts is known, and "+figures)
+	runChaos(t, "check", files[0]).expectOutput(t, 0, "not judged  15 alerts: no expectation about alerts is known, and "+figures)
 
-	fired := write(t, "fired.jsonl", strings.Replace(header, `"scenario":""`, `"scenario":"alerts-fire-and-resolve"`, 1)+
+	fired := writeFile(t, "fired.jsonl", strings.Replace(header, `"scenario":""`, `"scenario":"alerts-fire-and-resolve"`, 1)+
 		`{"at_ns":1,"kind":"alert_fired","fault":"reaper_brake"}`+"\n")
-	said := chaos(t, "check", fired, "--scenario", "alerts-fire-and-resolve")
-	said.wants(t, 1, "in part     15 alerts: judged by the alerts that its scenario expects; "+figures, "\n  no execution in particular: the alert ")
+	said := runChaos(t, "check", fired, "--scenario", "alerts-fire-and-resolve")
+	said.expectOutput(t, 1, "in part     15 alerts: judged by the alerts that its scenario expects; "+figures, "\n  no execution in particular: the alert ")
 	if strings.Contains(said.out, "execution 0") {
 		t.Errorf("it names an execution 0:\n%s", said.out)
 	}
 }
 
-// A message has a worker's number; run and check add its name, by which scenarios know it.
+// Messages have a worker's number; run and check add its name, which scenarios use.
 func TestMessagesNameWorkers(t *testing.T) {
 	dir := t.TempDir()
 	const named = "worker 2 (shell-1, incarnation 2) is charged with "
-	chaos(t, "run", "broken-action", "--profile", "hardened", "--mutant", "action-failures-blamed", "--seed", "1", "--quiet", "--out", dir).wants(t, 1, named)
+	runChaos(t, "run", "broken-action", "--profile", "hardened", "--mutant", "action-failures-blamed", "--seed", "1", "--quiet", "--out", dir).expectOutput(t, 1, named)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
 	}
-	chaos(t, "check", files[0]).wants(t, 1, named)
+	runChaos(t, "check", files[0]).expectOutput(t, 1, named)
 }
 
 // The history of a run with a time scale is judged by the bounds of that scale.
-func TestCheckScalesItsBounds(t *testing.T) {
-	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")
+func TestCheckScalesBounds(t *testing.T) {
+	h, err := recordedSettings(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")
 	if err != nil || h.Config.Worker.Lease() != 8*time.Second || h.Tolerance == 0 {
 		t.Errorf("a lease of %v, a tolerance of %v: %v", h.Config.Worker.Lease(), h.Tolerance, err)
 	}
-	if _, err = recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", nil, ""); err == nil {
-		t.Error("a time scale of 7 is taken")
+	if _, err = recordedSettings(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", nil, ""); err == nil {
+		t.Error("a time scale of 7 is accepted")
 	}
 }
 
 func TestNewWritesAScenarioThatRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
-	chaos(t, "new", "my-incident").wants(t, 0, "my-incident.yaml is written")
-	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok", "live world: can run it")
-	chaos(t, "run", "my-incident.yaml", "--seeds", "50", "--quiet", "--out", t.TempDir()).wants(t, 0, "pass")
-	chaos(t, "new", "my-incident").wants(t, 2, "my-incident.yaml")
-	chaos(t, "new", "My Incident").wants(t, 2, "is no name of a scenario")
-	chaos(t, "new", "ttl-race").wants(t, 2, "the library has a scenario")
+	runChaos(t, "new", "my-incident").expectOutput(t, 0, "my-incident.yaml is written")
+	runChaos(t, "lint", "my-incident.yaml").expectOutput(t, 0, "my-incident.yaml: ok", "live world: can run it")
+	runChaos(t, "run", "my-incident.yaml", "--seeds", "50", "--quiet", "--out", t.TempDir()).expectOutput(t, 0, "pass")
+	runChaos(t, "new", "my-incident").expectOutput(t, 2, "my-incident.yaml")
+	runChaos(t, "new", "My Incident").expectOutput(t, 2, "is no name of a scenario")
+	runChaos(t, "new", "ttl-race").expectOutput(t, 2, "the library has a scenario")
 }
 
 func TestShrinkWritesARegression(t *testing.T) {
-	leaveToMakeTest(t)
+	skipInMakeCheck(t)
 	t.Chdir(t.TempDir())
-	said := chaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--mutant", "returned-is-confirmed", "-o", "small.yaml")
-	said.wants(t, 0, "small.yaml: 1 fault, 1 execution, 1 worker, 1 executor left")
+	said := runChaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--mutant", "returned-is-confirmed", "-o", "small.yaml")
+	said.expectOutput(t, 0, "small.yaml: 1 fault, 1 execution, 1 worker, 1 executor left")
 	_, command, _ := strings.Cut(strings.TrimSpace(said.out), "reproduce: bin/chaos ")
-	chaos(t, strings.Fields(command)...).wants(t, 1, "detection in time")
+	runChaos(t, strings.Fields(command)...).expectOutput(t, 1, "detection in time")
 
 	text, err := os.ReadFile("small.yaml")
 	if err != nil {
@@ -163,27 +163,27 @@ func TestShrinkWritesARegression(t *testing.T) {
 		t.Fatalf("no seed in\n%s", text)
 	}
 
-	// The file itself is run in its seed with its mutant, unless a flag asks for something else.
-	chaos(t, "run", "small.yaml", "--out", "out").wants(t, 1, "small.yaml reproduces a failure: it is run in seed "+key[1]+" with the mutant returned-is-confirmed",
+	// The file is run in its seed with its mutant, unless a flag selects other runs.
+	runChaos(t, "run", "small.yaml", "--out", "out").expectOutput(t, 1, "small.yaml reproduces a failure: it is run in seed "+key[1]+" with the mutant returned-is-confirmed",
 		"detection in time", "fail: 1 run,")
-	chaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").wants(t, 0, "pass: 2 runs,")
-	chaos(t, "run", "small.yaml", "--seed", "1", "--out", "out").wants(t, 0, "pass: 1 run,")
-	chaos(t, "replay", "small.yaml").wants(t, 1, "small (hardened), seed "+key[1]+", with the mutant returned-is-confirmed planted", "VIOLATION of ")
-	chaos(t, "replay", "queue-unbound").wants(t, 2, "replay needs --seed")
+	runChaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").expectOutput(t, 0, "pass: 2 runs,")
+	runChaos(t, "run", "small.yaml", "--seed", "1", "--out", "out").expectOutput(t, 0, "pass: 1 run,")
+	runChaos(t, "replay", "small.yaml").expectOutput(t, 1, "small (hardened), seed "+key[1]+", with the mutant returned-is-confirmed planted", "VIOLATION of ")
+	runChaos(t, "replay", "queue-unbound").expectOutput(t, 2, "replay needs --seed")
 	mended := strings.Replace(string(text), "mutant: returned-is-confirmed, ", "", 1)
-	chaos(t, "run", write(t, "mended.yaml", strings.Replace(mended, key[0], "seed: 5", 1)), "--out", "out").wants(t, 0, "it is run in seed 5 with no mutant", "pass: 1 run,")
-	chaos(t, "run", write(t, "other.yaml", strings.Replace(string(text), "mutant: returned-is-confirmed", "mutant: nobody", 1)), "--out", "out").wants(t, 2, `no mutant is called "nobody"`)
+	runChaos(t, "run", writeFile(t, "mended.yaml", strings.Replace(mended, key[0], "seed: 5", 1)), "--out", "out").expectOutput(t, 0, "it is run in seed 5 with no mutant", "pass: 1 run,")
+	runChaos(t, "run", writeFile(t, "other.yaml", strings.Replace(string(text), "mutant: returned-is-confirmed", "mutant: nobody", 1)), "--out", "out").expectOutput(t, 2, `no mutant is called "nobody"`)
 
-	chaos(t, "shrink", "queue-unbound", "--seed", "1", "-o", "small.yaml").wants(t, 2, "nothing to shrink")
-	chaos(t, "shrink", "queue-unbound", "--seed", "1").wants(t, 2, "-o FILE.yaml")
-	chaos(t, "shrink", "queue-unbound", "-o", "x.yaml").wants(t, 2, "--seed")
+	runChaos(t, "shrink", "queue-unbound", "--seed", "1", "-o", "small.yaml").expectOutput(t, 2, "nothing to shrink")
+	runChaos(t, "shrink", "queue-unbound", "--seed", "1").expectOutput(t, 2, "-o FILE.yaml")
+	runChaos(t, "shrink", "queue-unbound", "-o", "x.yaml").expectOutput(t, 2, "--seed")
 }
 
-func TestAReportSaysWhichScenarioKillsWhichMutant(t *testing.T) {
-	leaveToMakeTest(t)
+func TestReportHasMutantMatrix(t *testing.T) {
+	skipInMakeCheck(t)
 	out := t.TempDir()
-	chaos(t, "run", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seed", "1", "--mutants", "1", "--out", out).
-		wants(t, 0, "planting ", " mutants into 1 scenario")
+	runChaos(t, "run", writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seed", "1", "--mutants", "1", "--out", out).
+		expectOutput(t, 0, "planting ", " mutants into 1 scenario")
 	data, err := os.ReadFile(filepath.Join(out, "index.html"))
 	if err != nil || !strings.Contains(string(data), "killed by none within 1 seeds") {
 		t.Errorf("the report has no table of mutants: %v", err)

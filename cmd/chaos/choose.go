@@ -16,14 +16,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// load reads the scenarios that arguments name: scenarios of the library, files, or folders of
-// files. It reads all of them before it refuses any, so that every mistake is shown at once.
-func load(args []string) ([]*scenario.Scenario, error) {
+// loadScenarios reads the scenarios that arguments name: scenarios of the library, files, or folders of
+// files. It reads all of them before refusing any, so that it reports every mistake.
+func loadScenarios(args []string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []string
 	seen := make(map[string]*scenario.Scenario)
 	for _, arg := range args {
-		found, err := loadOne(arg)
+		found, err := loadArgument(arg)
 		if err != nil {
 			problems = append(problems, err.Error())
 		}
@@ -38,17 +38,17 @@ func load(args []string) ([]*scenario.Scenario, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, usage("%s", strings.Join(problems, "\n"))
+		return nil, usageError("%s", strings.Join(problems, "\n"))
 	}
 	return list, nil
 }
 
-// loadOne reads what one argument names. A name of the library is never taken for a file, even if a
-// folder of that name exists.
-func loadOne(arg string) ([]*scenario.Scenario, error) {
+// loadArgument reads the scenarios of one argument. A name of the library is never taken for a file, even if
+// a folder of that name exists.
+func loadArgument(arg string) ([]*scenario.Scenario, error) {
 	if slices.Contains(scenarios.Names(), arg) {
 		s, err := scenarios.Find(arg)
-		return single(s), err
+		return singleList(s), err
 	}
 	info, err := os.Stat(arg)
 	switch {
@@ -56,17 +56,17 @@ func loadOne(arg string) ([]*scenario.Scenario, error) {
 		return loadFolder(arg)
 	case err == nil:
 		s, err := scenario.LoadFile(arg)
-		return single(s), err
+		return singleList(s), err
 	case fileMeant(arg) != "":
 		return nil, fmt.Errorf("no scenario is called %q; did you mean the file %s?", arg, fileMeant(arg))
 	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
-		return nil, fmt.Errorf("no such scenario file: %s; name one that is there, or a scenario of the library (chaos list), or write one: chaos new NAME", reason(err))
+		return nil, fmt.Errorf("no such scenario file: %s; name one that is there, or a scenario of the library (chaos list), or write one: chaos new NAME", fileErrorText(err))
 	default:
 		return nil, errors.New(unknownText("scenario", arg, scenarios.Names()) + "\nor the path of a scenario file or of a folder of them")
 	}
 }
 
-// fileMeant is the scenario file that has an argument's name without its extension; empty if there is none.
+// fileMeant is the scenario file whose name without extension is the argument; empty if there is none.
 func fileMeant(arg string) string {
 	for _, file := range []string{arg + ".yaml", arg + ".yml"} {
 		if info, err := os.Stat(file); err == nil && !info.IsDir() {
@@ -76,7 +76,7 @@ func fileMeant(arg string) string {
 	return ""
 }
 
-// loadFolder reads the scenarios of a folder and of the folders in it.
+// loadFolder reads the scenarios of a folder and its subfolders.
 func loadFolder(folder string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []error
@@ -90,7 +90,7 @@ func loadFolder(folder string) ([]*scenario.Scenario, error) {
 		if err != nil {
 			problems = append(problems, err)
 		}
-		list = append(list, single(s)...)
+		list = append(list, singleList(s)...)
 		return nil
 	})
 	switch {
@@ -102,7 +102,7 @@ func loadFolder(folder string) ([]*scenario.Scenario, error) {
 	return list, errors.Join(problems...)
 }
 
-func single(s *scenario.Scenario) []*scenario.Scenario {
+func singleList(s *scenario.Scenario) []*scenario.Scenario {
 	if s == nil {
 		return nil
 	}
@@ -114,22 +114,22 @@ func isYAML(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// makeFolder makes the folder that a flag names, and tries whether files can be written there: runs
-// may take hours, and their report comes last.
+// makeFolder makes the folder that a flag names, and checks that files can be written there: runs may take
+// hours, and their report comes last.
 func makeFolder(flag, path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return usage("%s: making the folder: %s; name a folder that can be written", flag, reason(err))
+		return usageError("%s: making the folder: %s; name a folder that can be written", flag, fileErrorText(err))
 	}
 	probe, err := os.CreateTemp(path, ".chaos-*")
 	if err != nil {
-		return usage("%s: no file can be written into the folder %s: %s; name another folder", flag, path, errors.Unwrap(err))
+		return usageError("%s: no file can be written into the folder %s: %s; name another folder", flag, path, errors.Unwrap(err))
 	}
 	_ = probe.Close()
 	_ = os.Remove(probe.Name())
 	return nil
 }
 
-// makeFileFolder makes the folder of the file that a flag names, unless it names none.
+// makeFileFolder makes the folder of the file that a flag names, if any.
 func makeFileFolder(flag, file string) error {
 	if file == "" || file == standardOutput {
 		return nil
@@ -138,13 +138,13 @@ func makeFileFolder(flag, file string) error {
 		return err
 	}
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return usage("%s %s: this is a folder; name a file", flag, file)
+		return usageError("%s %s: this is a folder; name a file", flag, file)
 	}
 	return nil
 }
 
-// reason is a file system error without the name of the system call.
-func reason(err error) string {
+// fileErrorText is a file system error without the name of the system call.
+func fileErrorText(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Path + ": " + p.Err.Error()
@@ -152,13 +152,13 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// choose returns the targets of a command: the named scenarios, or the library, under the wanted
-// profile or under all of theirs. notes say what was left out of the library.
-func choose(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
+// chooseTargets returns the targets of a command: the named scenarios, or the library, under the given
+// profile or all of theirs. notes lists the omitted scenarios of the library.
+func chooseTargets(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenario.Scenario
 	if named {
-		list, err = load(args)
+		list, err = loadScenarios(args)
 	} else {
 		list, err = scenarios.Library()
 	}
@@ -170,16 +170,16 @@ func choose(args []string, profile string, world scenario.World) (targets []expl
 	}
 	leaveOut := func(format string, args ...any) error {
 		if named {
-			return usage(format, args...)
+			return usageError(format, args...)
 		}
 		notes = append(notes, "left out: "+fmt.Sprintf(format, args...))
 		return nil
 	}
 	for _, s := range list {
 		if !slices.Contains(s.Worlds, world) {
-			if why := lacking(s, world); why != "" {
+			if why := lackingFaults(s, world); why != "" {
 				if named {
-					return nil, nil, usage("%s is not expressible in the %s world: %s", s.Name, worldName(world), why)
+					return nil, nil, usageError("%s is not expressible in the %s world: %s", s.Name, worldName(world), why)
 				}
 				notes = append(notes, fmt.Sprintf("not expressible: %s: %s", s.Name, why))
 				continue
@@ -195,20 +195,20 @@ func choose(args []string, profile string, world scenario.World) (targets []expl
 			}
 			continue
 		}
-		for _, t := range explore.Targets(single(s)) {
+		for _, t := range explore.Targets(singleList(s)) {
 			if profile == "" || string(t.Profile) == profile {
 				targets = append(targets, t)
 			}
 		}
 	}
 	if len(targets) == 0 {
-		return nil, nil, usage("nothing is left to run\n%s", strings.Join(notes, "\n"))
+		return nil, nil, usageError("nothing is left to run\n%s", strings.Join(notes, "\n"))
 	}
 	return targets, notes, nil
 }
 
-// lacking says which of a scenario's faults a world can't inject; empty for none.
-func lacking(s *scenario.Scenario, w scenario.World) string {
+// lackingFaults lists the faults of a scenario that a world can't inject; empty for none.
+func lackingFaults(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
 		k := s.Faults[i].Kind
@@ -234,7 +234,7 @@ func asUsage(err error) error {
 	if errors.As(err, &f) {
 		return err
 	}
-	return usage("%v", err)
+	return usageError("%v", err)
 }
 
 func checkProfile(name string) error {
@@ -245,7 +245,7 @@ func checkProfile(name string) error {
 	if name == "" || slices.Contains(allowed, name) {
 		return nil
 	}
-	return unknown("profile", name, allowed)
+	return unknownNameError("profile", name, allowed)
 }
 
 // findMutant returns a mutant by its name; nil for an empty name.
@@ -260,10 +260,10 @@ func findMutant(name string) (*mutant.Mutant, error) {
 	for _, f := range mutant.All() {
 		allowed = append(allowed, f.Name)
 	}
-	return nil, unknown("mutant", name, allowed)
+	return nil, unknownNameError("mutant", name, allowed)
 }
 
-// mutantsNamed returns the mutant of a name, or all for an empty one.
+// mutantsNamed returns the named mutant, or all for an empty name.
 func mutantsNamed(only string) ([]*mutant.Mutant, error) {
 	if f, err := findMutant(only); f != nil || err != nil {
 		return []*mutant.Mutant{f}, err

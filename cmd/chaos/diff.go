@@ -37,7 +37,7 @@ A and B are files history.jsonl, or folders of failures.`,
 			if len(args) == 1 || len(args) == 2 {
 				return nil
 			}
-			return usage("%s needs a scenario, or two recordings, and got %d arguments", cmd.Name(), len(args))
+			return usageError("%s needs a scenario, or two recordings, and got %d arguments", cmd.Name(), len(args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			most := shownDifferences
@@ -50,37 +50,37 @@ A and B are files history.jsonl, or folders of failures.`,
 				}
 				return a.diffFiles(args[0], args[1], most)
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.diff(ctx, cmd, args[0], f, most) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.diffRun(ctx, cmd, args[0], f, most) })
 		},
 	}
-	f.add(cmd, "the run that fails")
+	f.addFlags(cmd, "the run that fails")
 	cmd.Flags().BoolVar(&all, "all", false, "show every execution and part that differs, not only the first ones")
 	return cmd
 }
 
-// How many differences are shown.
+// Numbers of differences that are shown.
 const (
 	shownDifferences = 4
 	everyDifference  = 1 << 20
 )
 
-func (a *app) diff(ctx context.Context, cmd *cobra.Command, file string, f runChoice, most int) error {
-	c, err := f.failing(ctx, cmd, file)
+func (a *app) diffRun(ctx context.Context, cmd *cobra.Command, file string, f runChoice, most int) error {
+	c, err := f.failingCase(ctx, cmd, file)
 	if err != nil {
 		return err
 	}
 	c.Most = most
 	x := c.Compare()
 	if ctx.Err() != nil {
-		return broken("interrupted: nothing is shown")
+		return harnessError("interrupted: nothing is shown")
 	}
 	if len(x.Counterparts) == 0 {
 		fmt.Fprintf(a.out, "%s has no mutant and no fault that began, and no seed near it passes: there is nothing to compare it with.\n", c.Name())
 		return nil
 	}
-	a.lines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0]))
+	a.printLines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0]))
 	for i := range x.Counterparts[1:] {
-		a.lines([]string{"also    the " + reports.OtherCounterpart(&x.Counterparts[1+i])})
+		a.printLines([]string{"also    the " + reports.OtherCounterpart(&x.Counterparts[1+i])})
 	}
 	return nil
 }
@@ -100,24 +100,24 @@ func (a *app) diffFiles(here, there string, most int) error {
 		about = x.Violations[0].Execution
 	}
 	d := explain.Compare(explain.Run{Events: x.Events, Workers: x.Workers}, explain.Run{Events: y.Events, Workers: y.Workers}, about, most)
-	a.lines([]string{"here    " + here + ": " + reports.RunLabel(x), "there   " + there + ": " + reports.RunLabel(y)})
-	a.lines(reports.DifferenceLines(d, x.Workers, y.Workers))
+	a.printLines([]string{"here    " + here + ": " + reports.RunLabel(x), "there   " + there + ": " + reports.RunLabel(y)})
+	a.printLines(reports.DifferenceLines(d, x.Workers, y.Workers))
 	return nil
 }
 
-// readRecording reads a history, or that of a failure's folder.
+// readRecording reads a history file, or that of a failure's folder.
 func readRecording(path string) (*verdict.Record, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, reports.HistoryFile)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usage("%s: a history.jsonl is needed, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED: %s", path, reason(err))
+		return nil, usageError("%s: a history.jsonl is needed, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED: %s", path, fileErrorText(err))
 	}
 	defer func() { _ = file.Close() }()
 	r, err := reports.ReadHistory(path, file)
 	if err != nil {
-		return nil, usage("%v", err)
+		return nil, usageError("%v", err)
 	}
 	return r, nil
 }

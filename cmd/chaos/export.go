@@ -35,9 +35,9 @@ events at most, those around the first violation.`,
 		Args: needsOne("scenario or recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if perfetto == "" {
-				return usage("export needs --perfetto FILE: the trace to write; - is standard output")
+				return usageError("export needs --perfetto FILE: the trace to write; - is standard output")
 			}
-			record := func(ctx context.Context) (*verdict.Record, error) { return f.record(ctx, cmd, args[0]) }
+			record := func(ctx context.Context) (*verdict.Record, error) { return f.recordRun(ctx, cmd, args[0]) }
 			if isRecording(args[0]) {
 				if err := refuseRunChoice(cmd, "a scenario; a recording says itself what it is"); err != nil {
 					return err
@@ -49,16 +49,16 @@ events at most, those around the first violation.`,
 				if err != nil {
 					return err
 				}
-				return a.export(rec, perfetto)
+				return a.exportTrace(rec, perfetto)
 			})
 		},
 	}
-	f.add(cmd, "the run")
+	f.addFlags(cmd, "the run")
 	cmd.Flags().StringVar(&perfetto, "perfetto", "", "write a trace for Perfetto's viewer to this `FILE`; - is standard output")
 	return cmd
 }
 
-// isRecording says that a path is a history, or a folder with one, and not a scenario.
+// isRecording reports whether a path is a history, or a folder with one, and not a scenario.
 func isRecording(path string) bool {
 	if filepath.Ext(path) == ".jsonl" {
 		return true
@@ -67,21 +67,21 @@ func isRecording(path string) bool {
 	return err == nil
 }
 
-// record runs the chosen run again, whether it fails or not.
-func (rc *runChoice) record(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
-	t, planted, err := rc.target(cmd, file, "the seed of the run")
+// recordRun repeats the chosen run, whether it fails or not.
+func (rc *runChoice) recordRun(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
+	t, planted, err := rc.chosenTarget(cmd, file, "the seed of the run")
 	if err != nil {
 		return nil, err
 	}
 	rec, result := explore.Record(ctx, t, rc.seed, planted)
 	if result.Interrupted {
-		return nil, broken("interrupted: nothing was written")
+		return nil, harnessError("interrupted: nothing was written")
 	}
 	return rec, nil
 }
 
-// judgedRecording reads a recording and judges it as chaos check does, because a history does not
-// hold its violations. Where it can't be judged, that is said, and the violations are missing.
+// judgedRecording reads a recording and judges it as chaos check does, because a history does not contain its
+// violations. If it can't be judged, the violations are missing, with a message.
 func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record, error) {
 	rec, err := readRecording(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record
 		return nil, err
 	}
 	defer func() { _ = from.file.Close() }()
-	h, err := recorded(rec, "", from.scenario, "")
+	h, err := recordedSettings(rec, "", from.scenario, "")
 	var r *audit.Result
 	if err == nil {
 		i := 0
@@ -107,7 +107,7 @@ func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, broken("interrupted: nothing was written")
+		return nil, harnessError("interrupted: nothing was written")
 	case err != nil:
 		fmt.Fprintln(a.err, reports.Printable("the trace shows no violations, because the recording can't be judged: "+err.Error(), "\n"))
 		return rec, nil
@@ -121,12 +121,12 @@ func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record
 	return rec, nil
 }
 
-// export writes the trace and says where it is.
-func (a *app) export(rec *verdict.Record, path string) error {
+// exportTrace writes the trace and prints its path.
+func (a *app) exportTrace(rec *verdict.Record, path string) error {
 	write := func(w io.Writer) error { return reports.WritePerfetto(w, rec) }
 	if path == standardOutput {
 		if err := write(a.out.Writer); err != nil {
-			return broken("%v", err)
+			return harnessError("%v", err)
 		}
 		return nil
 	}
@@ -134,11 +134,11 @@ func (a *app) export(rec *verdict.Record, path string) error {
 		return err
 	}
 	if err := reports.WriteFile(path, write); err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	fmt.Fprintf(a.out, "%s: %s, %.1f MB; open it in https://ui.perfetto.dev\n",
 		filepath.ToSlash(path), reports.RunLabel(rec), float64(info.Size())/(1<<20))

@@ -17,20 +17,19 @@ import (
 	"handoff/reports"
 )
 
-// drawn is what a trace shows, by the names of tracks.
-type drawn struct {
+// traceContent is the content of a trace, by the names of tracks.
+type traceContent struct {
 	processes map[string]int
 	slices    map[string][]string
 	instants  map[string][]string
-	// flows counts the events of each flow, ended the flows that end.
+	// flows counts the events of each flow, and ended has the flows that end.
 	flows map[string]int
 	ended map[string]bool
 }
 
-// drawnBy reads a trace, and refuses what Perfetto would not show: fields that the trace event format
-// does not know, events on tracks without a name, slices of a track that overlap, and flows whose
-// events are in disorder.
-func drawnBy(t *testing.T, data []byte) *drawn {
+// readTrace reads a trace, and refuses what Perfetto would not show: unknown fields, events on unnamed
+// tracks, overlapping slices of a track, and flows whose events are out of order.
+func readTrace(t *testing.T, data []byte) *traceContent {
 	t.Helper()
 	var trace struct {
 		DisplayTimeUnit string `json:"displayTimeUnit"`
@@ -49,7 +48,7 @@ func drawnBy(t *testing.T, data []byte) *drawn {
 	if err := in.Decode(&trace); err != nil {
 		t.Fatal(err)
 	}
-	d := &drawn{processes: map[string]int{}, slices: map[string][]string{}, instants: map[string][]string{}, flows: map[string]int{}, ended: map[string]bool{}}
+	d := &traceContent{processes: map[string]int{}, slices: map[string][]string{}, instants: map[string][]string{}, flows: map[string]int{}, ended: map[string]bool{}}
 	names, processOf, open, last := map[int]string{}, map[int]int{}, map[int][]float64{}, map[int]float64{}
 	for i, e := range trace.TraceEvents {
 		if e.Ph == "M" {
@@ -96,12 +95,12 @@ func drawnBy(t *testing.T, data []byte) *drawn {
 
 func TestTraceShowsTheRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "demo.json")
-	chaos(t, append(demo("export"), "--perfetto", file)...).wants(t, 0, file, "network-partition, hardened, seed 4", " MB; open it in https://ui.perfetto.dev")
+	runChaos(t, append(demoArgs("export"), "--perfetto", file)...).expectOutput(t, 0, file, "network-partition, hardened, seed 4", " MB; open it in https://ui.perfetto.dev")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := drawnBy(t, data)
+	d := readTrace(t, data)
 	for _, process := range []string{"executor-1", "executor-2", "shell-1", "shell-2", "shell-3", "broker", "database"} {
 		if d.processes[process] == 0 {
 			t.Errorf("no process %s in %v", process, d.processes)
@@ -142,15 +141,15 @@ func TestTraceShowsTheRun(t *testing.T) {
 	}
 }
 
-// The trace of a recording is that of its run, apart from what a history does not hold.
-func TestARecordingIsExported(t *testing.T) {
-	folder := failing(t, demo("")[1:]...)
+// The trace of a recording is that of its run, apart from data that a history lacks.
+func TestRecordingIsExported(t *testing.T) {
+	folder := failingFolder(t, demoArgs("")[1:]...)
 	for _, path := range []string{folder, filepath.Join(folder, reports.HistoryFile)} {
-		s := chaos(t, "export", path, "--perfetto", "-")
+		s := runChaos(t, "export", path, "--perfetto", "-")
 		if s.code != 0 || s.err != "" {
 			t.Fatalf("exit %d: %s", s.code, s.err)
 		}
-		d := drawnBy(t, []byte(s.out))
+		d := readTrace(t, []byte(s.out))
 		if len(d.slices["execution 11"]) < 4 || !strings.Contains(strings.Join(d.instants["execution 11"], "\n"), "violation of invariant 4 ") {
 			t.Errorf("%s: execution 11 has the slices %v and the instants %v", path, d.slices["execution 11"], d.instants["execution 11"])
 		}
@@ -158,22 +157,22 @@ func TestARecordingIsExported(t *testing.T) {
 }
 
 func TestExportRefuses(t *testing.T) {
-	chaos(t, "export", "ttl-race", "--seed", "1").wants(t, 2, "export needs --perfetto FILE")
-	chaos(t, "export", "ttl-race", "--perfetto", "x").wants(t, 2, "export needs --seed")
-	chaos(t, "export", "nothing.jsonl", "--perfetto", "x").wants(t, 2, "nothing.jsonl")
-	chaos(t, "export", "nothing.jsonl", "--seed", "1", "--perfetto", "x").wants(t, 2, "--seed is for a scenario")
-	chaos(t, "export", "a", "b").wants(t, 2, "one scenario or recording, and got 2")
-	chaos(t, "export", "ttl-race", "--seed", "1", "--perfetto", t.TempDir()).wants(t, 2, "this is a folder; name a file")
+	runChaos(t, "export", "ttl-race", "--seed", "1").expectOutput(t, 2, "export needs --perfetto FILE")
+	runChaos(t, "export", "ttl-race", "--perfetto", "x").expectOutput(t, 2, "export needs --seed")
+	runChaos(t, "export", "nothing.jsonl", "--perfetto", "x").expectOutput(t, 2, "nothing.jsonl")
+	runChaos(t, "export", "nothing.jsonl", "--seed", "1", "--perfetto", "x").expectOutput(t, 2, "--seed is for a scenario")
+	runChaos(t, "export", "a", "b").expectOutput(t, 2, "one scenario or recording, and got 2")
+	runChaos(t, "export", "ttl-race", "--seed", "1", "--perfetto", t.TempDir()).expectOutput(t, 2, "this is a folder; name a file")
 }
 
-// Of a long history the part around the violation is shown, and the trace stays small enough for the
-// viewer, whatever the texts are.
-func TestATraceIsBounded(t *testing.T) {
-	leaveToMakeTest(t)
+// Of a long history the part around the violation is shown, and the trace stays small enough for the viewer,
+// whatever the texts are.
+func TestTraceIsBounded(t *testing.T) {
+	skipInMakeCheck(t)
 	r := &verdict.Record{}
 	r.Scenario, r.Virtual = "long", time.Hour
 	long := strings.Repeat("ö\x00\xff", 1000)
-	events, every := reports.PerfettoEvents+1000, 100 // every so many events have a long text
+	events, every := reports.PerfettoEvents+1000, 100 // one in this many events has a long text
 	if testenv.All() {
 		events, every = 3*reports.PerfettoEvents, 1
 	}
@@ -194,7 +193,7 @@ func TestATraceIsBounded(t *testing.T) {
 	if out.Len() > 2000*reports.PerfettoEvents {
 		t.Errorf("%d bytes", out.Len())
 	}
-	d := drawnBy(t, []byte(out.String()))
+	d := readTrace(t, []byte(out.String()))
 	shown := len(d.instants["executor-0"]) + len(d.instants["executor-1"]) + len(d.instants["executor-2"])
 	if shown != reports.PerfettoEvents {
 		t.Errorf("%d events are shown, want %d", shown, reports.PerfettoEvents)

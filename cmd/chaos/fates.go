@@ -27,18 +27,17 @@ type fate struct {
 	Mutant   string `json:"mutant"`
 	Source   string `json:"source"`
 	Expected int    `json:"expected"`
-	// Result is killed, MISSED, stopped, or in a scenario that need not find it: found (by another
-	// rule than the one named for it) or survived.
+	// Result is killed, MISSED or stopped. In a scenario that need not find the mutant it may also be found
+	// (by another rule than its own) or survived.
 	Result string `json:"result"`
-	// Scenario, Profile, Seed and Rule say where it was found and what was broken; empty if nothing
-	// found it.
+	// Scenario, Profile, Seed and Rule describe the finding; empty without one.
 	Scenario  string `json:"scenario,omitempty"`
 	Profile   string `json:"profile,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"`
 	Rule      string `json:"rule,omitempty"`
 	Reproduce string `json:"reproduce,omitempty"`
-	// Runs is the number of runs until the kill, or of all runs that the mutant survived; GaveUp
-	// counts those that could not be judged.
+	// Runs is the number of runs until the kill, or of all runs if it survived; GaveUp counts those that
+	// could not be judged.
 	Runs   int `json:"runs"`
 	GaveUp int `json:"gave_up"`
 
@@ -54,9 +53,9 @@ const (
 	fateStopped  = "stopped"
 )
 
-// fates returns the results of mutants. If only one scenario was requested, home is its name, and
-// mutants of other scenarios may survive it.
-func fates(kills []*explore.Kill, home string) []fate {
+// fatesOf returns the results of mutants. If only one scenario was requested, home is its name, and mutants
+// of other scenarios may survive it.
+func fatesOf(kills []*explore.Kill, home string) []fate {
 	var list []fate
 	for _, k := range kills {
 		f := fate{Mutant: k.Mutant.Name, Source: k.Mutant.Source, Expected: k.Mutant.Expected, Runs: k.Runs, GaveUp: k.GaveUp, wall: k.Wall}
@@ -81,18 +80,18 @@ func fates(kills []*explore.Kill, home string) []fate {
 	return list
 }
 
-// fewMutants is how many mutants have a row each without being asked for.
+// fewMutants is the largest number of mutants that get a row each by default.
 const fewMutants = 12
 
-// fates prints the results and sets the exit code. Many mutants are summed up by invariant, and only
-// those have a row that need a look; with every, all have one.
-func (a *app) fates(list []fate, every bool) {
+// printFates prints the results and sets the exit code. Many mutants are summarized by invariant, with rows
+// only for notable ones; with every, all have a row.
+func (a *app) printFates(list []fate, every bool) {
 	shown := list
 	if every = every || len(list) <= fewMutants; !every {
-		a.byInvariant(list)
-		shown = worthALook(list)
+		a.printByInvariant(list)
+		shown = notableFates(list)
 	}
-	a.fateRows(shown)
+	a.printFateRows(shown)
 	count := make(map[string]int)
 	runs, work := 0, time.Duration(0)
 	for _, f := range list {
@@ -125,13 +124,13 @@ func (a *app) fates(list []fate, every bool) {
 			fmt.Fprintf(a.out, "%s: %d runs could not be judged\n", f.Mutant, f.GaveUp)
 		}
 	}
-	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, human(work))
+	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, humanDuration(work))
 }
 
-// worthALook are the results that need one: of a hunt through the library those of mutants that the
-// named invariant did not find. In a single scenario most mutants are another one's, so there it is
-// those that anything found, and the scenario's own.
-func worthALook(list []fate) (shown []fate) {
+// notableFates returns the results that need attention. For the whole library these are the mutants that
+// their own invariant did not find. For a single scenario, where most mutants belong to others, these are all
+// findings and the scenario's own mutants.
+func notableFates(list []fate) (shown []fate) {
 	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived || f.Result == fateFound })
 	for _, f := range list {
 		if f.Result == fateSurvived || f.Result == fateKilled && !single {
@@ -142,9 +141,9 @@ func worthALook(list []fate) (shown []fate) {
 	return shown
 }
 
-// byInvariant prints a line for each invariant that has to find some of the mutants: how many, how
-// many it did find, and the median of the seeds in which it did.
-func (a *app) byInvariant(list []fate) {
+// printByInvariant prints a line for each invariant with mutants: their number, the number that it found, and
+// the median of the seeds.
+func (a *app) printByInvariant(list []fate) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "INVARIANT\tMUTANTS\tKILLED BY IT\tMEDIAN SEED")
 	for _, i := range invariant.All() {
@@ -170,8 +169,8 @@ func (a *app) byInvariant(list []fate) {
 	fmt.Fprintln(a.out)
 }
 
-// fateRows prints a row for each result.
-func (a *app) fateRows(list []fate) {
+// printFateRows prints a row for each result.
+func (a *app) printFateRows(list []fate) {
 	if len(list) == 0 {
 		return
 	}
@@ -189,22 +188,22 @@ func (a *app) fateRows(list []fate) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", f.Mutant, f.Source, f.Runs, f.wall.Seconds(), where, seed, by, f.Result)
 	}
 	_ = w.Flush()
-	a.lastColumn(b.String())
+	a.printColouredTable(b.String())
 }
 
-// fateItem is a line of a share: the number of a mutant in the list of all, and what became of it.
+// fateItem is a line of a share: the index of a mutant in the list of all, and its result.
 type fateItem struct {
 	At   int  `json:"at"`
 	Fate fate `json:"fate"`
 }
 
-// writeFates writes mutants.json, and the share beside it. A mutant without a result was not reached, because
-// another one hung.
+// writeFates writes mutants.json, and the file of the share. A mutant without a result was not reached,
+// because another one hung.
 func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) error {
 	if h.out == "" {
 		return nil
 	}
-	if err := fatesJSON(h.out, list); err != nil || h.share.Whole() {
+	if err := writeFatesJSON(h.out, list); err != nil || h.share.Whole() {
 		return err
 	}
 	header.Kind = mutantShares
@@ -223,7 +222,7 @@ func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) 
 	return reports.WriteFile(filepath.Join(h.out, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, walls) })
 }
 
-func fatesJSON(out string, list []fate) error {
+func writeFatesJSON(out string, list []fate) error {
 	return reports.WriteFile(filepath.Join(out, "mutants.json"), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
@@ -232,7 +231,6 @@ func fatesJSON(out string, list []fate) error {
 	})
 }
 
-// mergeMutants merges the shares of mutants.
 func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 	var items []fateItem
 	for _, file := range set.Files {
@@ -252,7 +250,7 @@ func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 			return nil
 		})
 		if err != nil {
-			return usage("%v", err)
+			return usageError("%v", err)
 		}
 		for i, wall := range walls[:min(len(walls), len(items)-first)] {
 			items[first+i].Fate.wall = time.Duration(wall * float64(time.Second))
@@ -263,15 +261,15 @@ func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 	for i := range items {
 		list[i] = items[i].Fate
 	}
-	a.fates(list, f.all)
+	a.printFates(list, f.all)
 	if missing := set.Absent(); missing != "" {
 		fmt.Fprintf(a.out, "Not everything was merged: without share %s this proves less than was asked for.\n", missing)
 		if a.code == verdict.ExitPass {
 			a.code = verdict.ExitInconclusive
 		}
 	}
-	if err := fatesJSON(f.out, list); err != nil {
-		return broken("the shares are merged, but writing mutants.json failed: %v", err)
+	if err := writeFatesJSON(f.out, list); err != nil {
+		return harnessError("the shares are merged, but writing mutants.json failed: %v", err)
 	}
 	fmt.Fprintf(a.out, "mutants: %s\n", filepath.Join(f.out, "mutants.json"))
 	return nil

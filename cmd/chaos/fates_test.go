@@ -12,15 +12,15 @@ import (
 	"handoff/sim/explore"
 )
 
-// printed is what a list of results prints, and the exit code after it.
-func printed(list []fate, every bool) (string, int) {
+// printedFates returns the output for a list of results, and the exit code.
+func printedFates(list []fate, every bool) (string, int) {
 	var out bytes.Buffer
 	a := &app{out: newTerminal(&out), err: newTerminal(&bytes.Buffer{})}
-	a.fates(list, every)
+	a.printFates(list, every)
 	return out.String(), a.code
 }
 
-// manyFates are results of more mutants than have a row each.
+// manyFates returns results of more mutants than get a row each.
 func manyFates() (list []fate) {
 	for i := range 20 {
 		list = append(list, fate{
@@ -31,11 +31,11 @@ func manyFates() (list []fate) {
 	return list
 }
 
-func TestManyMutantsAreSummedUpByInvariant(t *testing.T) {
+func TestManyMutantsAreSummarizedByInvariant(t *testing.T) {
 	list := manyFates()
 	list[4] = fate{Mutant: "survivor", Source: "D2", Expected: 3, Result: fateMissed, Runs: 99}
 	list[5].Mutant, list[5].Rule, list[5].Result, list[5].Reproduce = "other", "invariant 9, placement", fateMissed, "bin/chaos replay calm"
-	text, code := printed(list, false)
+	text, code := printedFates(list, false)
 	for _, want := range []string{
 		"INVARIANT            MUTANTS  KILLED BY IT  MEDIAN SEED\n3 fencing            10       9             10\n4 one run at a time  10       9             11\n",
 		"survivor  D2", "none, should be 3", "9, placement, should be 4", "18 of 20 mutants killed by the invariant that is named for them", "to see other: bin/chaos replay calm",
@@ -46,16 +46,16 @@ func TestManyMutantsAreSummedUpByInvariant(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "mutant-07") {
-		t.Errorf("a mutant that was found as it should be has a row:\n%s", text)
+		t.Errorf("a mutant killed by its own invariant has a row:\n%s", text)
 	}
 	if code != verdict.ExitFail {
 		t.Errorf("code %d, want %d", code, verdict.ExitFail)
 	}
 }
 
-func TestEveryMutantHasARowIfAsked(t *testing.T) {
+func TestAllFlagShowsEveryMutant(t *testing.T) {
 	list := manyFates()
-	text, _ := printed(list, true)
+	text, _ := printedFates(list, true)
 	for _, f := range list {
 		if !strings.Contains(text, "\n"+f.Mutant+" ") {
 			t.Errorf("%s has no row in\n%s", f.Mutant, text)
@@ -64,18 +64,18 @@ func TestEveryMutantHasARowIfAsked(t *testing.T) {
 	if strings.Contains(text, "--all") {
 		t.Errorf("it names the flag that was given:\n%s", text)
 	}
-	if few, _ := printed(list[:3], false); !strings.Contains(few, "mutant-02") || strings.Contains(few, "MEDIAN") {
+	if few, _ := printedFates(list[:3], false); !strings.Contains(few, "mutant-02") || strings.Contains(few, "MEDIAN") {
 		t.Errorf("of three mutants, each has a row, and no summary is needed:\n%s", few)
 	}
 }
 
-// Whoever hunts in one scenario asks which mutants that one finds. Most are another one's.
-func TestOneScenarioShowsWhatItFinds(t *testing.T) {
+// A single scenario shows the mutants that it finds. Most belong to other scenarios.
+func TestSingleScenarioShowsItsFindings(t *testing.T) {
 	list := manyFates()
 	for i := range list[2:] {
 		list[2+i] = fate{Mutant: fmt.Sprintf("elsewhere-%02d", i), Source: "D1", Expected: 4, Result: fateSurvived, Runs: 20}
 	}
-	text, code := printed(list, false)
+	text, code := printedFates(list, false)
 	if !strings.Contains(text, "mutant-00") || !strings.Contains(text, "mutant-01") || strings.Contains(text, "elsewhere-03") || code != verdict.ExitPass {
 		t.Errorf("code %d\n%s", code, text)
 	}
@@ -84,9 +84,9 @@ func TestOneScenarioShowsWhatItFinds(t *testing.T) {
 	}
 }
 
-// A mutant that a scenario finds by another rule has not survived it. Only its own scenario, or the
-// whole library, misses it then.
-func TestAMutantThatAnotherRuleFindsHasNotSurvived(t *testing.T) {
+// A mutant found by another rule has not survived. Only its own scenario, or the whole library, then misses
+// it.
+func TestMutantFoundByAnotherRuleIsFound(t *testing.T) {
 	m := mutant.Find("unguarded-monitor")
 	found := &explore.Kill{
 		Mutant: m, Target: explore.Target{Scenario: &scenario.Scenario{Name: "elsewhere"}}, Runs: 1,
@@ -94,7 +94,7 @@ func TestAMutantThatAnotherRuleFindsHasNotSurvived(t *testing.T) {
 	}
 	survives := &explore.Kill{Mutant: m, Runs: 9}
 	for home, want := range map[string][2]string{"": {fateMissed, fateMissed}, m.Scenario: {fateMissed, fateMissed}, "elsewhere": {fateFound, fateSurvived}} {
-		list := fates([]*explore.Kill{found, survives}, home)
+		list := fatesOf([]*explore.Kill{found, survives}, home)
 		if got := [2]string{list[0].Result, list[1].Result}; got != want {
 			t.Errorf("in %q: %v, want %v", home, got, want)
 		}
@@ -105,7 +105,7 @@ func TestAMutantThatAnotherRuleFindsHasNotSurvived(t *testing.T) {
 	}
 	list[0].Result = fateFound
 	list[0].Rule = "invariant 9, placement"
-	text, code := printed(list, false)
+	text, code := printedFates(list, false)
 	for _, want := range []string{"9, placement, should be 3  found", "1 of 20 mutants killed", "18 survived that other scenarios have to find"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

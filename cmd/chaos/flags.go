@@ -17,14 +17,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// This file has the flags that several commands share.
+// This file has flags that several commands share.
 
 // addMutantFlag adds --mutant.
 func addMutantFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 }
 
-// runChoice are the flags that say which run is meant: of replay, diff, why, export and shrink.
+// runChoice has the flags that select a run, for replay, diff, why, export and shrink.
 type runChoice struct {
 	profile, mutant string
 	varied          bool
@@ -33,8 +33,8 @@ type runChoice struct {
 	oneSeed bool
 }
 
-// add adds the flags. of says what the run is.
-func (rc *runChoice) add(cmd *cobra.Command, of string) {
+// addFlags adds the flags. of describes the run.
+func (rc *runChoice) addFlags(cmd *cobra.Command, of string) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&rc.seed, "seed", 0, "the seed of "+of)
 	flags.StringVar(&rc.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
@@ -42,19 +42,19 @@ func (rc *runChoice) add(cmd *cobra.Command, of string) {
 	flags.BoolVar(&rc.varied, "varied", false, "the varied run of the seed")
 }
 
-// refuseRunChoice refuses the flags for an argument that is no scenario.
+// refuseRunChoice refuses these flags for an argument that is no scenario.
 func refuseRunChoice(cmd *cobra.Command, why string) error {
 	for _, name := range []string{"seed", "profile", "mutant", "varied"} {
 		if cmd.Flags().Changed(name) {
-			return usage("--%s is for %s", name, why)
+			return usageError("--%s is for %s", name, why)
 		}
 	}
 	return nil
 }
 
-// target returns the chosen run of a scenario: its target, with f's seed, and its mutant. A file with the key
-// regression needs no seed. lacking is the error if there is none.
-func (rc *runChoice) target(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
+// chosenTarget returns the target and the mutant of the chosen run. A file with the key regression needs no
+// seed. lacking is the error for a missing seed.
+func (rc *runChoice) chosenTarget(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
 	t, err := replayTarget(file, rc.profile)
 	if err != nil {
 		return t, nil, err
@@ -64,16 +64,16 @@ func (rc *runChoice) target(cmd *cobra.Command, file, lacking string) (explore.T
 		rc.oneSeed, rc.seed, rc.mutant = true, r.Seed, r.Mutant
 	}
 	if !rc.oneSeed {
-		return t, nil, usage("%s needs --seed: %s", cmd.Name(), lacking)
+		return t, nil, usageError("%s needs --seed: %s", cmd.Name(), lacking)
 	}
 	planted, err := findMutant(rc.mutant)
 	t.Varied = rc.varied
 	return t, planted, err
 }
 
-// failing runs the chosen run again, which must fail.
-func (rc *runChoice) failing(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
-	t, planted, err := rc.target(cmd, file, "the seed of the run that fails")
+// failingCase repeats the chosen run, which must fail.
+func (rc *runChoice) failingCase(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
+	t, planted, err := rc.chosenTarget(cmd, file, "the seed of the run that fails")
 	if err != nil {
 		return nil, err
 	}
@@ -85,27 +85,27 @@ func (rc *runChoice) failing(ctx context.Context, cmd *cobra.Command, file strin
 		if planted != nil {
 			search += " --mutant " + planted.Name
 		}
-		return nil, usage("%v; to look for a seed that does: %s", err, search)
+		return nil, usageError("%v; to look for a seed that does: %s", err, search)
 	case ctx.Err() != nil && err != nil:
-		return nil, broken("interrupted: nothing is shown")
+		return nil, harnessError("interrupted: nothing is shown")
 	case err != nil:
-		return nil, broken("%v", err)
+		return nil, harnessError("%v", err)
 	}
 	return c, nil
 }
 
-// reportFlags are the flags that say where a report goes: of run and merge.
+// reportFlags has the flags for the files of a report, for run and merge.
 type reportFlags struct {
 	out, json, junit, annotations string
-	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
+	// stdout receives the file named standardOutput. Messages then go to standard error.
 	stdout io.Writer
 }
 
-// standardOutput is the file name that stands for it, as in other programs.
+// standardOutput is the file name for standard output, as in other programs.
 const standardOutput = "-"
 
-// add adds the flags. folder is the default of --out.
-func (r *reportFlags) add(cmd *cobra.Command, folder string) {
+// addFlags adds the flags. folder is the default of --out.
+func (r *reportFlags) addFlags(cmd *cobra.Command, folder string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.out, "out", filepath.FromSlash(folder), "the folder of the report")
 	flags.StringVar(&r.json, "json", "", "write result.json to this `FILE` too; - is standard output")
@@ -113,15 +113,15 @@ func (r *reportFlags) add(cmd *cobra.Command, folder string) {
 	flags.StringVar(&r.annotations, "annotations", "", "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant")
 }
 
-// check refuses flags that contradict each other. If a result goes to standard output, nothing else does.
-func (r *reportFlags) check(a *app) error {
+// checkOutputs refuses contradictory flags. If a result goes to standard output, nothing else does.
+func (r *reportFlags) checkOutputs(a *app) error {
 	switch {
 	case r.out == "":
-		return usage("--out is empty: the report needs a folder")
+		return usageError("--out is empty: the report needs a folder")
 	case r.json == standardOutput && r.junit == standardOutput:
-		return usage("--json and --junit are both -: only one of them can be written to standard output")
+		return usageError("--json and --junit are both -: only one of them can be written to standard output")
 	case r.annotations == standardOutput && (r.json == standardOutput || r.junit == standardOutput):
-		return usage("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
+		return usageError("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
 	}
 	r.stdout = a.out.Writer
 	if slices.Contains([]string{r.json, r.junit, r.annotations}, standardOutput) {
@@ -130,8 +130,8 @@ func (r *reportFlags) check(a *app) error {
 	return nil
 }
 
-// prepare makes the folders, so that a mistake in them is found before the runs.
-func (r *reportFlags) prepare() error {
+// makeFolders makes the folders, so that mistakes in them are found before the runs.
+func (r *reportFlags) makeFolders() error {
 	if err := makeFolder("--out", r.out); err != nil {
 		return err
 	}
@@ -140,19 +140,19 @@ func (r *reportFlags) prepare() error {
 			return err
 		}
 	}
-	return freshShare(r.out)
+	return removeOldShare(r.out)
 }
 
-// writeReport writes the report and the requested copies. The targets locate the annotations in files. The mistakes of a planted mutant are wanted, so in GitHub Actions they
-// are not printed unasked.
+// writeReport writes the report and the requested copies. The targets locate the annotations in files.
+// Failures from a planted mutant are intended, so in GitHub Actions they are printed only on request.
 func (a *app) writeReport(f *reportFlags, s *verdict.Sweep, targets []explore.Target, planted bool, report func() error) error {
-	annotate := func(w io.Writer, s *verdict.Sweep) error { return reports.WriteAnnotations(w, s, locator(targets)) }
+	annotate := func(w io.Writer, s *verdict.Sweep) error { return reports.WriteAnnotations(w, s, newLocator(targets)) }
 	err := errors.Join(report(), f.writeCopy(f.json, s, reports.WriteJSON), f.writeCopy(f.junit, s, reports.WriteJUnit), f.writeCopy(f.annotations, s, annotate))
 	if f.annotations == "" && os.Getenv("GITHUB_ACTIONS") == "true" && !planted {
 		err = errors.Join(err, annotate(a.out, s))
 	}
 	if err != nil {
-		return broken("the runs are done, but writing their report failed: %v", err)
+		return harnessError("the runs are done, but writing their report failed: %v", err)
 	}
 	return nil
 }

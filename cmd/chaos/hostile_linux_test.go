@@ -24,10 +24,10 @@ workload:
   - {action: a, count: 100, every: 7h}
 `
 
-// A command that runs scenarios also obeys a signal in the middle of a run.
-func TestARunObeysASignal(t *testing.T) {
-	file := write(t, "endlessly.yaml", endlessly)
-	leaveToMakeTest(t)
+// A command that runs scenarios also obeys a signal during a run.
+func TestRunsObeySignals(t *testing.T) {
+	file := writeFile(t, "endlessly.yaml", endlessly)
+	skipInMakeCheck(t)
 	all := [][]string{
 		{"run", file, "--seeds", "2", "--out", filepath.Join(t.TempDir(), "out")},
 		{"run", file, "--seed", "1", "--mutants", "2", "--out", filepath.Join(t.TempDir(), "out")},
@@ -40,15 +40,15 @@ func TestARunObeysASignal(t *testing.T) {
 	}
 	for _, args := range all {
 		t.Run(strings.Join(args[:1], " ")+" "+args[2], func(t *testing.T) {
-			inTime(t, func() (time.Duration, string) {
+			tryInTime(t, func() (time.Duration, string) {
 				var said bytes.Buffer
-				cmd := process(t, args...)
+				cmd := chaosProcess(t, args...)
 				cmd.Stdout, cmd.Stderr = &said, &said
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				computes(t, cmd.Process.Pid)
-				took := interrupt(t, cmd, syscall.SIGTERM)
+				waitUntilBusy(t, cmd.Process.Pid)
+				took := interruptProcess(t, cmd, syscall.SIGTERM)
 				if code := cmd.ProcessState.ExitCode(); code != 3 && code != 4 {
 					t.Errorf("it ended with exit %d\n%s", code, &said)
 				}
@@ -58,9 +58,9 @@ func TestARunObeysASignal(t *testing.T) {
 	}
 }
 
-// computes waits until a process has used half a second of processor time: then it is in the middle
-// of a run.
-func computes(t *testing.T, pid int) {
+// waitUntilBusy waits until a process has used half a second of processor time and thus is in the middle of a
+// run.
+func waitUntilBusy(t *testing.T, pid int) {
 	t.Helper()
 	const enough = 50 // hundredths of a second
 	for {

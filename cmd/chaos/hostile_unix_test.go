@@ -16,12 +16,11 @@ import (
 	"handoff/core/testenv"
 )
 
-// The threshold of docs/attacks.md, which make test-all judges.
+// obeys is the threshold of docs/attacks.md, which make test-all judges.
 const obeys = time.Second
 
-// An endless history is judged until a signal comes; so is the wait for a pipe that no process
-// opens.
-func TestCheckObeysASignal(t *testing.T) {
+// An endless history is judged until a signal arrives, and so is the wait for a pipe without a writer.
+func TestCheckObeysSignals(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -35,8 +34,8 @@ func TestCheckObeysASignal(t *testing.T) {
 		{"before a history", fifo, syscall.SIGTERM},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inTime(t, func() (time.Duration, string) {
-				cmd := process(t, "check", c.path)
+			tryInTime(t, func() (time.Duration, string) {
+				cmd := chaosProcess(t, "check", c.path)
 				var said bytes.Buffer
 				cmd.Stderr = &said
 				in, err := cmd.StdinPipe()
@@ -47,17 +46,17 @@ func TestCheckObeysASignal(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.path == fifo {
-					// Open it for writing once the program waits in open, because its signal
-					// handlers are installed by then.
+					// Open it for writing once the program waits in open, because its signal handlers are
+					// installed by then.
 					f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer func() { _ = f.Close() }()
 				} else {
-					endless(t, in)
+					writeEndlessly(t, in)
 				}
-				took := interrupt(t, cmd, c.signal)
+				took := interruptProcess(t, cmd, c.signal)
 				if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(said.String(), "interrupted") {
 					t.Errorf("it ended with exit %d\n%s", cmd.ProcessState.ExitCode(), &said)
 				}
@@ -67,8 +66,8 @@ func TestCheckObeysASignal(t *testing.T) {
 	}
 }
 
-// interrupt sends a signal to a process and returns the time until its end.
-func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration {
+// interruptProcess sends a signal to a process and returns the time until its end.
+func interruptProcess(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	if err := cmd.Process.Signal(signal); err != nil {
@@ -82,9 +81,8 @@ func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration
 	return time.Since(begin)
 }
 
-// inTime tries up to three times, because other tests on a busy machine may delay a process that
-// obeys.
-func inTime(t *testing.T, try func() (took time.Duration, said string)) {
+// tryInTime tries up to three times, because other tests on a busy machine may delay a process that obeys.
+func tryInTime(t *testing.T, try func() (took time.Duration, said string)) {
 	t.Helper()
 	for n := 1; ; n++ {
 		took, said := try()
@@ -97,16 +95,16 @@ func inTime(t *testing.T, try func() (took time.Duration, said string)) {
 	}
 }
 
-// endless writes a history and goes on after far more than the content of a pipe has been read,
-// when it is being judged.
-func endless(t *testing.T, in io.WriteCloser) {
+// writeEndlessly writes an endless history. It returns after more than the capacity of a pipe has been read,
+// so that the judgement is under way.
+func writeEndlessly(t *testing.T, in io.WriteCloser) {
 	t.Helper()
-	text := header + lines(1, 500, 0, registered)
+	text := header + numberedLines(1, 500, 0, registered)
 	for i := range 20 {
 		if _, err := io.WriteString(in, text); err != nil {
 			t.Fatal(err)
 		}
-		text = lines(i*200, i*200+199, time.Second, tick)
+		text = numberedLines(i*200, i*200+199, time.Second, tick)
 	}
 	go func() {
 		for err := error(nil); err == nil; {

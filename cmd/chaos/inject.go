@@ -43,17 +43,17 @@ Nothing is recorded: chaos check says what came of it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.undo && len(args) > 0:
-				return usage("%s takes a fault or --undo, not both", cmd.Name())
+				return usageError("%s takes a fault or --undo, not both", cmd.Name())
 			case !f.undo && len(args) != 1:
-				return usage("%s needs one fault, in quotes, such as 'crash: worker-1, restart_after: 10s', or --undo", cmd.Name())
+				return usageError("%s needs one fault, in quotes, such as 'crash: worker-1, restart_after: 10s', or --undo", cmd.Name())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.undo {
-				return a.undo(cmd.Context(), f)
+				return a.undoFaults(cmd.Context(), f)
 			}
-			return a.inject(cmd.Context(), args[0], f)
+			return a.injectFault(cmd.Context(), args[0], f)
 		},
 	}
 	cmd.Flags().StringVar(&f.at, "at", f.at, "the control address of a running chaos up")
@@ -64,53 +64,53 @@ Nothing is recorded: chaos check says what came of it.`,
 	return cmd
 }
 
-func (a *app) inject(ctx context.Context, text string, f injectFlags) error {
-	system, err := f.system()
+func (a *app) injectFault(ctx context.Context, text string, f injectFlags) error {
+	system, err := f.targetSystem()
 	if err != nil {
 		return err
 	}
 	processes, err := system.Supervisor.Processes(ctx)
 	if err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	s, fault, err := manual.Parse(text, processes)
 	if err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	if err := system.Break(ctx, s, fault, func(what string) { fmt.Fprintln(a.out, what) }); err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	return nil
 }
 
-// undo takes back what faults have left.
-func (a *app) undo(ctx context.Context, f injectFlags) error {
-	system, err := f.system()
+// undoFaults undoes the effects of earlier faults.
+func (a *app) undoFaults(ctx context.Context, f injectFlags) error {
+	system, err := f.targetSystem()
 	if err != nil {
 		return err
 	}
 	if err := system.Undo(ctx); err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	fmt.Fprintln(a.out, "what was down is started, what was paused goes on, and every link is healed")
 	return nil
 }
 
-// system returns the system that the flags select.
-func (i injectFlags) system() (*manual.System, error) {
+// targetSystem returns the system that the flags select.
+func (i injectFlags) targetSystem() (*manual.System, error) {
 	switch i.target {
 	case "up":
 		u, err := url.Parse(i.at)
 		if err != nil || u.Host == "" {
-			return nil, usage("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", i.at)
+			return nil, usageError("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", i.at)
 		}
 		return &manual.System{Supervisor: manual.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
 	case "compose":
 		tool, err := compose.FindTool()
 		if err != nil {
-			return nil, broken("%v", err)
+			return nil, harnessError("%v", err)
 		}
 		return &manual.System{Supervisor: manual.Compose{File: i.file, Tool: tool}, Toxiproxy: i.toxiproxy}, nil
 	}
-	return nil, usage("--target %s: must be up or compose", i.target)
+	return nil, usageError("--target %s: must be up or compose", i.target)
 }

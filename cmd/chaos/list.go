@@ -41,19 +41,19 @@ func (a *app) listCommand() *cobra.Command {
 					continue
 				}
 				if before != "" {
-					return usage("--%s and --%s: one list at a time", before, l.flag)
+					return usageError("--%s and --%s: one list at a time", before, l.flag)
 				}
 				rows, before = l.rows, l.flag
 			}
 			if before == "faults" {
-				a.faults()
+				a.printFaults()
 				return nil
 			}
 			table, err := rows()
 			if err != nil {
-				return usage("%v", err)
+				return usageError("%v", err)
 			}
-			a.rows(table)
+			a.printRows(table)
 			return nil
 		},
 	}
@@ -63,8 +63,8 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-// rows prints aligned columns.
-func (a *app) rows(table [][]string) {
+// printRows prints aligned columns.
+func (a *app) printRows(table [][]string) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, row := range table {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
@@ -84,22 +84,22 @@ func scenarioRows() ([][]string, error) {
 	return rows, nil
 }
 
-// listWidth is the most columns that the list of faults takes.
+// listWidth is the maximum width of the list of faults, in columns.
 const listWidth = 100
 
-// faults prints each fault as a scenario writes it, and below that what it does.
-func (a *app) faults() {
+// printFaults prints each fault in the syntax of a scenario, with its description below.
+func (a *app) printFaults() {
 	for _, f := range fault.Kinds() {
 		about := f.Name + ": " + f.About
 		if why := scenario.Lacks(f, scenario.Live); why != "" {
 			about += " (simulated world only: " + why + ")"
 		}
-		fmt.Fprintf(a.out, "%s\n    %s\n", f.Example, strings.Join(wrapped(about, listWidth-4), "\n    "))
+		fmt.Fprintf(a.out, "%s\n    %s\n", f.Example, strings.Join(wrapText(about, listWidth-4), "\n    "))
 	}
 }
 
-// wrapped cuts a text into lines of at most so many columns, where it has spaces.
-func wrapped(text string, columns int) (lines []string) {
+// wrapText breaks a text at spaces into lines of at most this many columns.
+func wrapText(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		switch {

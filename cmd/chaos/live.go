@@ -26,19 +26,19 @@ import (
 
 // runLive runs scenarios on real servers and real daemons.
 func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
-	targets, notes, err := choose(args, f.profile, scenario.Live)
+	targets, notes, err := chooseTargets(args, f.profile, scenario.Live)
 	if err != nil {
 		return err
 	}
-	targets, unable, err := a.expressible(targets, len(args) > 0, f)
+	targets, unable, err := a.expressibleTargets(targets, len(args) > 0, f)
 	if err != nil {
 		return err
 	}
-	planted, err := plantable(f.mutant)
+	planted, err := plantableMutant(f.mutant)
 	if err != nil {
 		return err
 	}
-	if err := f.prepare(); err != nil {
+	if err := f.makeFolders(); err != nil {
 		return err
 	}
 	notes = append(notes, unable...)
@@ -59,21 +59,21 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	if !f.quiet {
 		plan.Log = a.err
-		plan.Done = a.liveRun
+		plan.Done = a.printLiveRun
 	}
 	done, err := live.Execute(ctx, plan)
 	if errors.Is(err, live.ErrNoDaemons) {
-		return broken("%v", err) // nothing was run, so there is nothing to report
+		return harnessError("%v", err) // nothing was run, so there is nothing to report
 	}
 	out := a.liveOutcome(done, targets, f)
 	if f.agree && err == nil && !done.Interrupted {
-		if failed := a.agree(ctx, targets, out.Sweep, f.scale); failed != nil {
-			return broken("%v", failed)
+		if failed := a.compareWorlds(ctx, targets, out.Sweep, f.scale); failed != nil {
+			return harnessError("%v", failed)
 		}
 		out.Sweep.Judge()
 	}
-	defer func() { a.agreement(out.Sweep.Agreement) }()
-	a.sweepResult(out, targets, planted, f.out)
+	defer func() { a.printAgreement(out.Sweep.Agreement) }()
+	a.printSweepResult(out, targets, planted, f.out)
 	counts := liveCounts(notes, done.Repeated, f.target)
 	for _, count := range counts {
 		fmt.Fprintln(a.out, count)
@@ -83,10 +83,10 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return failed
 	}
 	if err != nil {
-		return broken("the environment failed: %v", err)
+		return harnessError("the environment failed: %v", err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
-	if tooMany, text := unjudged(done, out.Sweep.Verdict); text != "" {
+	if tooMany, text := unjudgedNote(done, out.Sweep.Verdict); text != "" {
 		fmt.Fprintln(a.out, text)
 		a.code = verdict.Pass.ExitCode()
 		if tooMany {
@@ -96,11 +96,10 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// unjudged is what to say if nothing but the machine kept runs from being judged; empty otherwise.
-// One run in ten may be like that, and always one: a machine that does other work stands still at
-// times, and its owner learns nothing from a red line about that. More of them are too many, because
-// then the runs prove nothing.
-func unjudged(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
+// unjudgedNote describes runs that could not be judged because of the machine alone; empty otherwise. One run
+// in ten is tolerated, and always one: a busy machine stalls at times, and its owner learns nothing from a
+// failure. With more of them, the runs prove nothing.
+func unjudgedNote(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
 	if v != verdict.Inconclusive || done.Interrupted {
 		return false, ""
 	}
@@ -118,15 +117,15 @@ func unjudged(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string)
 	return tooMany, text
 }
 
-// liveGround chooses where the plan runs: on this machine, or from the compose file.
+// liveGround chooses where the plan runs: on this machine, or in the containers of the compose file.
 func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error {
 	if f.target == targetCompose {
 		if _, err := os.Stat(f.file); err != nil {
-			return usage("--file %s: reading the compose file: %s", f.file, reason(err))
+			return usageError("--file %s: reading the compose file: %s", f.file, fileErrorText(err))
 		}
 		plan.Compose = f.file
 		if err := compose.Prepare(ctx, f.file, a.err); err != nil {
-			return broken("%v", err)
+			return harnessError("%v", err)
 		}
 		return nil
 	}
@@ -135,28 +134,28 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 	return err
 }
 
-// daemonsOnServers returns the folder of the daemons, and sees to it that their servers are installed.
+// daemonsOnServers returns the folder of the daemons after ensuring that their servers are installed.
 func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
-	bin, err := daemons()
+	bin, err := daemonFolder()
 	if err != nil {
 		return "", err
 	}
 	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
-		return "", broken("%v", err)
+		return "", harnessError("%v", err)
 	}
 	return bin, nil
 }
 
-// daemons is the folder of the daemons, beside this binary.
-func daemons() (string, error) {
+// daemonFolder returns the folder of this binary, which has the daemons too.
+func daemonFolder() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", broken("finding the daemons beside this binary: %v", err)
+		return "", harnessError("finding the daemons beside this binary: %v", err)
 	}
 	return filepath.Dir(self), nil
 }
 
-// liveCounts says how much was not run and how much was repeated, if anything.
+// liveCounts lists how many scenarios were not run and how many runs were repeated, if any.
 func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	where := "in the live world"
 	if target == targetCompose {
@@ -177,42 +176,41 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	return counts
 }
 
-// moreRuns is the number of further runs of a live scenario whose fault has struck nothing.
+// moreRuns is the number of further runs of a live scenario whose fault struck nothing.
 const moreRuns = 4
 
-// plantable returns a mutant that can be planted into a daemon, and checks that there are daemons
-// for it.
-func plantable(name string) (*mutant.Mutant, error) {
+// plantableMutant returns a mutant that can be planted into a daemon, and checks that such daemons exist.
+func plantableMutant(name string) (*mutant.Mutant, error) {
 	f, err := findMutant(name)
 	if f == nil || err != nil {
 		return nil, err
 	}
 	if why := f.Lacks(); why != "" {
-		return nil, usage("the mutant %s is not expressible in the live world: %s", f.Name, why)
+		return nil, usageError("the mutant %s is not expressible in the live world: %s", f.Name, why)
 	}
 	return f, mutatedDaemons()
 }
 
-// mutatedDaemons checks that daemons for mutants stand beside this binary.
+// mutatedDaemons checks that this binary's folder has daemons for mutants.
 func mutatedDaemons() error {
-	bin, err := daemons()
+	bin, err := daemonFolder()
 	if err != nil {
 		return err
 	}
 	folder := filepath.Join(bin, live.Mutated)
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return broken("there is no %s in %s: .ci/mutated builds the daemons that can be given a mutant", name, folder)
+			return harnessError("there is no %s in %s: .ci/mutated builds the daemons that can be given a mutant", name, folder)
 		}
 	}
 	return nil
 }
 
-// notExpressible begins the line about a scenario that the live world can't run.
+// notExpressible is the start of the line about a scenario that the live world can't run.
 const notExpressible = "not expressible: "
 
-// expressible leaves out scenarios that the live world can't run; it refuses those that were named.
-func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
+// expressibleTargets omits scenarios that the live world can't run; it refuses them if they were named.
+func (a *app) expressibleTargets(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
 	unable, where := capability.Unable, "in the live world"
 	if f.target == targetCompose {
 		unable, where = capability.UnableInCompose, "in containers"
@@ -223,19 +221,19 @@ func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (abl
 		case why == "":
 			able = append(able, t)
 		case named:
-			return nil, nil, usage("%s is not expressible %s: %s", t, where, why)
+			return nil, nil, usageError("%s is not expressible %s: %s", t, where, why)
 		default:
 			notes = append(notes, fmt.Sprintf(notExpressible+"%s: %s", t, why))
 		}
 	}
 	if len(able) == 0 {
-		return nil, nil, usage("nothing is left to run")
+		return nil, nil, usageError("nothing is left to run")
 	}
 	return able, notes, nil
 }
 
-// liveRun prints the result of one run.
-func (a *app) liveRun(t live.Target, r *live.Result) {
+// printLiveRun prints the result of one run.
+func (a *app) printLiveRun(t live.Target, r *live.Result) {
 	word := verdict.Pass
 	why := ""
 	switch failures := r.Failures(); {
@@ -244,13 +242,13 @@ func (a *app) liveRun(t live.Target, r *live.Result) {
 	case r.GaveUp != "":
 		word, why = verdict.Inconclusive, r.GaveUp
 	}
-	fmt.Fprintf(a.err, "%s %s, seed %d, in %v %s\n", a.err.verdict(word.String()), t, r.Seed, r.Wall.Round(100*time.Millisecond), why)
+	fmt.Fprintf(a.err, "%s %s, seed %d, in %v %s\n", a.err.colourVerdict(word.String()), t, r.Seed, r.Wall.Round(100*time.Millisecond), why)
 	if r.Unscraped > 0 {
 		fmt.Fprintf(a.err, "     %s of processes that were up failed\n", plural(r.Unscraped, "scrape"))
 	}
 }
 
-// liveOutcome converts a live plan's outcome to that of a sweep.
+// liveOutcome converts the outcome of a live plan to that of a sweep.
 func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
 	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
 	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}

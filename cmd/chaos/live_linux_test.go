@@ -16,8 +16,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test
-// ends it.
+// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test ends it.
 const pausedForLong = `name: paused-for-long
 about: A worker stands still for longer than anybody waits.
 cluster:
@@ -34,9 +33,9 @@ expect:
   invariants: all
 `
 
-// However a live run ends in the middle of a fault, it leaves no daemon, action, server or port
-// behind. Its directory is gone at once or, if it could not clean up, after the next start.
-func TestALiveRunLeavesNothingBehind(t *testing.T) {
+// A live run that ends in the middle of a fault leaves no daemon, action, server or port behind. Its
+// directory is gone immediately or, if it could not clean up, after the next start.
+func TestLiveRunLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -67,7 +66,7 @@ func TestALiveRunLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = r.cmd.Wait() // the test asked for its end
-		r.gone(t, end.how)
+		r.waitUntilGone(t, end.how)
 		_, err := os.Stat(r.dir)
 		if end.cleans && !os.IsNotExist(err) {
 			t.Errorf("%s: %s is left behind: %v", end.how, r.dir, err)
@@ -79,9 +78,9 @@ func TestALiveRunLeavesNothingBehind(t *testing.T) {
 var privateServer = regexp.MustCompile(`private .* on (127\.0\.0\.1:\d+)`)
 
 // startLive starts a live run and returns when its worker is paused.
-func startLive(t *testing.T, bin, file string) *running {
+func startLive(t *testing.T, bin, file string) *runningSystem {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--parallel", "1", "--out", t.TempDir())}
+	r := &runningSystem{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--parallel", "1", "--out", t.TempDir())}
 	said, err := r.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +110,7 @@ func startLive(t *testing.T, bin, file string) *running {
 	return nil
 }
 
-// pausedWorker is the directory of the servers that belong to a paused child of a process; empty
-// for none.
+// pausedWorker returns the directory of the servers of a process's paused child; empty for none.
 func pausedWorker(parent int) string {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

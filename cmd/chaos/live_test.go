@@ -16,17 +16,16 @@ faults:
   - {when: {at: 2s}, freeze: shell-1, for: 5s}
 `
 
-// lint, and a run that names the scenario, report what the live world can't do before anything
-// starts.
-func TestWhatTheLiveWorldLacks(t *testing.T) {
+// lint, and a run that names the scenario, report the limits of the live world before anything starts.
+func TestLiveWorldLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "frozen.yaml")
 	if err := os.WriteFile(file, []byte(frozen), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	chaos(t, "lint", file).wants(t, 0, "live world: not expressible: it has no freeze")
-	chaos(t, "run", file, "--world", "live").wants(t, 2, "not expressible in the live world: it has no freeze")
-	chaos(t, "run", "worker-frozen", "--world", "live").wants(t, 2, "worker-frozen", "live")
-	listed := strings.Join(strings.Fields(chaos(t, "list", "--faults").out), " ")
+	runChaos(t, "lint", file).expectOutput(t, 0, "live world: not expressible: it has no freeze")
+	runChaos(t, "run", file, "--world", "live").expectOutput(t, 2, "not expressible in the live world: it has no freeze")
+	runChaos(t, "run", "worker-frozen", "--world", "live").expectOutput(t, 2, "worker-frozen", "live")
+	listed := strings.Join(strings.Fields(runChaos(t, "list", "--faults").out), " ")
 	if why := "simulated world only: its processes and servers share one machine and its clocks"; !strings.Contains(listed, why) {
 		t.Errorf("no %q in %s", why, listed)
 	}
@@ -35,8 +34,8 @@ func TestWhatTheLiveWorldLacks(t *testing.T) {
 // onNode needs a program that the daemons' image lacks.
 var onNode = strings.ReplaceAll(calm, "shell", "node") //nolint:gochecknoglobals // a constant text
 
-// The limits of containers are reported before any engine is searched for.
-func TestWhatContainersLack(t *testing.T) {
+// The limits of containers are reported before searching for a container engine.
+func TestContainerLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "on-node.yaml")
 	if err := os.WriteFile(file, []byte(onNode), 0o600); err != nil {
 		t.Fatal(err)
@@ -44,29 +43,29 @@ func TestWhatContainersLack(t *testing.T) {
 	t.Setenv("HANDOFF_WITHOUT", "docker")
 	inContainers := []string{"--world", "live", "--target", "compose", "--file", "../../docker-compose.chaos.yaml", "--out", t.TempDir()}
 	with := func(args ...string) []string { return append(append([]string{"run"}, args...), inContainers...) }
-	chaos(t, "lint", file).wants(t, 0, "in containers: not expressible: the image of the daemons has no node")
-	chaos(t, with(file)...).wants(t, 2, "not expressible in containers: the image of the daemons has no node")
-	chaos(t, with("worker-frozen")...).wants(t, 2, "worker-frozen")
-	chaos(t, with("ttl-race", "--mutant", "unguarded-monitor")...).wants(t, 2, "built without mutants")
-	chaos(t, "run", "ttl-race", "--target", "compose").wants(t, 2, "add --world live")
-	chaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").wants(t, 2, "allowed: processes, compose")
+	runChaos(t, "lint", file).expectOutput(t, 0, "in containers: not expressible: the image of the daemons has no node")
+	runChaos(t, with(file)...).expectOutput(t, 2, "not expressible in containers: the image of the daemons has no node")
+	runChaos(t, with("worker-frozen")...).expectOutput(t, 2, "worker-frozen")
+	runChaos(t, with("ttl-race", "--mutant", "unguarded-monitor")...).expectOutput(t, 2, "built without mutants")
+	runChaos(t, "run", "ttl-race", "--target", "compose").expectOutput(t, 2, "add --world live")
+	runChaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").expectOutput(t, 2, "allowed: processes, compose")
 }
 
-// Without containers, the error says where it searched and what to do next.
-func TestNoContainersToBeHad(t *testing.T) {
+// Without containers, the error lists the searched places and the next step.
+func TestMissingContainersAreReported(t *testing.T) {
 	args := []string{"run", "ttl-race", "--world", "live", "--target", "compose", "--out", t.TempDir(), "--file"}
 	t.Setenv("HANDOFF_WITHOUT", "docker")
-	chaos(t, append(args, "../../docker-compose.chaos.yaml")...).wants(t, 4, "HANDOFF_WITHOUT names docker", "leave --target compose out")
+	runChaos(t, append(args, "../../docker-compose.chaos.yaml")...).expectOutput(t, 4, "HANDOFF_WITHOUT names docker", "leave --target compose out")
 	t.Setenv("HANDOFF_WITHOUT", "")
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-	chaos(t, append(args, "../../docker-compose.chaos.yaml")...).wants(t, 4,
+	runChaos(t, append(args, "../../docker-compose.chaos.yaml")...).expectOutput(t, 4,
 		"neither `docker compose` nor `docker-compose` is installed", "a container engine at DOCKER_HOST", "docker info has to answer")
-	chaos(t, append(args, "nowhere.yaml")...).wants(t, 2, "--file nowhere.yaml")
+	runChaos(t, append(args, "nowhere.yaml")...).expectOutput(t, 2, "--file nowhere.yaml")
 }
 
-// A sweep counts what it could not run and what it repeated.
-func TestWhatDoesNotCountIsCounted(t *testing.T) {
+// A sweep counts the scenarios that it could not run and the repeated runs.
+func TestLiveCountsReportSkippedRuns(t *testing.T) {
 	got := liveCounts([]string{"left out: a", notExpressible + "b", notExpressible + "c"}, 1, targetProcesses)
 	want := []string{
 		"2 scenarios not expressible in the live world: each is named with the reason",

@@ -24,31 +24,30 @@ import (
 	"handoff/sim/explore"
 )
 
-func main() { os.Exit(program()) }
+func main() { os.Exit(runProgram()) }
 
-// program runs with the signals and the settings of a process.
-func program() int {
+// runProgram runs with the signals and the settings of a process.
+func runProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
 	context.AfterFunc(ctx, stop)
-	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects
-	// at twice the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than
-	// 800, and 1,600 gains nothing more.
+	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects at twice
+	// the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than 800, and 1,600 gains
+	// nothing more.
 	debug.SetGCPercent(800)
-	// Nobody asks this process for a profile of its memory, and the samples for one take a hundredth
-	// of a sweep.
+	// Memory profiles of this process are not needed, and their samples take a hundredth of a sweep.
 	runtime.MemProfileRate = 0
-	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	return runArgs(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// run is the whole program; it returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runArgs runs the command line and returns the exit code.
+func runArgs(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &app{out: newTerminal(stdout), err: newTerminal(stderr)}
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	// Help has no error of its own.
+	// Cobra's help returns no error.
 	var refused error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, given []string) {
@@ -80,7 +79,7 @@ type app struct {
 	code int
 }
 
-// failure is an error with an exit code of its own.
+// failure is an error with an exit code.
 type failure struct {
 	code int
 	text string
@@ -89,55 +88,55 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usage refuses the user's request.
-func usage(format string, args ...any) error {
+// usageError returns the error of an invalid request.
+func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// broken says that the harness could not do its work.
-func broken(format string, args ...any) error {
+// harnessError returns the error of a harness that could not do its work.
+func harnessError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
 
-// stuck prints the stacks of a run that hung, and returns the failure for any error of the simulator.
-func (a *app) stuck(err error) error {
+// reportHang prints the stacks of a run that hung, and returns the failure for any error of the simulator.
+func (a *app) reportHang(err error) error {
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
 		_, _ = a.err.Write(hung.Stacks)
 	}
-	return broken("%v", err)
+	return harnessError("%v", err)
 }
 
-// unknown refuses a name that is not in a list.
-func unknown(what, got string, allowed []string) error {
-	return usage("%s", unknownText(what, got, allowed))
+// unknownNameError returns the error of a name that is not in a list.
+func unknownNameError(what, got string, allowed []string) error {
+	return usageError("%s", unknownText(what, got, allowed))
 }
 
 func unknownText(what, got string, allowed []string) string {
 	text := fmt.Sprintf("no %s is called %q", what, got)
-	if near := meant(got, allowed); near != "" {
+	if near := likelyName(got, allowed); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	if len(allowed) == 0 {
 		return text + "; there is none"
 	}
-	return text + "\nallowed: " + shown(got, allowed, listing(what))
+	return text + "\nallowed: " + shownNames(got, allowed, listingCommand(what))
 }
 
-// listing is the command that lists all names of a kind.
-func listing(what string) string {
+// listingCommand is the command that lists all names of a kind.
+func listingCommand(what string) string {
 	if what == "mutant" {
 		return "chaos list --mutants"
 	}
 	return "chaos list"
 }
 
-// mostShown is the greatest number of names in a message: a longer list helps nobody.
+// mostShown is the maximum number of names in a message.
 const mostShown = 30
 
-// shown lists the allowed names. If there are many, it lists those that share a word with the given
-// name and says how many others there are, and which command lists them.
-func shown(got string, allowed []string, command string) string {
+// shownNames lists the allowed names. If there are many, it lists only those that share a word with the given
+// name. It then adds the number of others and the command that lists all.
+func shownNames(got string, allowed []string, command string) string {
 	if len(allowed) <= mostShown {
 		return strings.Join(allowed, ", ")
 	}
@@ -157,8 +156,8 @@ func shown(got string, allowed []string, command string) string {
 	return fmt.Sprintf("%s, and %d others; %s shows them", strings.Join(like, ", "), len(allowed)-len(like), command)
 }
 
-// meant is the allowed name that was probably meant: misspelt, or cut short.
-func meant(got string, allowed []string) string {
+// likelyName is the allowed name that was probably meant: misspelt or abbreviated.
+func likelyName(got string, allowed []string) string {
 	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
 	}
@@ -170,8 +169,7 @@ func meant(got string, allowed []string) string {
 	return ""
 }
 
-// The descriptions of the commands that a program for the simulator alone (simulator.go) lists without
-// having them.
+// Descriptions of the commands that the simulator-only program (simulator.go) lists without having them.
 const (
 	upShort      = "Real PostgreSQL, RabbitMQ, executor and workers on this machine, until Ctrl-C"
 	injectShort  = "Break a running system by hand"
@@ -179,7 +177,7 @@ const (
 	serversShort = "Find PostgreSQL and RabbitMQ for tests, or install them (Debian, as root)"
 )
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chaos",
 		Short: "Break a simulated cluster of executors and workers, and judge what it does",
@@ -199,7 +197,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 			if len(args) == 0 {
 				return nil
 			}
-			return unknown("command", args[0], commandNames(cmd))
+			return unknownNameError("command", args[0], commandNames(cmd))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -230,27 +228,27 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return unknown("command", strings.Join(args, " "), commandNames(cmd.Root()))
+				return unknownNameError("command", strings.Join(args, " "), commandNames(cmd.Root()))
 			}
 			return about.Help()
 		},
 	}
 }
 
-// unknownCommand refuses a word that the root was given before a flag.
+// unknownCommand refuses an unknown word before a flag of the root.
 func unknownCommand(cmd *cobra.Command) error {
 	words := cmd.Flags().Args()
 	if cmd.HasParent() || len(words) == 0 {
 		return nil
 	}
-	return unknown("command", words[0], commandNames(cmd))
+	return unknownNameError("command", words[0], commandNames(cmd))
 }
 
-// flagError refuses an unknown flag and suggests a similar one, or refuses a flag's value.
+// flagError refuses an unknown flag and suggests a similar one, or refuses the value of a flag.
 func flagError(cmd *cobra.Command, err error) error {
-	var twice *givenTwice
+	var twice *givenTwiceError
 	if errors.As(err, &twice) {
-		return usage("%s: %v", cmd.Name(), twice)
+		return usageError("%s: %v", cmd.Name(), twice)
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -259,12 +257,12 @@ func flagError(cmd *cobra.Command, err error) error {
 			"duration": "a time with its unit, as in 90s, 30m or 2h,", "bool": "true, false or nothing",
 		}[invalid.GetFlag().Value.Type()]
 		if what != "" {
-			return usage("%s: --%s %s: %s is needed", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), what)
+			return usageError("%s: --%s %s: %s is needed", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), what)
 		}
 	}
 	var missing *pflag.NotExistError
 	if !errors.As(err, &missing) {
-		return usage("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
+		return usageError("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	}
 	if err := unknownCommand(cmd); err != nil {
 		return err // its flag is not the mistake
@@ -280,23 +278,23 @@ func flagError(cmd *cobra.Command, err error) error {
 	if missing.GetSpecifiedShortnames() != "" {
 		got = "-" + missing.GetSpecifiedName()
 	}
-	return usage("%s: %s", cmd.Name(), unknownText("flag", got, known))
+	return usageError("%s: %s", cmd.Name(), unknownText("flag", got, known))
 }
 
-// noArgs refuses arguments of a command without arguments.
+// noArgs refuses arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage("%s takes no argument, and got %q; %s --help shows its flags", cmd.Name(), args[0], cmd.CommandPath())
+		return usageError("%s takes no argument, and got %q; %s --help shows its flags", cmd.Name(), args[0], cmd.CommandPath())
 	}
 	return nil
 }
 
-// needsOne refuses anything but one argument, and shows what it looks like.
+// needsOne refuses anything but one argument, and shows an example.
 func needsOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-			return usage("%s needs one %s, and got %d, as in: %s", cmd.Name(), what, len(args), example)
+			return usageError("%s needs one %s, and got %d, as in: %s", cmd.Name(), what, len(args), example)
 		}
 		return nil
 	}

@@ -16,11 +16,10 @@ import (
 	"handoff/sim/explore"
 )
 
-// mergeFlags are the flags of merge.
 type mergeFlags struct {
 	reportFlags
 	partial bool
-	// all shows a row for every mutant.
+	// all reports whether every mutant gets a row.
 	all  bool
 	wait time.Duration
 }
@@ -44,45 +43,45 @@ shares make the result inconclusive instead.`,
   bin/chaos merge shards/ --wait 2h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("merge needs the folders of the shares, as in: chaos merge shards/1 shards/2")
+				return usageError("merge needs the folders of the shares, as in: chaos merge shards/1 shards/2")
 			}
 			if f.wait < 0 {
-				return usage("--wait %v: a time is needed, as in 30m", f.wait)
+				return usageError("--wait %v: a time is needed, as in 30m", f.wait)
 			}
-			return a.merge(cmd.Context(), args, f)
+			return a.mergeShares(cmd.Context(), args, f)
 		},
 	}
 	flags := cmd.Flags()
-	f.add(cmd, "reports/out/merged")
+	f.addFlags(cmd, "reports/out/merged")
 	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
 	flags.BoolVar(&f.all, "all", false, "of mutants: show a row for every one, not only for those that need a look")
 	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
 	return cmd
 }
 
-func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
-	if err := f.check(a); err != nil {
+func (a *app) mergeShares(ctx context.Context, args []string, f mergeFlags) error {
+	if err := f.checkOutputs(a); err != nil {
 		return err
 	}
 	begin := time.Now()
-	set, err := a.gather(ctx, args, f.wait)
+	set, err := a.gatherShares(ctx, args, f.wait)
 	if err != nil {
 		return err
 	}
 	h := set.Files[0].Header
 	switch {
 	case h.Commit != explore.Commit():
-		return usage("%s is of commit %s, and this program of %s: merge with the program that ran the shares", set.Files[0].Path, reports.CommitText(h.Commit), reports.CommitText(explore.Commit()))
+		return usageError("%s is of commit %s, and this program of %s: merge with the program that ran the shares", set.Files[0].Path, reports.CommitText(h.Commit), reports.CommitText(explore.Commit()))
 	case len(set.Missing) > 0 && !f.partial:
-		return usage("%s %s missing of %d: give what %s wrote too, or --partial for an inconclusive result",
-			plural(len(set.Missing), "share"), is(len(set.Missing)), h.Share.Of, set.Absent())
+		return usageError("%s %s missing of %d: give what %s wrote too, or --partial for an inconclusive result",
+			plural(len(set.Missing), "share"), isOrAre(len(set.Missing)), h.Share.Of, set.Absent())
 	}
 	for _, file := range set.Files {
 		if same, _ := filepath.Rel(filepath.Dir(file.Path), f.out); same == "." {
-			return usage("--out %s is the folder of a share: another one is needed, because its report would be written over", f.out)
+			return usageError("--out %s is the folder of a share: another one is needed, because its report would be written over", f.out)
 		}
 	}
-	if err := f.prepare(); err != nil {
+	if err := f.makeFolders(); err != nil {
 		return err
 	}
 	switch h.Kind {
@@ -91,13 +90,13 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 	case mutantShares:
 		return a.mergeMutants(set, f)
 	}
-	return usage("%s: this program can't merge shares of kind %q", set.Files[0].Path, reports.Printable(h.Kind, ""))
+	return usageError("%s: this program can't merge shares of kind %q", set.Files[0].Path, reports.Printable(h.Kind, ""))
 }
 
 func (a *app) mergeRuns(ctx context.Context, set shard.Set, f mergeFlags, begin time.Time) error {
 	sweep, sources, err := reports.MergeShares(set)
 	if err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	h := set.Files[0].Header
 	varied := explore.Beside(h.Seeds)
@@ -111,19 +110,19 @@ func (a *app) mergeRuns(ctx context.Context, set shard.Set, f mergeFlags, begin 
 	}
 	targets, err := targetsOf(sweep, sources)
 	if err != nil {
-		return usage("%s: %v", set.Files[0].Path, err)
+		return usageError("%s: %v", set.Files[0].Path, err)
 	}
 	out := &explore.Outcome{Sweep: sweep, Records: explore.Retell(ctx, sweep, targets, planted)}
 	out.Wall = time.Since(begin)
 	if err := a.writeReport(&f.reportFlags, sweep, targets, planted != nil, func() error { return reports.Write(f.out, sweep, out.Records) }); err != nil {
 		return err
 	}
-	a.sweepResult(out, targets, planted, f.out)
+	a.printSweepResult(out, targets, planted, f.out)
 	a.code = sweep.Verdict.ExitCode()
 	return nil
 }
 
-// sourcesOf are the scenarios of targets that are not of the library.
+// sourcesOf returns the scenarios of targets outside the library.
 func sourcesOf(targets []explore.Target) (sources []reports.Source) {
 	seen := make(map[string]bool)
 	for _, t := range targets {
@@ -136,7 +135,7 @@ func sourcesOf(targets []explore.Target) (sources []reports.Source) {
 	return sources
 }
 
-// targetsOf are the targets of a sweep's results. Their scenarios are of the library, or among the sources.
+// targetsOf returns the targets of a sweep's results. Their scenarios are from the library or the sources.
 func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, error) {
 	known := make(map[string]*scenario.Scenario)
 	for _, from := range sources {
@@ -164,30 +163,30 @@ func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, er
 // lookEvery is the interval at which --wait looks for shares.
 const lookEvery = 2 * time.Second
 
-// gather finds and verifies the shares. With a patience it waits until all are there. Meanwhile it
-// assumes that an unreadable file is still being copied.
-func (a *app) gather(ctx context.Context, args []string, patience time.Duration) (set shard.Set, err error) {
+// gatherShares finds and verifies the shares. With a patience it waits until all exist. Meanwhile it assumes
+// that an unreadable file is still being copied.
+func (a *app) gatherShares(ctx context.Context, args []string, patience time.Duration) (set shard.Set, err error) {
 	until := time.Now().Add(patience)
 	known := make(map[string]shard.File)
 	for {
-		set, err = a.look(args, known)
+		set, err = a.readShares(args, known)
 		if err == nil && len(set.Missing) == 0 || time.Until(until) <= 0 {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return set, broken("interrupted: nothing was merged")
+			return set, harnessError("interrupted: nothing was merged")
 		case <-time.After(min(lookEvery, patience/100)):
 		}
 	}
 	if err != nil {
-		return set, usage("%s", err)
+		return set, usageError("%s", err)
 	}
 	return set, nil
 }
 
-// look reads the shares that are not known yet.
-func (a *app) look(args []string, known map[string]shard.File) (shard.Set, error) {
+// readShares reads the new shares and adds them to known.
+func (a *app) readShares(args []string, known map[string]shard.File) (shard.Set, error) {
 	paths, err := shard.Find(args)
 	if err != nil {
 		return shard.Set{}, err
@@ -207,7 +206,7 @@ func (a *app) look(args []string, known map[string]shard.File) (shard.Set, error
 	return shard.Gather(files)
 }
 
-func is(n int) string {
+func isOrAre(n int) string {
 	if n == 1 {
 		return "is"
 	}

@@ -13,14 +13,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// shared runs a command in four shares, and returns their folders.
-func shared(t *testing.T, args ...string) (dir string, folders []string) {
+// runShares runs a command in four shares, and returns their folders.
+func runShares(t *testing.T, args ...string) (dir string, folders []string) {
 	t.Helper()
 	dir = t.TempDir()
 	for i := range 4 {
 		folder := filepath.Join(dir, fmt.Sprint(i+1))
 		folders = append(folders, folder)
-		s := chaos(t, append(args, "--shard", fmt.Sprintf("%d/4", i+1), into(args), folder)...)
+		s := runChaos(t, append(args, "--shard", fmt.Sprintf("%d/4", i+1), folderFlag(args), folder)...)
 		if s.code != 0 && s.code != 1 {
 			t.Fatalf("exit %d\n%s%s", s.code, s.out, s.err)
 		}
@@ -28,8 +28,8 @@ func shared(t *testing.T, args ...string) (dir string, folders []string) {
 	return dir, folders
 }
 
-// into is the flag that names the folder of a command.
-func into(args []string) string {
+// folderFlag is the flag for the output folder of a command.
+func folderFlag(args []string) string {
 	if args[0] == "mutants" {
 		return "--report"
 	}
@@ -69,71 +69,69 @@ func sameFiles(t *testing.T, want, got string) {
 	}
 }
 
-// Three scenarios, one of which fails, so that records are merged too. .ci/shards does this with
-// the whole library.
-func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
-	leaveToMakeTest(t)
+// Of three scenarios one fails, so that records are merged too. .ci/shards does this with the whole library.
+func TestFourSharesMergeByteForByte(t *testing.T) {
+	skipInMakeCheck(t)
 	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
 	one := filepath.Join(t.TempDir(), "one")
-	whole := chaos(t, append(args, "--out", one)...)
-	whole.wants(t, 1, "FAIL ttl-race (hardened)")
-	dir, folders := shared(t, args...)
+	whole := runChaos(t, append(args, "--out", one)...)
+	whole.expectOutput(t, 1, "FAIL ttl-race (hardened)")
+	dir, folders := runShares(t, args...)
 	merged := filepath.Join(t.TempDir(), "merged")
-	s := chaos(t, "merge", dir, "--out", merged)
-	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
+	s := runChaos(t, "merge", dir, "--out", merged)
+	s.expectOutput(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
-	// The second share is run again, and the shares are given in another order, the third one
-	// twice.
+	// The second share is repeated, and the shares are given in another order, the third one twice.
 	again := filepath.Join(t.TempDir(), "again")
-	chaos(t, append(args, "--shard", "2/4", "--out", again)...).wants(t, 1)
+	runChaos(t, append(args, "--shard", "2/4", "--out", again)...).expectOutput(t, 1)
 	merged = filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", again, folders[3], folders[2], folders[1], filepath.Join(folders[2], shard.FileName), folders[0], "--out", merged).wants(t, 1)
+	runChaos(t, "merge", again, folders[3], folders[2], folders[1], filepath.Join(folders[2], shard.FileName), folders[0], "--out", merged).expectOutput(t, 1)
 	sameFiles(t, one, merged)
 }
 
-// Of three shares of two runs, one is empty, which is no error.
-func TestAShareMayHaveNothingToDo(t *testing.T) {
-	path := write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
+// One of three shares of two runs is empty, which is no error.
+func TestShareMayBeEmpty(t *testing.T) {
+	path := writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
-		chaos(t, "run", path, "--seeds", "2", "--varied=never", "--quiet", "--shard", fmt.Sprintf("%d/3", i+1), "--out", t.TempDir()).wants(t, 0, runs)
+		runChaos(t, "run", path, "--seeds", "2", "--varied=never", "--quiet", "--shard", fmt.Sprintf("%d/3", i+1), "--out", t.TempDir()).expectOutput(t, 0, runs)
 	}
 }
 
 func TestMissingSharesAreNamed(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--varied=never", "--quiet")
+	dir, folders := runShares(t, "run", writeFile(t, "calm.yaml", calm), "--seeds", "8", "--varied=never", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    8 ", "pass: 16 runs")
+	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 0, "calm      hardened    8 ", "pass: 16 runs")
 	for _, folder := range []string{folders[1], folders[3]} {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
 	}
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, "2 shares are missing of 4: give what 2/4 and 4/4 wrote too, or --partial")
-	chaos(t, "merge", dir, "--out", out, "--partial").wants(t, 3, "inconclusive: 8 runs")
+	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 2, "2 shares are missing of 4: give what 2/4 and 4/4 wrote too, or --partial")
+	runChaos(t, "merge", dir, "--out", out, "--partial").expectOutput(t, 3, "inconclusive: 8 runs")
 	for _, file := range []string{"summary.md", "index.html"} {
 		text, err := os.ReadFile(filepath.Join(out, file))
 		if err != nil || !strings.Contains(string(text), "without share 2/4 and 4/4") || !strings.Contains(string(text), "stopped after 4 of 8 seeds") {
-			t.Errorf("%s does not say what is missing: %v", file, err)
+			t.Errorf("%s does not name the missing shares: %v", file, err)
 		}
 	}
-	chaos(t, "merge", dir, "--out", out, "--wait", "10ms").wants(t, 2, "2/4 and 4/4")
-	chaos(t, "merge", dir, "--out", folders[0]).wants(t, 2, "2 shares are missing")
-	chaos(t, "merge", dir, "--partial", "--out", folders[0]).wants(t, 2, "is the folder of a share")
-	chaos(t, "merge").wants(t, 2, "merge needs the folders of the shares")
-	chaos(t, "merge", t.TempDir()).wants(t, 2, "no share in ")
-	chaos(t, "merge", filepath.Join(dir, "7")).wants(t, 2, "no such share: ")
+	runChaos(t, "merge", dir, "--out", out, "--wait", "10ms").expectOutput(t, 2, "2/4 and 4/4")
+	runChaos(t, "merge", dir, "--out", folders[0]).expectOutput(t, 2, "2 shares are missing")
+	runChaos(t, "merge", dir, "--partial", "--out", folders[0]).expectOutput(t, 2, "is the folder of a share")
+	runChaos(t, "merge").expectOutput(t, 2, "merge needs the folders of the shares")
+	runChaos(t, "merge", t.TempDir()).expectOutput(t, 2, "no share in ")
+	runChaos(t, "merge", filepath.Join(dir, "7")).expectOutput(t, 2, "no such share: ")
 }
 
-// told is a writer that does something once, when a given text is written.
-type told struct {
+// triggerWriter is a writer that calls do once, when a given text is written.
+type triggerWriter struct {
 	bytes.Buffer
 	text string
 	do   func()
 }
 
 // Write implements io.Writer.
-func (t *told) Write(p []byte) (int, error) {
+func (t *triggerWriter) Write(p []byte) (int, error) {
 	n, err := t.Buffer.Write(p)
 	if t.do != nil && strings.Contains(t.String(), t.text) {
 		t.do()
@@ -143,14 +141,14 @@ func (t *told) Write(p []byte) (int, error) {
 }
 
 func TestMergeWaitsForTheLastShare(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
+	dir, folders := runShares(t, "run", writeFile(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
 	late := filepath.Join(t.TempDir(), "late")
 	if err := os.Rename(folders[2], late); err != nil {
 		t.Fatal(err)
 	}
-	// The last share appears after the others were found, at first only half copied.
+	// The last share appears after the others were found, at first only partly copied.
 	half := filepath.Join(folders[2], shard.FileName)
-	stderr := &told{text: "share 4/4: ", do: func() {
+	stderr := &triggerWriter{text: "share 4/4: ", do: func() {
 		if err := os.MkdirAll(folders[2], 0o755); err != nil {
 			t.Error(err)
 		}
@@ -159,36 +157,36 @@ func TestMergeWaitsForTheLastShare(t *testing.T) {
 		}
 	}}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"merge", dir, "--wait", "200ms", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 2 || !strings.Contains(stderr.String(), half+": it has no last line") {
+	if code := runArgs(t.Context(), []string{"merge", dir, "--wait", "200ms", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 2 || !strings.Contains(stderr.String(), half+": it has no last line") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), stderr.String())
 	}
 	if err := os.RemoveAll(folders[2]); err != nil {
 		t.Fatal(err)
 	}
-	stderr = &told{text: "share 4/4: ", do: func() {
+	stderr = &triggerWriter{text: "share 4/4: ", do: func() {
 		if err := os.Rename(late, folders[2]); err != nil {
 			t.Error(err)
 		}
 	}}
-	if code := run(t.Context(), []string{"merge", dir, "--wait", "10s", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 0 || !strings.Contains(out.String(), "pass: 8 runs") {
+	if code := runArgs(t.Context(), []string{"merge", dir, "--wait", "10s", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 0 || !strings.Contains(out.String(), "pass: 8 runs") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), stderr.String())
 	}
 }
 
 func TestSharesOfDifferentJobsAreRefused(t *testing.T) {
-	path := write(t, "calm.yaml", calm)
-	_, folders := shared(t, "run", path, "--seeds", "4", "--varied=never", "--quiet")
+	path := writeFile(t, "calm.yaml", calm)
+	_, folders := runShares(t, "run", path, "--seeds", "4", "--varied=never", "--quiet")
 	other := func(args ...string) string {
 		out := filepath.Join(t.TempDir(), "other")
-		chaos(t, append([]string{"run", "--quiet", "--shard", "2/4", "--out", out}, args...)...).wants(t, 0)
+		runChaos(t, append([]string{"run", "--quiet", "--shard", "2/4", "--out", out}, args...)...).expectOutput(t, 0)
 		return out
 	}
-	merge := func(with string) said {
-		return chaos(t, "merge", folders[0], folders[2], folders[3], with, "--out", filepath.Join(t.TempDir(), "merged"))
+	merge := func(with string) commandOutput {
+		return runChaos(t, "merge", folders[0], folders[2], folders[3], with, "--out", filepath.Join(t.TempDir(), "merged"))
 	}
-	merge(other(path, "--seeds", "8", "--varied=never")).wants(t, 2, "are not of one job: --seeds is ", "merge what one commit, one Go and one command line made")
-	merge(other(write(t, "calm.yaml", strings.Replace(calm, "count: 5", "count: 6", 1)), "--seeds", "4", "--varied=never")).wants(t, 2, "the digest of the scenarios is ")
-	merge(other(path, "--seeds", "4", "--varied=never", "--profile", "hardened")).wants(t, 2, "--profile is ")
+	merge(other(path, "--seeds", "8", "--varied=never")).expectOutput(t, 2, "are not of one job: --seeds is ", "merge what one commit, one Go and one command line made")
+	merge(other(writeFile(t, "calm.yaml", strings.Replace(calm, "count: 5", "count: 6", 1)), "--seeds", "4", "--varied=never")).expectOutput(t, 2, "the digest of the scenarios is ")
+	merge(other(path, "--seeds", "4", "--varied=never", "--profile", "hardened")).expectOutput(t, 2, "--profile is ")
 
 	changed := filepath.Join(folders[1], shard.FileName)
 	text, err := os.ReadFile(changed)
@@ -198,47 +196,47 @@ func TestSharesOfDifferentJobsAreRefused(t *testing.T) {
 	if err := os.WriteFile(changed, bytes.Replace(text, []byte(`"Steps":`), []byte(`"Steps":1`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	merge(folders[1]).wants(t, 2, "shard.jsonl: its lines are not those that were written")
+	merge(folders[1]).expectOutput(t, 2, "shard.jsonl: its lines are not those that were written")
 }
 
-func TestWhatAShareRefuses(t *testing.T) {
+func TestInvalidShardFlagsAreRefused(t *testing.T) {
 	out := t.TempDir()
-	chaos(t, "run", "ttl-race", "--shard", "5/4", "--out", out).wants(t, 2, "counted from 1/4 to 4/4")
-	chaos(t, "run", "ttl-race", "--shard", "half", "--out", out).wants(t, 2, "write i/n, as in 2/4")
-	chaos(t, "run", "ttl-race", "--world", "live", "--shard", "1/4", "--out", out).wants(t, 2, "--shard is for the simulated world")
-	chaos(t, "mutants", "--shard", "1/4").wants(t, 2, "--report is needed, the folder that chaos merge reads")
+	runChaos(t, "run", "ttl-race", "--shard", "5/4", "--out", out).expectOutput(t, 2, "counted from 1/4 to 4/4")
+	runChaos(t, "run", "ttl-race", "--shard", "half", "--out", out).expectOutput(t, 2, "write i/n, as in 2/4")
+	runChaos(t, "run", "ttl-race", "--world", "live", "--shard", "1/4", "--out", out).expectOutput(t, 2, "--shard is for the simulated world")
+	runChaos(t, "mutants", "--shard", "1/4").expectOutput(t, 2, "--report is needed, the folder that chaos merge reads")
 }
 
 // A share does not judge conditions on the whole sweep.
-func TestAShareLeavesReachToTheMerge(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
-	chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).wants(t, 3, "did not fire in any of 4 runs")
+func TestShareLeavesSweepConditionsToMerge(t *testing.T) {
+	dir, folders := runShares(t, "run", writeFile(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
+	runChaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).expectOutput(t, 3, "did not fire in any of 4 runs")
 	text, err := os.ReadFile(filepath.Join(folders[0], "summary.md"))
 	if err != nil || !strings.Contains(string(text), "This is share 1/4 of the runs.") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
-// A reader of the log can begin with the first failure while the sweep goes on.
-func TestAFailureIsToldAtOnce(t *testing.T) {
-	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+// A reader of the log can begin with the first failure during the sweep.
+func TestFailureIsReportedImmediately(t *testing.T) {
+	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
 	line := "FAIL hopeless (hardened) in seed 2, the first to end: expectation; reproduce: bin/chaos replay " + path + " --profile hardened --seed 2\n"
-	if s := chaos(t, args...); !strings.Contains(s.err, line) {
+	if s := runChaos(t, args...); !strings.Contains(s.err, line) {
 		t.Errorf("no %q in\n%s", line, s.err)
 	}
 }
 
 func TestSharesOfMutantsMerge(t *testing.T) {
-	leaveToMakeTest(t)
+	skipInMakeCheck(t)
 	// Some mutants break something even in a calm run.
-	args := []string{"mutants", "--scenario", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
+	args := []string{"mutants", "--scenario", writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
 	one := filepath.Join(t.TempDir(), "one")
-	code := chaos(t, append(args, "--report", one)...).code
-	dir, folders := shared(t, args...)
+	code := runChaos(t, append(args, "--report", one)...).code
+	dir, folders := runShares(t, args...)
 	merged := filepath.Join(t.TempDir(), "merged")
-	s := chaos(t, "merge", dir, folders[0], "--out", merged)
-	s.wants(t, code, "mutants killed by the invariant that is named for them", filepath.Join(merged, "mutants.json"))
+	s := runChaos(t, "merge", dir, folders[0], "--out", merged)
+	s.expectOutput(t, code, "mutants killed by the invariant that is named for them", filepath.Join(merged, "mutants.json"))
 	want, err := os.ReadFile(filepath.Join(one, "mutants.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -247,16 +245,16 @@ func TestSharesOfMutantsMerge(t *testing.T) {
 		t.Error("nothing was killed: the test compares too little")
 	}
 	if got, err := os.ReadFile(filepath.Join(merged, "mutants.json")); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("mutants.json is another one: %v\n%s", err, got)
+		t.Errorf("mutants.json differs: %v\n%s", err, got)
 	}
 	if err := os.RemoveAll(folders[2]); err != nil {
 		t.Fatal(err)
 	}
-	chaos(t, "merge", dir, "--out", merged).wants(t, 2, "1 share is missing of 4: give what 3/4 wrote too")
+	runChaos(t, "merge", dir, "--out", merged).expectOutput(t, 2, "1 share is missing of 4: give what 3/4 wrote too")
 }
 
-// rewritten rewrites shares as if another program had written them.
-func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
+// rewriteShares rewrites shares as if another program had written them.
+func rewriteShares(t *testing.T, folders []string, change func(*shard.Header)) {
 	t.Helper()
 	for _, folder := range folders {
 		path := filepath.Join(folder, shard.FileName)
@@ -282,34 +280,34 @@ func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
 }
 
 func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
+	dir, folders := runShares(t, "run", writeFile(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
-	rewritten(t, folders[1:2], func(h *shard.Header) { h.Go = "go9" })
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, "are not of one job: the version of Go is go1", "and go9 in the second")
-	rewritten(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
-	rewritten(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, `this program can't merge shares of kind "dance"`)
+	rewriteShares(t, folders[1:2], func(h *shard.Header) { h.Go = "go9" })
+	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 2, "are not of one job: the version of Go is go1", "and go9 in the second")
+	rewriteShares(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
+	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
+	rewriteShares(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
+	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 2, `this program can't merge shares of kind "dance"`)
 }
 
-// It is interrupted when the first failure is printed, which is after the first run.
-func TestAnInterruptedShareMakesTheMergeIncomplete(t *testing.T) {
-	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40", "--varied=never"}
-	dir, folders := shared(t, args...)
+// The share is interrupted when the first failure is printed, after the first run.
+func TestInterruptedShareMakesMergeIncomplete(t *testing.T) {
+	args := []string{"run", writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40", "--varied=never"}
+	dir, folders := runShares(t, args...)
 	again := filepath.Join(t.TempDir(), "again")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
-	code := run(ctx, append(args, "--shard", "2/4", "--out", again), &out, &told{text: "FAIL ", do: cancel})
+	code := runArgs(ctx, append(args, "--shard", "2/4", "--out", again), &out, &triggerWriter{text: "FAIL ", do: cancel})
 	if code != 1 || !strings.Contains(out.String(), "Interrupted") {
 		t.Fatalf("exit %d\n%s", code, out.String())
 	}
-	chaos(t, "merge", dir, again).wants(t, 2, "are both share 2/4, of the same commit, and say different things: was one of them interrupted or changed?")
+	runChaos(t, "merge", dir, again).expectOutput(t, 2, "are both share 2/4, of the same commit, and say different things: was one of them interrupted or changed?")
 	if err := os.RemoveAll(folders[1]); err != nil {
 		t.Fatal(err)
 	}
 	merged := filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", dir, again, "--out", merged).wants(t, 1, "Interrupted")
+	runChaos(t, "merge", dir, again, "--out", merged).expectOutput(t, 1, "Interrupted")
 	if text, err := os.ReadFile(filepath.Join(merged, "summary.md")); err != nil || !strings.Contains(string(text), "of 40 seeds") {
-		t.Errorf("nothing says how much was asked for: %v\n%s", err, text)
+		t.Errorf("the requested number of seeds is not mentioned: %v\n%s", err, text)
 	}
 }

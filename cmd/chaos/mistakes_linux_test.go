@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// Files are tried before the runs, which may take hours. In /proc nobody can make one.
-func TestAFolderThatTakesNoFilesIsRefusedBeforeTheRuns(t *testing.T) {
-	calmFile := write(t, "calm.yaml", calm)
+// Folders are tested before the runs, which may take hours. No file can be made in /proc.
+func TestUnwritableFolderIsRefusedBeforeRuns(t *testing.T) {
+	calmFile := writeFile(t, "calm.yaml", calm)
 	for _, args := range [][]string{{"--out", "/proc"}, {"--out", t.TempDir(), "--json", "/proc/result.json"}} {
-		said := chaos(t, append([]string{"run", calmFile, "--seed", "1"}, args...)...)
-		said.wants(t, 2, "no file can be written into the folder /proc", "name another folder")
+		said := runChaos(t, append([]string{"run", calmFile, "--seed", "1"}, args...)...)
+		said.expectOutput(t, 2, "no file can be written into the folder /proc", "name another folder")
 		if strings.Contains(said.out, "pass") {
 			t.Errorf("it ran:\n%s", said.out)
 		}
 	}
 	folder := t.TempDir()
-	chaos(t, "run", calmFile, "--seed", "1", "--profile", "hardened", "--out", folder).wants(t, 0, "pass")
+	runChaos(t, "run", calmFile, "--seed", "1", "--profile", "hardened", "--out", folder).expectOutput(t, 0, "pass")
 	if left, err := filepath.Glob(filepath.Join(folder, ".chaos-*")); err != nil || len(left) > 0 {
 		t.Errorf("the trial leaves %v, %v", left, err)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each mistake is answered with what was tried, and with what to do instead.
-func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
+// Each error names what was tried, and what to do instead.
+func TestUsageErrorsSayWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"calm.yaml": calm, "taken.yaml": "", "empty.jsonl": ""} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -18,7 +18,7 @@ func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range []struct{ command, tried, instead string }{
-		// A name, a file or a folder that is not there.
+		// A missing name, file or folder.
 		{"run nowhere.yaml", "nowhere.yaml: no such file", "chaos new NAME"},
 		{"run folder", "no scenario in folder", "chaos new NAME writes one"},
 		{"run ttl-rac", `no scenario is called "ttl-rac"`, "chaos list shows them"},
@@ -40,7 +40,7 @@ func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
 		// Names for new scenarios.
 		{"new ttl-race", `the library has a scenario "ttl-race" already`, "choose another name"},
 		{"new taken", "taken.yaml can't be written: file exists", "choose another name or folder, or remove the file"},
-		// Seeds, and two values for what takes one.
+		// Seeds, and two values for a single-valued flag.
 		{"run calm.yaml --seed -1", "--seed -1", "a whole number that is not negative"},
 		{"run calm.yaml --seeds 0", "--seeds 0", "at least 1 seed"},
 		{"run calm.yaml --seeds -1", "--seeds -1", "at least 1 seed"},
@@ -48,17 +48,17 @@ func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
 		{"replay calm.yaml --seed 1 --seed=2", `--seed is given twice, as "1" and as "2"`, "give it once"},
 		{"shrink calm.yaml --seed 1 -o a.yaml --output b.yaml", `--output is given twice`, "give it once"},
 		{"run calm.yaml --profile hardened --profile documented", "--profile is given twice", "give it once"},
-		// Where the result can't be written.
+		// Unwritable results.
 		{"run calm.yaml --seed 1 --out calm.yaml", "--out: making the folder: calm.yaml: not a directory", "name a folder that can be written"},
 		{"run calm.yaml --seed 1 --json calm.yaml/x", "--json: making the folder: calm.yaml: not a directory", "name a folder that can be written"},
 		{"export calm.yaml --seed 1 --perfetto calm.yaml/x", "--perfetto: making the folder: calm.yaml: not a directory", "name a folder that can be written"},
 	} {
-		said := chaos(t, strings.Fields(x.command)...)
-		said.wants(t, 2, x.tried, x.instead)
+		said := runChaos(t, strings.Fields(x.command)...)
+		said.expectOutput(t, 2, x.tried, x.instead)
 		if said.out != "" || !strings.HasPrefix(said.err, "chaos: ") {
 			t.Errorf("%s: not an error alone\n%s%s", x.command, said.out, said.err)
 		}
 	}
-	// The same value again changes nothing, and 0 is a seed like any other.
-	chaos(t, "run", "calm.yaml", "--seed", "0", "--seed", "0", "--profile", "hardened", "--out", "out").wants(t, 0, "pass: 1 run")
+	// Repeating a value changes nothing, and 0 is a seed like any other.
+	runChaos(t, "run", "calm.yaml", "--seed", "0", "--seed", "0", "--profile", "hardened", "--out", "out").expectOutput(t, 0, "pass: 1 run")
 }

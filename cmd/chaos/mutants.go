@@ -13,12 +13,11 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant
-// counts as missed.
+// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant counts as
+// missed.
 const mutantSeeds = 500
 
-// liveMutantSeeds is the number of runs, each in real time, after which a mutant has survived its
-// own scenario.
+// liveMutantSeeds is the number of real-time runs after which a mutant has survived its own scenario.
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -49,31 +48,31 @@ says which kills which.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
-				return usage("--seeds %d: at least 1 seed is needed", seeds)
+				return usageError("--seeds %d: at least 1 seed is needed", seeds)
 			}
-			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
+			if err := refuseForeignFlags(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "shard", "report", "all"); err != nil {
+			if err := refuseForeignFlags(cmd, world, scenario.Sim, "scenario", "shard", "report", "all"); err != nil {
 				return err
 			}
-			mine, err := share(part)
+			mine, err := parseShare(part)
 			if err != nil {
 				return err
 			}
 			if !mine.Whole() && report == "" {
-				return usage("--shard %s: --report is needed, the folder that chaos merge reads", mine)
+				return usageError("--shard %s: --report is needed, the folder that chaos merge reads", mine)
 			}
 			switch world {
 			case string(scenario.Sim):
-				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, share: mine, out: report, all: all})
+				return a.huntMutants(cmd, hunt{only: only, one: one, seeds: seeds, share: mine, out: report, all: all})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
 				}
 				return a.liveMutants(cmd.Context(), only, seeds, parallel)
 			}
-			return unknown("world", world, []string{string(scenario.Sim), string(scenario.Live)})
+			return unknownNameError("world", world, []string{string(scenario.Sim), string(scenario.Live)})
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
@@ -87,24 +86,24 @@ says which kills which.`,
 	return cmd
 }
 
-// hunt says which mutants to run, and how.
+// hunt selects the mutants to run, and the scenarios and seeds.
 type hunt struct {
 	only, one string
 	seeds     int
 	share     shard.Share
 	out       string
-	// all shows a row for every mutant.
+	// all reports whether every mutant gets a row.
 	all bool
 }
 
-func (a *app) mutants(cmd *cobra.Command, h hunt) error {
+func (a *app) huntMutants(cmd *cobra.Command, h hunt) error {
 	ctx := cmd.Context()
 	mutants, err := mutantsNamed(h.only)
 	if err != nil {
 		return err
 	}
 	if len(mutants) == 0 {
-		return usage("this build knows no mutants")
+		return usageError("this build knows no mutants")
 	}
 	var library []*scenario.Scenario
 	err = a.atOnce(ctx, func(context.Context) (err error) {
@@ -115,16 +114,16 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 		return err
 	}
 	if h.out != "" {
-		if err := (&reportFlags{out: h.out}).prepare(); err != nil {
+		if err := (&reportFlags{out: h.out}).makeFolders(); err != nil {
 			return err
 		}
 	}
 	var own []explore.OwnFailure
 	if h.one != "" {
 		own = explore.FailsAnyway(ctx, library, min(h.seeds, defaultSeeds))
-		a.ownFailures(own, min(h.seeds, defaultSeeds))
+		a.printOwnFailures(own, min(h.seeds, defaultSeeds))
 	}
-	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted, Own: own})
+	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.printKill, Own: own})
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
@@ -132,19 +131,19 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	if h.one != "" {
 		home = library[0].Name
 	}
-	became := fates(kills, home)
-	a.fates(became, h.all)
+	became := fatesOf(kills, home)
+	a.printFates(became, h.all)
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
-		return broken("the mutants were run, but writing their results failed: %v", failed)
+		return harnessError("the mutants were run, but writing their results failed: %v", failed)
 	}
 	if err != nil {
-		return a.stuck(err)
+		return a.reportHang(err)
 	}
 	return nil
 }
 
-// ownFailures prints the rules that a scenario breaks without a mutant.
-func (a *app) ownFailures(own []explore.OwnFailure, seeds int) {
+// printOwnFailures prints the rules that a scenario breaks without a mutant.
+func (a *app) printOwnFailures(own []explore.OwnFailure, seeds int) {
 	for i := range own {
 		f := &own[i]
 		what, _, _ := strings.Cut(f.Violation.Message, "\n")
@@ -156,11 +155,11 @@ func (a *app) ownFailures(own []explore.OwnFailure, seeds int) {
 	}
 }
 
-// clearLine clears a terminal's last line.
+// clearLine clears the last line of a terminal.
 const clearLine = "\r\x1b[K"
 
-// hunted shows the progress: one changing line on a terminal, otherwise a line for each mutant.
-func (a *app) hunted(k *explore.Kill, done, total int) {
+// printKill shows the progress: one changing line on a terminal, otherwise a line for each mutant.
+func (a *app) printKill(k *explore.Kill, done, total int) {
 	before, after := "", "\n"
 	if a.err.live {
 		before, after = clearLine, ""
@@ -172,5 +171,5 @@ func mutantScenarios(one string) ([]*scenario.Scenario, error) {
 	if one == "" {
 		return scenarios.Library()
 	}
-	return load([]string{one})
+	return loadScenarios([]string{one})
 }

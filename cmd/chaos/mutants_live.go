@@ -19,16 +19,16 @@ import (
 type liveKill struct {
 	mutant *mutant.Mutant
 	target live.Target
-	// lacks says why it was not run.
+	// lacks explains why it was not run.
 	lacks string
 	runs  int
 	found *verdict.Violation
 }
 
-func (l *liveKill) killed() bool { return l.found != nil && l.found.Invariant == l.mutant.Expected }
+func (l *liveKill) isKilled() bool { return l.found != nil && l.found.Invariant == l.mutant.Expected }
 
-// liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known
-// to show, and checks whether its expected invariant finds it there too.
+// liveMutants plants every mutant that a real daemon can have into its own scenario, and checks whether its
+// expected invariant finds it there too.
 func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int) error {
 	if err := mutatedDaemons(); err != nil {
 		return err
@@ -45,14 +45,14 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 	for i, f := range planted {
 		kills[i] = &liveKill{mutant: f, lacks: f.Lacks()}
 		if kills[i].lacks == "" {
-			kills[i].aim()
+			kills[i].chooseTarget()
 		}
 	}
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
 		plan := live.Plan{First: seed, Seeds: 1, Scale: defaultScale, Parallel: parallel, Bin: bin}
 		byMutant := make(map[string]*liveKill)
 		for _, k := range kills {
-			if k.lacks == "" && !k.killed() {
+			if k.lacks == "" && !k.isKilled() {
 				plan.Targets = append(plan.Targets, k.target)
 				byMutant[k.mutant.Name] = k
 			}
@@ -60,17 +60,17 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 		if len(plan.Targets) == 0 {
 			break
 		}
-		plan.Done = func(t live.Target, r *live.Result) { a.liveHunted(byMutant[t.Mutant], r) }
+		plan.Done = func(t live.Target, r *live.Result) { a.noteLiveRun(byMutant[t.Mutant], r) }
 		if _, err := live.Execute(ctx, plan); err != nil {
-			return broken("the environment failed: %v", err)
+			return harnessError("the environment failed: %v", err)
 		}
 	}
-	a.liveKills(kills)
+	a.printLiveKills(kills)
 	return nil
 }
 
-// aim chooses the scenario and the profile in which a mutant is known to show.
-func (l *liveKill) aim() {
+// chooseTarget chooses the scenario and the profile in which the mutant is known to show.
+func (l *liveKill) chooseTarget() {
 	s, err := scenarios.Find(l.mutant.Scenario)
 	if err != nil {
 		l.lacks = err.Error()
@@ -80,12 +80,11 @@ func (l *liveKill) aim() {
 	l.lacks = capability.Unable(s, l.target.Profile, defaultScale)
 }
 
-// liveHunted notes the finding of a run: that of the mutant's expected invariant, otherwise the
-// first one.
-func (a *app) liveHunted(k *liveKill, r *live.Result) {
+// noteLiveRun records the finding of a run: that of the mutant's expected invariant, otherwise the first one.
+func (a *app) noteLiveRun(k *liveKill, r *live.Result) {
 	k.runs++
 	for _, v := range r.Failures() {
-		if k.found == nil || !k.killed() && v.Invariant == k.mutant.Expected {
+		if k.found == nil || !k.isKilled() && v.Invariant == k.mutant.Expected {
 			k.found = &v
 		}
 	}
@@ -99,8 +98,8 @@ func (a *app) liveHunted(k *liveKill, r *live.Result) {
 	fmt.Fprintf(a.err, "%s, seed %d: %s\n", k.mutant.Name, r.Seed, word)
 }
 
-// liveKills prints the table.
-func (a *app) liveKills(kills []*liveKill) {
+// printLiveKills prints the table.
+func (a *app) printLiveKills(kills []*liveKill) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MUTANT\tSOURCE\tRUNS\tSCENARIO\tINVARIANT\tRESULT")
@@ -114,14 +113,14 @@ func (a *app) liveKills(kills []*liveKill) {
 		if k.found != nil {
 			by, result = strings.TrimPrefix(k.found.Rule(), "invariant "), "found"
 		}
-		if k.killed() {
+		if k.isKilled() {
 			killed++
 			result = "killed"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", k.mutant.Name, k.mutant.Source, k.runs, k.mutant.Scenario, by, result)
 	}
 	_ = w.Flush()
-	a.lastColumn(b.String())
+	a.printColouredTable(b.String())
 	for _, k := range kills {
 		if k.lacks != "" {
 			fmt.Fprintf(a.out, "%s%s: %s\n", notExpressible, k.mutant.Name, k.lacks)

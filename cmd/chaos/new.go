@@ -16,7 +16,7 @@ import (
 	"handoff/scenarios"
 )
 
-// template is a scenario that passes lint and runs, with what can be said in its comments.
+// template is a scenario that passes lint and runs, with explanations in its comments.
 //
 //go:embed new.yaml
 var template string
@@ -32,26 +32,26 @@ func (a *app) newCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimSuffix(args[0], ".yaml")
 			if !scenarioForm.MatchString(name) {
-				return usage("%q is no name of a scenario: use small letters and digits, with hyphens between them", name)
+				return usageError("%q is no name of a scenario: use small letters and digits, with hyphens between them", name)
 			}
 			if slices.Contains(scenarios.Names(), name) {
-				return usage("the library has a scenario %q already; choose another name", name)
+				return usageError("the library has a scenario %q already; choose another name", name)
 			}
-			return a.write(name)
+			return a.writeTemplate(name)
 		},
 	}
 }
 
-// write makes the file, and never over another one.
-func (a *app) write(name string) error {
+// writeTemplate writes the file, but never overwrites one.
+func (a *app) writeTemplate(name string) error {
 	path := name + ".yaml"
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return usage("%s can't be written: %s; choose another name or folder, or remove the file", path, errors.Unwrap(err))
+		return usageError("%s can't be written: %s; choose another name or folder, or remove the file", path, errors.Unwrap(err))
 	}
 	_, err = file.WriteString(scenario.SchemaLine(path) + strings.Replace(template, "name: NAME", "name: "+name, 1))
 	if err := cmp.Or(err, file.Close()); err != nil {
-		return broken("%s can't be written: %s", path, reason(err))
+		return harnessError("%s can't be written: %s", path, fileErrorText(err))
 	}
 	fmt.Fprintf(a.out, "%s is written. Next:\n  bin/chaos lint %s\n  bin/chaos run %s\n", path, path, path)
 	return nil

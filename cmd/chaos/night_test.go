@@ -12,7 +12,7 @@ import (
 	"handoff/sim/explore"
 )
 
-func read(t *testing.T, path ...string) string {
+func readRepoFile(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
 	if err != nil {
@@ -21,8 +21,8 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-func TestANightIsAMillionRuns(t *testing.T) {
-	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS=([0-9]+)$`).FindStringSubmatch(read(t, ".ci", "night"))
+func TestNightHasMillionRuns(t *testing.T) {
+	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS=([0-9]+)$`).FindStringSubmatch(readRepoFile(t, ".ci", "night"))
 	if size == nil {
 		t.Fatal(".ci/night has no NIGHT_SEEDS")
 	}
@@ -32,18 +32,18 @@ func TestANightIsAMillionRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if runs := seeds * len(explore.Targets(library)); runs < 1_000_000 || runs > 1_500_000 {
-		t.Errorf("NIGHT_SEEDS %d of %d scenarios and profiles are %d runs; want a million, and not half as much again", seeds, len(explore.Targets(library)), runs)
+		t.Errorf("NIGHT_SEEDS %d of %d scenarios and profiles are %d runs; want 1 to 1.5 million", seeds, len(explore.Targets(library)), runs)
 	}
 }
 
 // This program accepts the commands in the files of docs/deploy and in the nightly targets.
-func TestTheCommandsOfANightAreTaken(t *testing.T) {
-	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, ".ci", "night")
+func TestNightCommandsAreValid(t *testing.T) {
+	text := readRepoFile(t, "docs", "deploy", "kubernetes-chaos.yaml") + readRepoFile(t, ".ci", "night")
 	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)
 	found := 0
 	for _, m := range regexp.MustCompile(`(?m)chaos (run|merge|mutants) ((?:.*--(?:shard|partial)).*)$`).FindAllStringSubmatch(text, -1) {
 		found++
-		cmd, _, err := (&app{out: newTerminal(os.Stdout), err: newTerminal(os.Stderr)}).root().Find([]string{m[1]})
+		cmd, _, err := (&app{out: newTerminal(os.Stdout), err: newTerminal(os.Stderr)}).rootCommand().Find([]string{m[1]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,36 +6,35 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// once is the value of a flag that is given once. Of two different values the last one would hold
-// without a word, so that a run under two worlds or two seeds would be a run under one.
-type once struct {
+// onceValue is the value of a flag that may be given only once. Otherwise the last of two different values
+// would win silently, and a run under two seeds would be a run under one.
+type onceValue struct {
 	pflag.Value
 	flag  string
 	given *string
 }
 
-// takeOnce makes a flag refuse a second value that differs from its first. Flags that are lists take
-// as many as they are given.
+// takeOnce makes a flag refuse a second, different value. Lists accept any number of values.
 func takeOnce(f *pflag.Flag) {
 	if _, list := f.Value.(pflag.SliceValue); list {
 		return
 	}
-	f.Value = &once{Value: f.Value, flag: f.Name}
+	f.Value = &onceValue{Value: f.Value, flag: f.Name}
 }
 
 // Set implements pflag.Value.
-func (o *once) Set(text string) error {
+func (o *onceValue) Set(text string) error {
 	if o.given != nil && *o.given != text {
-		return &givenTwice{o.flag, *o.given, text}
+		return &givenTwiceError{o.flag, *o.given, text}
 	}
 	o.given = &text
 	return o.Value.Set(text)
 }
 
-// givenTwice is the error of a flag with two values.
-type givenTwice struct{ flag, first, second string }
+// givenTwiceError is the error of a flag with two values.
+type givenTwiceError struct{ flag, first, second string }
 
 // Error implements error.
-func (g *givenTwice) Error() string {
+func (g *givenTwiceError) Error() string {
 	return fmt.Sprintf("--%s is given twice, as %q and as %q: give it once, and run the command again for the other value", g.flag, g.first, g.second)
 }

@@ -12,19 +12,19 @@ import (
 	"handoff/sim/explore"
 )
 
-// every is the interval of progress lines in a pipe: often enough to follow a CI log, seldom enough
+// progressInterval is the interval of progress lines in a pipe: short enough to follow a CI log, long enough
 // to read it afterwards.
-const every = 5 * time.Second
+const progressInterval = 5 * time.Second
 
-// progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere,
-// nothing with --quiet.
+// progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere, nothing
+// with --quiet.
 type progress struct {
-	out   *terminal
-	bars  *mpb.Progress
-	bar   *mpb.Bar
-	at    atomic.Pointer[explore.Progress]
-	told  time.Duration
-	quiet bool
+	out         *terminal
+	bars        *mpb.Progress
+	bar         *mpb.Bar
+	at          atomic.Pointer[explore.Progress]
+	lastPrinted time.Duration
+	quiet       bool
 	// mutant is planted into every run; nil for none.
 	mutant *mutant.Mutant
 }
@@ -41,31 +41,31 @@ func newProgress(out *terminal, total int, quiet bool) *progress {
 	return p
 }
 
-// update is explore.Options.Progress.
-func (p *progress) update(at explore.Progress) {
+// showProgress implements explore.Options.Progress.
+func (p *progress) showProgress(at explore.Progress) {
 	if p.quiet {
 		return
 	}
 	p.at.Store(&at)
 	if at.Failed != nil {
-		// Print failures while the sweep goes on, so that a reader can begin with the first.
-		// The result names the smallest seed, which may be another one.
+		// Print failures during the sweep, so that a reader can begin with the first. The result names the
+		// smallest seed, which may be another one.
 		said := fmt.Sprintf("%s in seed %d, the first to end: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
-		p.line(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
+		p.printLine(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
 	}
 	if p.bar != nil {
 		p.bar.SetCurrent(int64(at.Done))
 		return
 	}
-	if at.Elapsed-p.told >= every {
-		p.told = at.Elapsed
-		p.line(progressLine(at))
+	if at.Elapsed-p.lastPrinted >= progressInterval {
+		p.lastPrinted = at.Elapsed
+		p.printLine(progressLine(at))
 	}
 }
 
-// line prints a line that stays.
-func (p *progress) line(text string) {
+// printLine prints a permanent line.
+func (p *progress) printLine(text string) {
 	if p.bars != nil {
 		_, _ = p.bars.Write([]byte(text + "\n"))
 		return
@@ -82,15 +82,15 @@ func (p *progress) close() {
 }
 
 func progressLine(p explore.Progress) string {
-	line := fmt.Sprintf("%d of %d runs, %.0f/s, %s of virtual time, %d failing", p.Done, p.Total, p.Rate(), human(p.Virtual), p.Failing)
+	line := fmt.Sprintf("%d of %d runs, %.0f/s, %s of virtual time, %d failing", p.Done, p.Total, p.Rate(), humanDuration(p.Virtual), p.Failing)
 	if p.Done > 0 && p.Done < p.Total {
-		line += fmt.Sprintf(", %s left", human(p.Left()))
+		line += fmt.Sprintf(", %s left", humanDuration(p.Left()))
 	}
 	return line
 }
 
-// human formats a duration with two units.
-func human(d time.Duration) string {
+// humanDuration formats a duration with two units.
+func humanDuration(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%d days", d/(24*time.Hour))

@@ -15,7 +15,7 @@ var updateReadme = flag.Bool("update", false, "write what the programs print int
 type example struct {
 	// command is the last line of the block of commands.
 	command string
-	// begin and end enclose the output in the page.
+	// begin and end are the offsets of the output in the page.
 	begin, end int
 }
 
@@ -27,8 +27,8 @@ var (
 	makeVariable = regexp.MustCompile(`(?m)^([A-Z_]+) +:= (\S+)$`)
 )
 
-// examples finds every block of output in a page.
-func examples(page string) (all []example) {
+// findExamples finds every block of output in a page.
+func findExamples(page string) (all []example) {
 	for _, m := range exampleBlock.FindAllStringSubmatchIndex(page, -1) {
 		lines := strings.Split(strings.TrimSpace(page[m[2]:m[3]]), "\n")
 		command, _, _ := strings.Cut(lines[len(lines)-1], "#")
@@ -37,8 +37,8 @@ func examples(page string) (all []example) {
 	return all
 }
 
-// typed is a command of the page as the program gets it; `make demo` is its first run.
-func typed(t *testing.T, command, makefile string) []string {
+// typedArgs returns the arguments of a command of the page; `make demo` stands for its first run.
+func typedArgs(t *testing.T, command, makefile string) []string {
 	t.Helper()
 	if command == "make demo" {
 		m := demoRun.FindStringSubmatch(makefile)
@@ -57,11 +57,12 @@ func typed(t *testing.T, command, makefile string) []string {
 	return strings.Fields(rest)
 }
 
-// widest is how many characters of a line README.md shows.
+// widest is the maximum number of characters in a line of README.md.
 const widest = 124
 
-// beginning is what README.md shows of an output: its lines up to the first empty one, long ones cut.
-func beginning(out string) string {
+// shownBeginning returns the part of an output that README.md shows: its lines up to the first empty one,
+// truncated.
+func shownBeginning(out string) string {
 	first, _, _ := strings.Cut(out, "\n\n")
 	lines := strings.Split(strings.TrimSpace(first), "\n")
 	for i, line := range lines {
@@ -72,11 +73,11 @@ func beginning(out string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// README.md shows the beginning of what its commands print. After a change:
+// README.md shows the beginning of the output of its commands. After a change:
 //
-//	go test ./cmd/chaos -run TestTheReadmeShows -update
-func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
-	leaveToMakeTest(t)
+//	go test ./cmd/chaos -run TestReadmeShows -update
+func TestReadmeShowsCommandOutput(t *testing.T) {
+	skipInMakeCheck(t)
 	path, err := filepath.Abs("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -98,21 +99,21 @@ func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
 			}
 		}
 	}
-	all := examples(page)
+	all := findExamples(page)
 	if len(all) < 2 || all[0].command != "make demo" {
 		t.Fatalf("README.md has these examples: %v", all)
 	}
 	want, from := "", 0
 	for _, e := range all {
-		s := chaos(t, typed(t, e.command, string(makefile))...)
+		s := runChaos(t, typedArgs(t, e.command, string(makefile))...)
 		if s.code != 1 {
 			t.Errorf("%s: exit %d, want 1\n%s%s", e.command, s.code, s.out, s.err)
 		}
-		first := beginning(s.out)
+		first := shownBeginning(s.out)
 		want += page[from:e.begin] + first
 		from = e.end
 		if shown := page[e.begin:e.end]; shown != first && !*updateReadme {
-			t.Errorf("README.md does not show what %s prints: go test ./cmd/chaos -run TestTheReadmeShows -update\nhave\n%s\nwant\n%s", e.command, shown, first)
+			t.Errorf("README.md does not show the output of %s: go test ./cmd/chaos -run TestReadmeShows -update\nhave\n%s\nwant\n%s", e.command, shown, first)
 		}
 	}
 	if want += page[from:]; *updateReadme && want != page {
@@ -124,8 +125,8 @@ func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
 
 var demoFolder = regexp.MustCompile(`reports/out/demo/([\w.-]+)`)
 
-// A page that names what the demo has written can be followed after `make demo`.
-func TestThePagesNameFoldersThatTheDemoWrites(t *testing.T) {
+// The folders of the demo that pages name exist after `make demo`.
+func TestDemoWritesFoldersNamedInPages(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -145,10 +146,10 @@ func TestThePagesNameFoldersThatTheDemoWrites(t *testing.T) {
 		}
 	}
 	t.Chdir(t.TempDir())
-	chaos(t, typed(t, "make demo", string(makefile))...).wants(t, 1)
+	runChaos(t, typedArgs(t, "make demo", string(makefile))...).expectOutput(t, 1)
 	for name, page := range named {
 		if _, err := os.Stat(filepath.Join("reports", "out", "demo", name)); err != nil {
-			t.Errorf("%s names what the demo does not write: %v", page, err)
+			t.Errorf("%s names a folder that the demo does not write: %v", page, err)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"handoff/sim/explore"
 )
 
-// regressionFlags are the flags of run that say which runs are meant. Without any of them, a file
-// that reproduces a failure is run as its key regression says.
+// regressionFlags lists the flags of run that select runs. Without any of them, a file that reproduces a
+// failure is run according to its key regression.
 func regressionFlags() []string {
 	return []string{"seed", "seeds", "mutant", "mutants", "varied", "shard", "check-determinism"}
 }
 
-// asksForRuns says whether a flag says which runs are meant.
+// asksForRuns reports whether a flag selects runs.
 func asksForRuns(cmd *cobra.Command) bool {
 	for _, name := range regressionFlags() {
 		if cmd.Flags().Changed(name) {
@@ -25,19 +25,19 @@ func asksForRuns(cmd *cobra.Command) bool {
 	return false
 }
 
-// regress sets the seed and the mutant of the one scenario that was named, if it reproduces a
-// failure. It returns a line that says so; empty if the scenarios are run as usual.
-func (r *runFlags) regress(targets []explore.Target) string {
-	s := only(targets)
+// applyRegression sets the seed and the mutant of a single named scenario that reproduces a failure. It
+// returns a line about that; empty if the scenarios are run as usual.
+func (r *runFlags) applyRegression(targets []explore.Target) string {
+	s := onlyScenario(targets)
 	if r.chosen || s == nil || s.Regression == nil {
 		return ""
 	}
 	r.oneSeed, r.seed, r.mutant = true, s.Regression.Seed, s.Regression.Mutant
-	return regressed(s) + "; --seeds runs others, and plants nothing"
+	return regressionNote(s) + "; --seeds runs others, and plants nothing"
 }
 
-// regressed says how a file that reproduces a failure is run.
-func regressed(s *scenario.Scenario) string {
+// regressionNote describes how a file that reproduces a failure is run.
+func regressionNote(s *scenario.Scenario) string {
 	with := "no mutant"
 	if s.Regression.Mutant != "" {
 		with = "the mutant " + s.Regression.Mutant
@@ -45,8 +45,8 @@ func regressed(s *scenario.Scenario) string {
 	return fmt.Sprintf("%s reproduces a failure: it is run in seed %d with %s", s.File, s.Regression.Seed, with)
 }
 
-// only is the scenario of all targets, nil if they have several.
-func only(targets []explore.Target) *scenario.Scenario {
+// onlyScenario returns the common scenario of all targets, nil if they have several.
+func onlyScenario(targets []explore.Target) *scenario.Scenario {
 	for _, t := range targets {
 		if t.Scenario != targets[0].Scenario {
 			return nil

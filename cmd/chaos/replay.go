@@ -20,7 +20,6 @@ import (
 	"handoff/sim/explore"
 )
 
-// replayFlags are the flags of replay.
 type replayFlags struct {
 	runChoice
 	execution int64
@@ -42,12 +41,12 @@ needs no --seed: its key regression says the seed and the mutant.`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.from > f.to {
-				return usage("--from %d is after --to %d", f.from, f.to)
+				return usageError("--from %d is after --to %d", f.from, f.to)
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.replay(ctx, cmd, args[0], f) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.replayRun(ctx, cmd, args[0], f) })
 		},
 	}
-	f.add(cmd, "the run")
+	f.addFlags(cmd, "the run")
 	flags := cmd.Flags()
 	flags.Int64Var(&f.execution, "execution", 0, "show only this execution and its retries")
 	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
@@ -56,18 +55,18 @@ needs no --seed: its key regression says the seed and the mutant.`,
 	return cmd
 }
 
-func (a *app) replay(ctx context.Context, cmd *cobra.Command, file string, f replayFlags) error {
-	t, planted, err := f.target(cmd, file, "the seed of the run to show")
+func (a *app) replayRun(ctx context.Context, cmd *cobra.Command, file string, f replayFlags) error {
+	t, planted, err := f.chosenTarget(cmd, file, "the seed of the run to show")
 	if err != nil {
 		return err
 	}
 	rec, result := explore.Record(ctx, t, f.seed, planted)
 	if result.Interrupted {
-		return broken("interrupted after %s of virtual time: nothing is shown", human(rec.Virtual))
+		return harnessError("interrupted after %s of virtual time: nothing is shown", humanDuration(rec.Virtual))
 	}
 	id := execution.ID(f.execution)
 	if _, known := result.Execution(id); id != 0 && !known {
-		return usage("there is no execution %d in this run; it has 1 to %d", id, lastExecution(result))
+		return usageError("there is no execution %d in this run; it has 1 to %d", id, lastExecution(result))
 	}
 	out := bufio.NewWriter(a.out)
 	defer func() { _ = out.Flush() }()
@@ -76,30 +75,30 @@ func (a *app) replay(ctx context.Context, cmd *cobra.Command, file string, f rep
 		s.about = explore.Story(rec, id)
 	}
 	fmt.Fprintf(out, "%s, seed %d%s\n\n", t, f.seed, withMutant(planted))
-	tellChanges(out, rec.Varied)
-	s.tell()
+	printChanges(out, rec.Varied)
+	s.printEvents()
 	if id != 0 {
-		a.state(out, t, rec, result, f, planted)
+		a.printState(out, t, rec, result, f, planted)
 	}
 	sc := explore.Judge(t, &rec.Run, planted)
-	a.replayEnd(out, t, rec, sc, planted)
+	a.printReplayEnd(out, t, rec, sc, planted)
 	a.code = sc.Verdict.ExitCode()
 	return nil
 }
 
-// replayTarget returns the one scenario, under the one profile.
+// replayTarget returns the target of a single scenario under one profile.
 func replayTarget(file, profile string) (explore.Target, error) {
-	list, err := load([]string{file})
+	list, err := loadScenarios([]string{file})
 	if err != nil {
 		return explore.Target{}, err
 	}
 	if len(list) != 1 {
-		return explore.Target{}, usage("%s holds %d scenarios, but replay takes one", file, len(list))
+		return explore.Target{}, usageError("%s holds %d scenarios, but replay takes one", file, len(list))
 	}
 	if profile == "" {
 		profile = string(list[0].Profiles[0])
 	}
-	targets, _, err := choose([]string{file}, profile, scenario.Sim)
+	targets, _, err := chooseTargets([]string{file}, profile, scenario.Sim)
 	if err != nil {
 		return explore.Target{}, err
 	}
@@ -131,11 +130,11 @@ type story struct {
 	marked   int
 }
 
-// tell prints the events, and each violation after the last event of its step.
-func (s *story) tell() {
+// printEvents prints the events, and each violation after the last event of its step.
+func (s *story) printEvents() {
 	for i := range s.rec.Events {
 		e := &s.rec.Events[i]
-		s.mark(e.Step)
+		s.printViolations(e.Step)
 		if e.Step < s.from || e.Step > s.to || !s.about(e) {
 			continue
 		}
@@ -149,13 +148,13 @@ func (s *story) tell() {
 		}
 		fmt.Fprintln(s.out, line)
 	}
-	s.mark(math.MaxUint64)
+	s.printViolations(math.MaxUint64)
 	fmt.Fprintln(s.out)
 }
 
-// mark prints the violations of the steps before one. They are in the order in which they were
-// found, which is that of their steps, except for those found at the end.
-func (s *story) mark(before uint64) {
+// printViolations prints the violations of the steps before one. They are ordered by their discovery, which
+// is the order of their steps, except for those found at the end.
+func (s *story) printViolations(before uint64) {
 	for ; s.marked < len(s.rec.Violations) && s.rec.Violations[s.marked].Step < before; s.marked++ {
 		v := &s.rec.Violations[s.marked]
 		if v.Step < s.from || v.Step > s.to {
@@ -166,12 +165,12 @@ func (s *story) mark(before uint64) {
 	}
 }
 
-// state prints the rows of the execution's chain, at the end of the run or at the step of --to.
-func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *mutant.Mutant) {
+// printState prints the rows of the execution's chain, at the end of the run or at the step of --to.
+func (a *app) printState(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *mutant.Mutant) {
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		plain, _, _ := t.Plain(f.seed) // it was drawn for the record already
+		plain, _, _ := t.Plain(f.seed) // already drawn for the record
 		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
@@ -221,9 +220,8 @@ func stateLine(e *execution.Execution, workers map[execution.WorkerID]string) st
 	return b.String()
 }
 
-// replayEnd prints the verdict. If nothing was violated, it says how to find a seed with a
-// violation.
-func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *mutant.Mutant) {
+// printReplayEnd prints the verdict. Without a violation, it prints how to find a seed with one.
+func (a *app) printReplayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *mutant.Mutant) {
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
 		about := ""
@@ -247,8 +245,8 @@ func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record
 			fmt.Fprintf(out, "inconclusive: %s\n", why)
 		}
 	}
-	fmt.Fprintf(out, "verdict: %s\n", a.out.verdict(sc.Verdict.String()))
-	fmt.Fprintf(out, "%d steps, %s of virtual time, history hash %016x\n", rec.Steps, human(rec.Virtual), sc.Hash)
+	fmt.Fprintf(out, "verdict: %s\n", a.out.colourVerdict(sc.Verdict.String()))
+	fmt.Fprintf(out, "%d steps, %s of virtual time, history hash %016x\n", rec.Steps, humanDuration(rec.Virtual), sc.Hash)
 }
 
 func withMutantName(f *mutant.Mutant) string {

@@ -15,23 +15,23 @@ import (
 	"handoff/sim/explore"
 )
 
-// sweepResult prints the result of a sweep: the failures and how to reproduce them, the
-// inconclusive results with their reasons, and a line for each scenario.
-func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mutant.Mutant, folder string) {
+// printSweepResult prints the result of a sweep: the failures and how to reproduce them, the inconclusive
+// results with their reasons, and a line for each scenario.
+func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f *mutant.Mutant, folder string) {
 	index := filepath.Join(folder, "index.html")
 	for i, sc := range out.Sweep.Scenarios {
 		switch sc.Verdict {
 		case verdict.Fail:
-			a.failed(sc, index)
+			a.printFailure(sc, index)
 		case verdict.Inconclusive:
-			// In an interrupted sweep everything is inconclusive; the table says so once.
+			// In an interrupted sweep everything is inconclusive, and the table shows it once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
-				a.inconclusive(sc, targets[i].Argument())
+				a.printInconclusive(sc, targets[i].Argument())
 			}
 		case verdict.Pass:
 		}
 	}
-	a.table(out.Sweep)
+	a.printTable(out.Sweep)
 	runs, virtual := 0, time.Duration(0)
 	for _, sc := range out.Sweep.Scenarios {
 		runs += sc.Seeds
@@ -48,15 +48,15 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		}
 		fmt.Fprintln(a.out, a.out.yellow(why+": this is what was done until then, and it proves less than was asked for."))
 	}
-	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.verdict(out.Sweep.Verdict.String()), plural(runs, "run"), human(virtual), human(out.Wall), planted)
+	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.colourVerdict(out.Sweep.Verdict.String()), plural(runs, "run"), humanDuration(virtual), humanDuration(out.Wall), planted)
 	if text := reports.Sure(out.Sweep); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
 	fmt.Fprintf(a.out, "report: %s\n", index)
 }
 
-// failed prints a failure: what was broken, where, and how to reproduce it.
-func (a *app) failed(sc *verdict.Scenario, index string) {
+// printFailure prints a failure: the broken rule, the place, and how to reproduce it.
+func (a *app) printFailure(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
 	what, rule := "broken   ", v.Statement
@@ -76,23 +76,23 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 	fmt.Fprintf(a.out, "  seed       %d%s\n", v.Seed, seeds)
 	fmt.Fprintf(a.out, "  reproduce  %s\n", a.out.bold(v.Reproduce))
 	fmt.Fprintf(a.out, "  report     %s\n", index)
-	fmt.Fprintf(a.out, "  what       %s\n", indent(v.Message, "             "))
+	fmt.Fprintf(a.out, "  what       %s\n", indentRest(v.Message, "             "))
 	if len(v.Varied) > 0 {
-		fmt.Fprintf(a.out, "  varied     %s\n", indent(strings.Join(v.Varied, "\n"), "             "))
+		fmt.Fprintf(a.out, "  varied     %s\n", indentRest(strings.Join(v.Varied, "\n"), "             "))
 	}
 	for _, why := range sc.Why {
 		if !strings.HasPrefix(why, v.Rule()+":") {
-			fmt.Fprintf(a.out, "  also       %s\n", indent(why, "             "))
+			fmt.Fprintf(a.out, "  also       %s\n", indentRest(why, "             "))
 		}
 	}
 	fmt.Fprintln(a.out)
 }
 
-// inconclusive prints why nothing was proven.
-func (a *app) inconclusive(sc *verdict.Scenario, argument string) {
+// printInconclusive prints why nothing was proven.
+func (a *app) printInconclusive(sc *verdict.Scenario, argument string) {
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), profileOf(sc))
 	for _, why := range sc.Why {
-		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
+		fmt.Fprintf(a.out, "  %s\n", indentRest(why, "    "))
 	}
 	if sc.Seeds > 0 && sc.World != string(scenario.Live) { // a live run can't be replayed
 		flag := ""
@@ -107,8 +107,8 @@ func (a *app) inconclusive(sc *verdict.Scenario, argument string) {
 	fmt.Fprintln(a.out)
 }
 
-// table prints a line for every scenario and profile.
-func (a *app) table(s *verdict.Sweep) {
+// printTable prints a line for every scenario and profile.
+func (a *app) printTable(s *verdict.Sweep) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SCENARIO\tPROFILE\tSEEDS\tFAILING\tEXECUTIONS\tSTEPS\tHISTORY HASH\tVERDICT")
@@ -125,25 +125,25 @@ func (a *app) table(s *verdict.Sweep) {
 			sc.Name, profileOf(sc), sc.Seeds, sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
 	}
 	_ = w.Flush()
-	a.lastColumn(b.String())
-	a.variedLine(s)
+	a.printColouredTable(b.String())
+	a.printVariedLine(s)
 }
 
-// lastColumn prints a table whose last column is a coloured verdict. It must be last, because
+// printColouredTable prints a table whose last column is a coloured verdict. It must be last, because
 // invisible characters would shift the next column.
-func (a *app) lastColumn(table string) {
+func (a *app) printColouredTable(table string) {
 	heading := true
 	for line := range strings.Lines(table) {
 		line = strings.TrimRight(line, "\n")
 		if at := strings.LastIndexByte(line, ' '); at >= 0 && !heading {
-			line = line[:at+1] + a.out.verdict(line[at+1:])
+			line = line[:at+1] + a.out.colourVerdict(line[at+1:])
 		}
 		heading = false
 		fmt.Fprintln(a.out, line)
 	}
 }
 
-// indent moves all lines but the first under the first.
-func indent(text, under string) string {
+// indentRest indents all lines except the first.
+func indentRest(text, under string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+under)
 }

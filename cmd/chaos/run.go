@@ -15,10 +15,9 @@ import (
 	"handoff/sim/explore"
 )
 
-// defaultSeeds is the number of seeds of a scenario, unless --seeds says otherwise.
+// defaultSeeds is the number of seeds of a scenario, unless --seeds is given.
 const defaultSeeds = 60
 
-// runFlags are the flags of run.
 type runFlags struct {
 	reportFlags
 	world, profile, mutant string
@@ -27,26 +26,26 @@ type runFlags struct {
 	varied                 string
 	quiet, failFast        bool
 	oneSeed                bool
-	// chosen says that a flag says which runs are meant; see regress.
+	// chosen reports whether a flag selects runs; see applyRegression.
 	chosen       bool
 	scale        float64
 	parallel     int
 	agree        bool
 	target, file string
 	shard        string
-	// share is shard, parsed; header describes the share, once the targets are known.
+	// share is the parsed shard; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
 }
 
-// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
-// heartbeats of 5 s into their minimum of one second.
+// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP heartbeats of
+// 5 s into their minimum of one second.
 const defaultScale = 0.2
 
-// composeFile is the system in containers, which live runs use and which can be broken by hand.
+// composeFile defines the containers that live runs use and that can be broken by hand.
 const composeFile = "docker-compose.chaos.yaml"
 
-// The environments of a live run: processes of this machine, or the containers of a compose file.
+// Environments of a live run: processes of this machine, or the containers of a compose file.
 const (
 	targetProcesses = "processes"
 	targetCompose   = "compose"
@@ -85,28 +84,28 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
   bin/chaos run ttl-race --world live --target compose`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("file") && f.target != targetCompose {
-				return usage("--file names the compose file of --target compose: add that; a scenario's file is given without a flag")
+				return usageError("--file names the compose file of --target compose: add that; a scenario's file is given without a flag")
 			}
-			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
+			if err := refuseForeignFlags(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
+			if err := refuseForeignFlags(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
 			if at := slices.IndexFunc(args, isVariedWord); at >= 0 && cmd.Flags().Changed("varied") {
-				return usage("run: the value of --varied follows an equals sign: --varied=%s", args[at])
+				return usageError("run: the value of --varied follows an equals sign: --varied=%s", args[at])
 			}
 			f.oneSeed, f.chosen = cmd.Flags().Changed("seed"), asksForRuns(cmd)
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a live run takes its time
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
-				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
+				return usageError("--seed is one seed and --seeds is how many: only one of them can be given")
 			}
 			f.header = func(s shard.Share, targets []explore.Target, seeds int) shard.Header {
 				return shareHeader(cmd, s, seeds, targets)
 			}
-			return a.run(cmd.Context(), args, f)
+			return a.runScenarios(cmd.Context(), args, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -123,7 +122,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.StringVar(&f.varied, "varied", variedBeside, "varied runs: beside the plain ones, only, or never")
 	flags.Lookup("varied").NoOptDefVal = variedOnly
 	addMutantFlag(cmd, &f.mutant)
-	f.reportFlags.add(cmd, "reports/out")
+	f.reportFlags.addFlags(cmd, "reports/out")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
 	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant, one at a time, into every scenario for this many seeds, and show in the report which kills which; --mutant plants one")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
@@ -131,9 +130,9 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	return cmd
 }
 
-// foreign refuses a flag that was given for a world in which it means nothing, so that it isn't
-// silently ignored.
-func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
+// refuseForeignFlags refuses a flag that has no meaning in the given world, so that it isn't silently
+// ignored.
+func refuseForeignFlags(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
 	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
 	}
@@ -142,53 +141,53 @@ func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...str
 			continue
 		}
 		if only == scenario.Live {
-			return usage("--%s is for the live world: add --world live", name)
+			return usageError("--%s is for the live world: add --world live", name)
 		}
-		return usage("--%s is for the simulated world: leave out --%[1]s or --world live", name)
+		return usageError("--%s is for the simulated world: leave out --%[1]s or --world live", name)
 	}
 	return nil
 }
 
-func (r *runFlags) check() error {
+func (r *runFlags) checkValues() error {
 	worlds := []string{string(scenario.Sim), string(scenario.Live)}
 	switch {
 	case !slices.Contains(worlds, r.world):
-		return unknown("world", r.world, worlds)
+		return unknownNameError("world", r.world, worlds)
 	case r.seeds < 1:
-		return usage("--seeds %d: at least 1 seed is needed", r.seeds)
+		return usageError("--seeds %d: at least 1 seed is needed", r.seeds)
 	case !slices.Contains(variedWords(), r.varied):
-		return unknown("value of --varied", r.varied, variedWords())
+		return unknownNameError("value of --varied", r.varied, variedWords())
 	case r.double < 0:
-		return usage("--check-determinism %d: a number of seeds is needed", r.double)
+		return usageError("--check-determinism %d: a number of seeds is needed", r.double)
 	case r.mutants < 0:
-		return usage("--mutants %d: a number of seeds is needed", r.mutants)
+		return usageError("--mutants %d: a number of seeds is needed", r.mutants)
 	case r.mutants > 0 && r.world == string(scenario.Live):
-		return usage("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
+		return usageError("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
 	case !(r.scale > 0 && r.scale <= 1): // also false for NaN
-		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", r.scale)
+		return usageError("--time-scale %v: a factor above 0 and up to 1 is needed", r.scale)
 	case r.parallel < 1 || r.parallel > 8:
-		return usage("--parallel %d: must be from 1 to 8", r.parallel)
+		return usageError("--parallel %d: must be from 1 to 8", r.parallel)
 	case !slices.Contains([]string{targetProcesses, targetCompose}, r.target):
-		return unknown("target", r.target, []string{targetProcesses, targetCompose})
+		return unknownNameError("target", r.target, []string{targetProcesses, targetCompose})
 	case r.target == targetCompose && r.mutant != "":
-		return usage("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", r.mutant)
+		return usageError("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", r.mutant)
 	case r.double > 0 && r.world == string(scenario.Live):
-		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
+		return usageError("--check-determinism is for the simulated world: a live run is not deterministic")
 	case r.failFast && r.shard != "":
-		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
+		return usageError("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
 	return nil
 }
 
-func (a *app) run(ctx context.Context, args []string, f runFlags) error {
-	if err := f.check(); err != nil {
+func (a *app) runScenarios(ctx context.Context, args []string, f runFlags) error {
+	if err := f.checkValues(); err != nil {
 		return err
 	}
 	var err error
-	if f.share, err = share(f.shard); err != nil {
+	if f.share, err = parseShare(f.shard); err != nil {
 		return err
 	}
-	if err := f.reportFlags.check(a); err != nil {
+	if err := f.reportFlags.checkOutputs(a); err != nil {
 		return err
 	}
 	if f.world == string(scenario.Live) {
@@ -200,20 +199,20 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	var targets []explore.Target
 	var notes []string
 	err = a.atOnce(ctx, func(context.Context) (err error) {
-		targets, notes, err = choose(args, f.profile, scenario.Sim)
+		targets, notes, err = chooseTargets(args, f.profile, scenario.Sim)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if note := f.regress(targets); note != "" {
+	if note := f.applyRegression(targets); note != "" {
 		notes = append(notes, note)
 	}
 	planted, err := findMutant(f.mutant)
 	if err != nil {
 		return err
 	}
-	if err := f.prepare(); err != nil {
+	if err := f.makeFolders(); err != nil {
 		return err
 	}
 	for _, note := range notes {
@@ -224,17 +223,17 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
-	targets = f.vary(targets, &o)
-	// A single seed ends before there is any progress to show.
+	targets = f.varyTargets(targets, &o)
+	// A single seed ends before it has any progress to show.
 	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
-	o.Progress = p.update
+	o.Progress = p.showProgress
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()
 	if err == nil && f.mutants > 0 {
-		out.Sweep.Matrix = a.cross(ctx, plain, f.mutants, f.share)
+		out.Sweep.Matrix = a.crossMutants(ctx, plain, f.mutants, f.share)
 	}
-	a.sweepResult(out, targets, planted, f.out)
+	a.printSweepResult(out, targets, planted, f.out)
 	write := func() error { return reports.Write(f.out, out.Sweep, out.Records) }
 	if !f.share.Whole() {
 		fmt.Fprintf(a.out, "share: %s; when all %d are there: bin/chaos merge FOLDER...\n", f.share, f.share.Of)
@@ -246,15 +245,14 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		return failed
 	}
 	if err != nil {
-		return a.stuck(err)
+		return a.reportHang(err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
 	return nil
 }
 
-// cross returns the matrix of the scenarios that were run, for the report; nil if it was
-// interrupted.
-func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
+// crossMutants returns the matrix of the scenarios that were run, for the report; nil if interrupted.
+func (a *app) crossMutants(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
 	var chosen []*scenario.Scenario
 	for _, t := range targets {
 		if !slices.Contains(chosen, t.Scenario) {

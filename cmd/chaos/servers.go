@@ -28,13 +28,13 @@ them when the command ends. Its exit code is the command's.`,
   bin/chaos servers -- go test ./chaos/selftest/conformance/...`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return usage("servers takes a command after --, as in: bin/chaos servers -- %s", args[0])
+				return usageError("servers takes a command after --, as in: bin/chaos servers -- %s", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := servers.EnsureInstalled(cmd.Context(), a.err); err != nil {
-				return broken("%v", err)
+				return harnessError("%v", err)
 			}
 			if len(args) == 0 {
 				fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ: found, or excluded by HANDOFF_WITHOUT")
@@ -45,25 +45,25 @@ them when the command ends. Its exit code is the command's.`,
 	}
 }
 
-// besideServers runs a command with the addresses of servers that it starts, and ends them.
+// besideServers starts servers, runs a command with their addresses, and stops them.
 func (a *app) besideServers(ctx context.Context, command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return usage("servers: finding the command: %v", err)
+		return usageError("servers: finding the command: %v", err)
 	}
 	variables, down, err := servers.Shared(ctx, a.err)
 	if err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	c := exec.CommandContext(ctx, path, command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = append(os.Environ(), variables...)
-	// The command has heard Ctrl-C itself. It gets the time to end what it has started.
+	// The command received Ctrl-C too. It gets time to stop what it has started.
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	ran := c.Run()
 	if err := down(); err != nil {
-		return broken("ending the servers: %v", err)
+		return harnessError("ending the servers: %v", err)
 	}
 	var ended *exec.ExitError
 	switch {
@@ -71,7 +71,7 @@ func (a *app) besideServers(ctx context.Context, command []string) error {
 		a.code = ended.ExitCode()
 		return nil
 	case ran != nil:
-		return broken("%s: %v", command[0], ran)
+		return harnessError("%s: %v", command[0], ran)
 	}
 	return nil
 }

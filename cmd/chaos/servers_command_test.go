@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Without servers to start, the command runs all the same: its tests say what they miss.
+// Without servers, the command still runs: its tests report what they lack.
 func TestServersCommand(t *testing.T) {
 	t.Setenv(servers.Without, "postgres,rabbitmq")
 	for _, c := range []struct {
@@ -21,12 +21,12 @@ func TestServersCommand(t *testing.T) {
 	}{
 		{"its exit code is the command's", []string{"servers", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"a command that succeeds", []string{"servers", "--", "true"}, 0, ""},
-		{"a command that is not there", []string{"servers", "--", "no-such-command"}, 2, "no-such-command"},
+		{"a missing command", []string{"servers", "--", "no-such-command"}, 2, "no-such-command"},
 		{"a command without the dashes", []string{"servers", "go"}, 2, "bin/chaos servers -- go"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, err bytes.Buffer
-			if code := run(t.Context(), c.args, &out, &err); code != c.code || !strings.Contains(err.String(), c.want) {
+			if code := runArgs(t.Context(), c.args, &out, &err); code != c.code || !strings.Contains(err.String(), c.want) {
 				t.Errorf("exit %d, want %d\n%s%s", code, c.code, &out, &err)
 			}
 		})

@@ -17,17 +17,17 @@ import (
 // shareUsage is the help text of --shard.
 const shareUsage = "do share `I/N` only, as in 2/4; chaos merge puts the shares together"
 
-// share parses --shard.
-func share(text string) (shard.Share, error) {
+// parseShare parses --shard.
+func parseShare(text string) (shard.Share, error) {
 	s, err := shard.Parse(text)
 	if err != nil {
-		return s, usage("--shard %v", err)
+		return s, usageError("--shard %v", err)
 	}
 	return s, nil
 }
 
-// shareHeader describes the share and the whole to which it belongs. It contains every flag that
-// influences the results, so no new flag is forgotten.
+// shareHeader describes the share and its job. It contains every flag that influences the results, so that no
+// new flag is forgotten.
 func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore.Target) shard.Header {
 	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -47,10 +47,10 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	return h
 }
 
-// freshShare removes an older share, so that nothing merges it while this one is made.
-func freshShare(out string) error {
+// removeOldShare removes an older share, so that it is not merged while the new one is made.
+func removeOldShare(out string) error {
 	if err := os.Remove(filepath.Join(out, shard.FileName)); err != nil && !os.IsNotExist(err) {
-		return usage("--out: removing the share of an earlier run: %s", reason(err))
+		return usageError("--out: removing the share of an earlier run: %s", fileErrorText(err))
 	}
 	return nil
 }

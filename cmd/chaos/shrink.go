@@ -26,18 +26,18 @@ file. A file in scenarios/regressions is run by the tests from then on.`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isYAML(out) {
-				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
+				return usageError("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, cmd, args[0], f, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrinkRun(ctx, cmd, args[0], f, out) })
 		},
 	}
-	f.add(cmd, "the run that fails")
+	f.addFlags(cmd, "the run that fails")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the small scenario to this `FILE`")
 	return cmd
 }
 
-func (a *app) shrink(ctx context.Context, cmd *cobra.Command, scenario string, f runChoice, out string) error {
-	t, planted, err := f.target(cmd, scenario, "the seed of the run that fails")
+func (a *app) shrinkRun(ctx context.Context, cmd *cobra.Command, scenario string, f runChoice, out string) error {
+	t, planted, err := f.chosenTarget(cmd, scenario, "the seed of the run that fails")
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func (a *app) shrink(ctx context.Context, cmd *cobra.Command, scenario string, f
 	var notKept *explore.ErrNotKept
 	switch {
 	case errors.Is(err, explore.ErrNothingToShrink), errors.As(err, &notKept):
-		return usage("%v; to look at it: %s", err, t.Reproduce(f.seed, planted))
+		return usageError("%v; to look at it: %s", err, t.Reproduce(f.seed, planted))
 	case ctx.Err() != nil && err != nil:
-		return broken("interrupted: %s was not written", out)
+		return harnessError("interrupted: %s was not written", out)
 	case err != nil:
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	if err := os.WriteFile(out, small.File, 0o644); err != nil {
-		return broken("writing the small scenario: %s", reason(err))
+		return harnessError("writing the small scenario: %s", fileErrorText(err))
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s, %s, %s left, after %s\n", out,
 		plural(small.Faults, "fault"), plural(small.Executions, "execution"), plural(small.Workers, "worker"),

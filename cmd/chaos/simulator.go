@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// With the tag simulator this program has everything about the simulator, and nothing that needs a
-// server. It imports four of ten packages of the whole program and builds in less
-// than half the time. What it lacks it still lists, and refuses with the way to get it.
+// With the tag simulator this program has everything for the simulator, and nothing that needs a server. It
+// imports four of ten packages of the whole program and builds in less than half the time. It still lists the
+// missing commands, and refuses them with the way to get them.
 
 // extent is the end of the line that `chaos version` prints.
 const extent = ", for the simulator alone"
@@ -21,14 +21,14 @@ const extentHelp = `
 This program was built for the simulator alone (make chaos). It lacks up, inject, soak,
 servers, --world live and check --database-url; make build builds the whole program.`
 
-// notInThisBuild refuses what this program was built without.
+// notInThisBuild returns the error of a feature that this program was built without.
 func notInThisBuild(what, needs string) error {
-	return usage("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
+	return usageError("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
 }
 
 const needsServers = "real servers"
 
-// commandOfWhole is a command that only the whole program has. Its flags are not known here.
+// commandOfWhole returns a command that only the whole program has. Its flags are unknown here.
 func commandOfWhole(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                use,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What would slow down the build of the simulator, by the beginning of the package's path.
+// Packages that would slow down the build of the simulator, by the start of their path.
 var heavyPackages = []string{
 	"net/http", "crypto/tls", "handoff/chaos/servers", "handoff/core/api", "golang.org/x/tools/",
 	"github.com/jackc/pgx/", "github.com/testcontainers/", "github.com/Shopify/toxiproxy/", "github.com/rabbitmq/amqp091-go",
@@ -56,7 +56,7 @@ func TestReadmeCommandsRunInSimulatorBuild(t *testing.T) {
 	if len(missing) == 0 {
 		t.Fatal("simulator.go has no command that it leaves out")
 	}
-	all := commandNames((&app{}).root())
+	all := commandNames((&app{}).rootCommand())
 	shown := shownCommand.FindAllStringSubmatch(string(readme), -1)
 	if len(shown) == 0 {
 		t.Fatal("README.md shows no command")

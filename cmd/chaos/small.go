@@ -27,20 +27,20 @@ func (a *app) lintCommand() *cobra.Command {
   bin/chaos lint my-scenarios/`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("%s needs a scenario file, or a folder of them", cmd.Name())
+				return usageError("%s needs a scenario file, or a folder of them", cmd.Name())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.atOnce(cmd.Context(), func(context.Context) error { return a.lint(args) })
+			return a.atOnce(cmd.Context(), func(context.Context) error { return a.lintFiles(args) })
 		},
 	}
 }
 
-func (a *app) lint(args []string) error {
+func (a *app) lintFiles(args []string) error {
 	files, bad, mistakes := 0, 0, 0
 	for _, arg := range args {
-		list, err := loadOne(arg)
+		list, err := loadArgument(arg)
 		refused := mistakesOf(err)
 		files, bad = files+len(list)+len(refused), bad+len(refused)
 		for _, n := range refused {
@@ -48,7 +48,7 @@ func (a *app) lint(args []string) error {
 		}
 		for _, s := range list {
 			fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
-				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
+				s.File, a.out.colourVerdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
 			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, capability.Unable))
 			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, capability.UnableInCompose))
 			for _, w := range s.Warnings {
@@ -61,13 +61,13 @@ func (a *app) lint(args []string) error {
 		}
 	}
 	if bad > 0 {
-		return usage("%s in %d of %s", plural(mistakes, "mistake"), bad, plural(files, "file"))
+		return usageError("%s in %d of %s", plural(mistakes, "mistake"), bad, plural(files, "file"))
 	}
 	return nil
 }
 
-// mistakesOf counts the mistakes of each file that an argument's error is about. A file or folder that
-// can't be read is one.
+// mistakesOf counts the mistakes of each file in an argument's error. An unreadable file or folder is one
+// mistake.
 func mistakesOf(err error) (counts []int) {
 	var problems yamlfile.Errors
 	several, ok := err.(interface{ Unwrap() []error })
@@ -85,8 +85,8 @@ func mistakesOf(err error) (counts []int) {
 	return counts
 }
 
-// liveWorld says whether the live world can run a scenario at its default time scale. unable says
-// what the world, or a part of it, can't do.
+// liveWorld describes whether the live world can run a scenario at its default time scale. unable names what
+// the world, or a part of it, can't do.
 func liveWorld(s *scenario.Scenario, unable func(*scenario.Scenario, config.Profile, float64) string) string {
 	var problems []string
 	for _, p := range s.Profiles {

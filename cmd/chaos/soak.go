@@ -21,7 +21,6 @@ import (
 	"handoff/reports"
 )
 
-// soakFlags are the flags of soak.
 type soakFlags struct {
 	lasts       time.Duration
 	seed        uint64
@@ -64,10 +63,10 @@ plan.yaml into --out; chaos run takes the plan too.`,
   bin/chaos soak --for 60m --plan > plan.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed("rate")); err != nil {
+			if err := f.checkValues(cmd.Flags().Changed("rate")); err != nil {
 				return err
 			}
-			return a.soak(cmd.Context(), f)
+			return a.soakAndReport(cmd.Context(), f)
 		},
 	}
 	flags := cmd.Flags()
@@ -81,19 +80,19 @@ plan.yaml into --out; chaos run takes the plan too.`,
 	return cmd
 }
 
-func (s *soakFlags) check(rated bool) error {
+func (s *soakFlags) checkValues(rated bool) error {
 	switch {
 	case s.lasts < soak.LeastFor || s.lasts > soak.MostFor:
-		return usage("--for %v: from %v to %v are allowed, as in --for 60m", s.lasts, soak.LeastFor, soak.MostFor)
+		return usageError("--for %v: from %v to %v are allowed, as in --for 60m", s.lasts, soak.LeastFor, soak.MostFor)
 	case rated && !(s.rate > 0 && s.rate <= highestRate): // also false for NaN
-		return usage("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", s.rate, highestRate)
+		return usageError("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", s.rate, highestRate)
 	case s.out == "":
-		return usage("--out is empty: the report needs a folder")
+		return usageError("--out is empty: the report needs a folder")
 	}
 	return nil
 }
 
-func (a *app) soak(ctx context.Context, f soakFlags) error {
+func (a *app) soakAndReport(ctx context.Context, f soakFlags) error {
 	plan := soak.Draw(f.seed, f.lasts, soak.Default())
 	text := plan.YAML(defaultScale)
 	if f.planOnly {
@@ -102,13 +101,13 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 	}
 	s, err := scenario.Parse(soakPlanFile, text)
 	if err != nil {
-		return broken("the plan is not a valid scenario: %v", err)
+		return harnessError("the plan is not a valid scenario: %v", err)
 	}
-	if _, err := plantable(f.mutant); err != nil {
+	if _, err := plantableMutant(f.mutant); err != nil {
 		return err
 	}
 	if why := capability.Unable(s, config.Hardened, defaultScale); why != "" {
-		return broken("this machine can't soak: %s", why)
+		return harnessError("this machine can't soak: %s", why)
 	}
 	if err := makeFolder("--out", f.out); err != nil {
 		return err
@@ -117,27 +116,27 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 		return reports.WriteFile(filepath.Join(f.out, name), do)
 	}
 	if err := write(soakPlanFile, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
-	r, err := a.soaked(ctx, f, plan, s)
+	r, err := a.runSoak(ctx, f, plan, s)
 	if err != nil {
 		return err
 	}
-	a.soakResult(r, f)
+	a.printSoakResult(r, f)
 	for name, do := range map[string]func(io.Writer) error{
 		soakTableFile: func(w io.Writer) error { return reports.WriteSoakJSON(w, r) },
 		soakPageFile:  func(w io.Writer) error { return reports.WriteSoak(w, r) },
 	} {
 		if err := write(name, do); err != nil {
-			return broken("the soak is done, but writing its report failed: %v", err)
+			return harnessError("the soak is done, but writing its report failed: %v", err)
 		}
 	}
 	a.code = r.Verdict.ExitCode()
 	return nil
 }
 
-// soaked starts the environment and runs the soak.
-func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scenario.Scenario) (*soak.Result, error) {
+// runSoak starts the environment and runs the soak.
+func (a *app) runSoak(ctx context.Context, f soakFlags, plan *soak.Plan, s *scenario.Scenario) (*soak.Result, error) {
 	bin, err := a.daemonsOnServers(ctx)
 	if err != nil {
 		return nil, err
@@ -157,31 +156,30 @@ func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scena
 	l, err := live.Open(ctx, bin, true, log)
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
-			return nil, broken("%v", err)
+			return nil, harnessError("%v", err)
 		}
-		return nil, broken("the environment failed: %v", err)
+		return nil, harnessError("the environment failed: %v", err)
 	}
 	r, err := l.Soak(ctx, o)
 	if closed := l.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return nil, broken("the environment failed: %v", err)
+		return nil, harnessError("the environment failed: %v", err)
 	}
 	return r, nil
 }
 
-// soakResult prints the result of a soak.
-func (a *app) soakResult(r *soak.Result, f soakFlags) {
+func (a *app) printSoakResult(r *soak.Result, f soakFlags) {
 	how := "given"
 	if r.Held > 0 {
 		how = fmt.Sprintf("60 %% of the %.1f that the machine held", r.Held)
 	}
-	fmt.Fprintf(a.out, "%s soak of %v (%v of load), seed %d, %.1f executions a second (%s)\n", a.out.verdict(r.Verdict.String()), r.For, r.Ran.Round(time.Second), r.Seed, r.Rate, how)
+	fmt.Fprintf(a.out, "%s soak of %v (%v of load), seed %d, %.1f executions a second (%s)\n", a.out.colourVerdict(r.Verdict.String()), r.For, r.Ran.Round(time.Second), r.Seed, r.Rate, how)
 	fmt.Fprintf(a.out, "  %d accepted, %d rows with %d retries, %d processes; %s held back, drained in %v\n", r.Accepted, r.Rows, r.Retries, r.Processes,
 		r.HeldBack.Round(time.Second), r.Drain.Round(time.Second))
 	for _, x := range r.Answers {
-		fmt.Fprintf(a.out, "  %-12s %s: %s\n", a.out.verdict(x.Verdict.String()), x.Question, reports.Printable(x.Text, "\n"))
+		fmt.Fprintf(a.out, "  %-12s %s: %s\n", a.out.colourVerdict(x.Verdict.String()), x.Question, reports.Printable(x.Text, "\n"))
 	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(a.out, "\n%s %s (invariant %d) at %v, execution %d\n  %s\n", a.out.red("FAIL"), v.Name, v.Invariant, v.At.Round(time.Millisecond), v.Execution, reports.Printable(v.Message, "\n"))

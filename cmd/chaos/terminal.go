@@ -23,21 +23,21 @@ func newTerminal(w io.Writer) *terminal {
 	return t
 }
 
-func (t *terminal) paint(code, s string) string {
+func (t *terminal) colourText(code, s string) string {
 	if !t.colour || s == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (t *terminal) red(s string) string    { return t.paint("31;1", s) }
-func (t *terminal) yellow(s string) string { return t.paint("33", s) }
-func (t *terminal) green(s string) string  { return t.paint("32", s) }
-func (t *terminal) bold(s string) string   { return t.paint("1", s) }
-func (t *terminal) dim(s string) string    { return t.paint("2", s) }
+func (t *terminal) red(s string) string    { return t.colourText("31;1", s) }
+func (t *terminal) yellow(s string) string { return t.colourText("33", s) }
+func (t *terminal) green(s string) string  { return t.colourText("32", s) }
+func (t *terminal) bold(s string) string   { return t.colourText("1", s) }
+func (t *terminal) dim(s string) string    { return t.colourText("2", s) }
 
-// verdict colours a verdict, or a word that stands for one.
-func (t *terminal) verdict(v string) string {
+// colourVerdict colours a verdict or a similar word.
+func (t *terminal) colourVerdict(v string) string {
 	switch v {
 	case "pass", "killed", "ok":
 		return t.green(v)

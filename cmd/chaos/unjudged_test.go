@@ -30,11 +30,11 @@ func TestUnjudgedRuns(t *testing.T) {
 		{"two of twenty", live.Outcome{Scenarios: scenarios(2), Runs: 20, Unjudged: map[int]int{0: 1, 1: 1}}, verdict.Inconclusive, true, false},
 		{"three of twenty", live.Outcome{Scenarios: scenarios(3), Runs: 20, Unjudged: map[int]int{0: 1, 1: 1, 2: 1}}, verdict.Inconclusive, true, true},
 		{"one of four", live.Outcome{Scenarios: scenarios(1), Runs: 4, Unjudged: map[int]int{0: 1}}, verdict.Inconclusive, true, false},
-		{"one beside a scenario that proves nothing", live.Outcome{Scenarios: scenarios(2), Runs: 20, Unjudged: map[int]int{0: 1}}, verdict.Inconclusive, false, false},
-		{"one beside a failure", live.Outcome{Scenarios: scenarios(1), Runs: 20, Unjudged: map[int]int{0: 1}}, verdict.Fail, false, false},
+		{"one with an inconclusive scenario", live.Outcome{Scenarios: scenarios(2), Runs: 20, Unjudged: map[int]int{0: 1}}, verdict.Inconclusive, false, false},
+		{"one with a failure", live.Outcome{Scenarios: scenarios(1), Runs: 20, Unjudged: map[int]int{0: 1}}, verdict.Fail, false, false},
 		{"an interrupted plan", live.Outcome{Scenarios: scenarios(1), Runs: 20, Unjudged: map[int]int{0: 1}, Interrupted: true}, verdict.Inconclusive, false, false},
 	} {
-		if tooMany, text := unjudged(&c.done, c.v); tooMany != c.tooMany || (text != "") != c.said {
+		if tooMany, text := unjudgedNote(&c.done, c.v); tooMany != c.tooMany || (text != "") != c.said {
 			t.Errorf("%s: too many is %v, %q", c.name, tooMany, text)
 		}
 	}

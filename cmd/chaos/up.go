@@ -23,7 +23,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// upFlags configure the system. Those that the daemons have, too, are called and written as there.
+// upFlags configure the system. Flags that the daemons have too use the same names and syntax.
 type upFlags struct {
 	executors, workers int
 	config             string
@@ -40,7 +40,7 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: upShort,
 		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), f) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.runSystem(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.executors, "executors", f.executors, "how many executors, from 1 to 4")
@@ -54,7 +54,7 @@ func (a *app) upCommand() *cobra.Command {
 	return cmd
 }
 
-// echoAction is the action of a first execution.
+// echoAction is an action for a first execution.
 const echoAction = `name: core.echo
 runtime: shell
 entrypoint: cat
@@ -62,19 +62,19 @@ timeout_seconds: 30
 max_retries: 1
 `
 
-// up runs the system until ctx ends.
-func (a *app) up(ctx context.Context, f upFlags) error {
-	actions, err := f.check()
+// runSystem runs the system until ctx ends.
+func (a *app) runSystem(ctx context.Context, f upFlags) error {
+	actions, err := f.checkedActions()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	self, err := os.Executable()
 	if err != nil {
-		return broken("finding the daemons beside this binary: %v", err)
+		return harnessError("finding the daemons beside this binary: %v", err)
 	}
 	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	o := cluster.Options{
 		Bin: filepath.Dir(self), Executors: f.executors, Workers: f.workers, ConfigFile: f.config, Profile: f.profile, Listen: f.listen,
@@ -82,7 +82,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	}
 	if f.actions != "" {
 		if o.Scripts, err = filepath.Abs(f.actions); err != nil {
-			return broken("--actions %s: %v", f.actions, err)
+			return harnessError("--actions %s: %v", f.actions, err)
 		}
 	}
 	first := "core.echo"
@@ -94,39 +94,39 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	a.warnOfRuntimes(actions, f.runtimes)
 	c, err := cluster.Up(ctx, o)
 	if kept := (*servers.KeepError)(nil); errors.As(err, &kept) {
-		return usage("--keep: %v", err)
+		return usageError("--keep: %v", err)
 	}
 	if err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	env := filepath.Join(c.Servers.Dir(), "env")
-	if err = os.WriteFile(env, environment(c), 0o600); err == nil {
-		a.describe(c, f, env, first, time.Since(began))
+	if err = os.WriteFile(env, environmentFile(c), 0o600); err == nil {
+		a.printAddresses(c, f, env, first, time.Since(began))
 		<-ctx.Done()
 		fmt.Fprintln(a.err, "taking everything down")
 	}
 	if f.keep != "" {
-		err = errors.Join(err, os.Remove(env)) // what it names goes away
+		err = errors.Join(err, os.Remove(env)) // its addresses become invalid
 	}
 	if err = errors.Join(err, c.Down()); err != nil {
-		return broken("taking down: %v", err)
+		return harnessError("taking down: %v", err)
 	}
 	return nil
 }
 
-// check refuses what the daemons would refuse, before any server starts, and returns the actions of
+// checkedActions refuses what the daemons would refuse, before any server starts, and returns the actions of
 // the directory.
-func (u *upFlags) check() ([]execution.Action, error) {
+func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	switch {
 	case u.workers < 1 || u.workers > 16:
-		return nil, usage("--workers %d: must be from 1 to 16", u.workers)
+		return nil, usageError("--workers %d: must be from 1 to 16", u.workers)
 	case u.executors < 1 || u.executors > 4:
-		return nil, usage("--executors %d: must be from 1 to 4", u.executors)
+		return nil, usageError("--executors %d: must be from 1 to 4", u.executors)
 	}
 	if err := checkProfile(u.profile); err != nil {
 		return nil, err
 	}
-	// The daemons get the addresses of the private servers in their environment.
+	// The daemons get the addresses of the private servers from their environment.
 	in := config.Input{File: u.config, Environ: []string{
 		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
 	}}
@@ -146,12 +146,12 @@ func (u *upFlags) check() ([]execution.Action, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, usage("%v", problems)
+		return nil, usageError("%v", problems)
 	}
 	if u.listen != "" {
 		l, err := net.Listen("tcp", u.listen)
 		if err != nil {
-			return nil, usage("--listen %s: something listens there, or it is no address of this machine: %v", u.listen, err)
+			return nil, usageError("--listen %s: something listens there, or it is no address of this machine: %v", u.listen, err)
 		}
 		_ = l.Close() // nothing was accepted
 	}
@@ -159,16 +159,16 @@ func (u *upFlags) check() ([]execution.Action, error) {
 		return nil, nil
 	}
 	if info, err := os.Stat(u.actions); err != nil || !info.IsDir() {
-		return nil, usage("--actions %s: is not a directory; name the one that holds the action files (docs/actions.md)", u.actions)
+		return nil, usageError("--actions %s: is not a directory; name the one that holds the action files (docs/actions.md)", u.actions)
 	}
 	actions, problems := config.LoadActions(u.actions, effective.Config)
 	if len(problems) > 0 {
-		return nil, usage("%v", problems)
+		return nil, usageError("%v", problems)
 	}
 	return actions, nil
 }
 
-// warnOfRuntimes names the actions that no worker can run: their executions would wait.
+// warnOfRuntimes lists the actions that no worker can run, whose executions would wait.
 func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
 	have := strings.Split(runtimes, ",")
 	if runtimes == "" {
@@ -182,10 +182,10 @@ func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
 	}
 }
 
-// describe prints all addresses and the possible next steps. first is an action that is stored.
-func (a *app) describe(c *cluster.Cluster, f upFlags, env, first string, took time.Duration) {
+// printAddresses prints all addresses and possible next steps. first is a stored action.
+func (a *app) printAddresses(c *cluster.Cluster, f upFlags, env, first string, took time.Duration) {
 	api := c.Executors[0].URL
-	fmt.Fprintf(a.out, "ready after %v: %s, %s\n\n", took.Round(100*time.Millisecond), number(len(c.Executors), "executor"), number(len(c.Workers), "worker"))
+	fmt.Fprintf(a.out, "ready after %v: %s, %s\n\n", took.Round(100*time.Millisecond), countText(len(c.Executors), "executor"), countText(len(c.Workers), "worker"))
 	fmt.Fprintf(a.out, "  API         %s/api/v1\n", api)
 	fmt.Fprintf(a.out, "  metrics     %s/metrics\n", api)
 	fmt.Fprintf(a.out, "  playbooks   %s/playbooks/\n", api)
@@ -212,16 +212,16 @@ func (a *app) describe(c *cluster.Cluster, f upFlags, env, first string, took ti
 	fmt.Fprintln(a.out, "Ctrl-C takes it all down.")
 }
 
-func number(n int, what string) string {
+func countText(n int, what string) string {
 	if n == 1 {
 		return "one " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// environment is a file for a POSIX shell; after reading it, the commands in the pages of docs work
+// environmentFile returns a file for a POSIX shell; after reading it, the commands in the pages of docs work
 // unchanged.
-func environment(c *cluster.Cluster) []byte {
+func environmentFile(c *cluster.Cluster) []byte {
 	var b strings.Builder
 	b.WriteString("# Where the system is that `chaos up` started. It goes away with it.\n")
 	for _, v := range [][2]string{
@@ -232,25 +232,25 @@ func environment(c *cluster.Cluster) []byte {
 		{"LOGS", c.Servers.Dir()},
 		{"CONFIG", c.Config},
 	} {
-		fmt.Fprintf(&b, "export %s=%s\n", v[0], quoted(v[1]))
+		fmt.Fprintf(&b, "export %s=%s\n", v[0], shellQuote(v[1]))
 	}
 	management, _ := url.Parse(c.Servers.RabbitMQ.Management) // empty where there is none
 	vhost := ""
 	if u, err := url.Parse(c.Servers.RabbitMQ.URL); err == nil {
 		vhost = strings.TrimPrefix(u.Path, "/")
 	}
-	fmt.Fprintf(&b, "export VHOST=%s\n", quoted(vhost))
+	fmt.Fprintf(&b, "export VHOST=%s\n", shellQuote(vhost))
 	if management != nil && management.Host != "" {
 		management.User = url.UserPassword("guest", "guest")
-		fmt.Fprintf(&b, "export MANAGEMENT=%s\n", quoted(management.String()))
+		fmt.Fprintf(&b, "export MANAGEMENT=%s\n", shellQuote(management.String()))
 		fmt.Fprintf(&b, "rabbitmqadmin() { command rabbitmqadmin --host=%s --port=%s --username=guest --password=guest --vhost=%s \"$@\"; }\n",
-			management.Hostname(), management.Port(), quoted(vhost))
+			management.Hostname(), management.Port(), shellQuote(vhost))
 	}
 	if c.Servers.RabbitMQ.Control != "" {
-		fmt.Fprintf(&b, "rabbitmqctl() { %s \"$@\"; }\n", quoted(c.Servers.RabbitMQ.Control))
+		fmt.Fprintf(&b, "rabbitmqctl() { %s \"$@\"; }\n", shellQuote(c.Servers.RabbitMQ.Control))
 	}
 	return []byte(b.String())
 }
 
-// quoted quotes a word for a shell.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+// shellQuote quotes a word for a shell.
+func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -21,8 +21,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone at once
-// or, if it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
+// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone immediately or, if
+// it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -48,17 +48,17 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 			}
 		}
 		if end.cleans {
-			up.runsScript(t)
-			up.breaks(t, bin)
-			if testenv.All() { // it starts both servers anew, twice
-				up.undoes(t, bin)
+			up.runScript(t)
+			up.injectFaults(t, bin)
+			if testenv.All() { // it restarts both servers twice
+				up.undoFaults(t, bin)
 			}
 		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
 		_ = up.cmd.Wait() // the test asked for its end
-		up.gone(t, end.how)
+		up.waitUntilGone(t, end.how)
 		_, err := os.Stat(up.dir)
 		if end.cleans && !os.IsNotExist(err) {
 			t.Errorf("%s: %s is left behind: %v", end.how, up.dir, err)
@@ -67,9 +67,9 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// An action file and its script run as they lie in their directory, under the flags of the daemons,
-// and a second `chaos up` finds in a kept directory what the first has left.
-func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
+// An action file and its script run directly from their directory, with the flags of the daemons. A second
+// `chaos up` finds the data of the first in a kept directory.
+func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -77,7 +77,7 @@ func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	t.Parallel()
 	bin := buildAll(t)
 	actions := scriptFolder(t)
-	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir: the servers' users have to reach it
+	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir, which the servers' users can't read
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,25 +96,25 @@ func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	if first.api != "http://"+listen+"/api/v1" || first.dir != keep {
 		t.Errorf("the API is at %s and the logs are in %s, want %s and %s", first.api, first.dir, listen, keep)
 	}
-	execution := first.runsScript(t)
-	first.ends(t)
+	execution := first.runScript(t)
+	first.endWithCtrlC(t)
 
 	second := startUp(t, bin, args...)
-	if again := get(t, execution); !strings.Contains(again, "good day") {
-		t.Errorf("the execution is not there any more: %s", again)
+	if again := getText(t, execution); !strings.Contains(again, "good day") {
+		t.Errorf("the execution is missing: %s", again)
 	}
-	second.ends(t)
-	second.gone(t, "Ctrl-C with --keep")
+	second.endWithCtrlC(t)
+	second.waitUntilGone(t, "Ctrl-C with --keep")
 	log, err := os.ReadFile(filepath.Join(keep, "executor-1.log"))
 	if starts := strings.Count(string(log), `"profile":"documented"`); err != nil || starts < 2 {
 		t.Errorf("the executor's log has %d starts under the profile documented (%v), want 2", starts, err)
 	}
 	if _, err := os.Stat(filepath.Join(keep, "env")); !os.IsNotExist(err) {
-		t.Errorf("addresses of a system that is gone are left: %v", err)
+		t.Errorf("addresses of a stopped system are left: %v", err)
 	}
 }
 
-// scriptFolder is a folder with an action, its script, and a library of the script.
+// scriptFolder returns a folder with an action, its script, and a library of the script.
 func scriptFolder(t *testing.T) string {
 	t.Helper()
 	actions := t.TempDir()
@@ -130,30 +130,30 @@ func scriptFolder(t *testing.T) string {
 	return actions
 }
 
-// runsScript runs the action of scriptFolder, and returns the address of its execution.
-func (r *running) runsScript(t *testing.T) string {
+// runScript runs the action of scriptFolder, and returns the address of its execution.
+func (r *runningSystem) runScript(t *testing.T) string {
 	t.Helper()
-	answer := post(t, r.api+"/executions", `{"action_ref": "team.greet"}`)
+	answer := postText(t, r.api+"/executions", `{"action_ref": "team.greet"}`)
 	id := regexp.MustCompile(`"id": ?(\d+)`).FindStringSubmatch(answer)
 	if id == nil {
 		t.Fatalf("no id in %s", answer)
 	}
 	execution := r.api + "/executions/" + id[1]
 	deadline := time.Now().Add(testenv.Patience())
-	for answer = get(t, execution); !strings.Contains(answer, "good day"); answer = get(t, execution) {
+	for answer = getText(t, execution); !strings.Contains(answer, "good day"); answer = getText(t, execution) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the script did not run: %s", answer)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if workers := get(t, r.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
+	if workers := getText(t, r.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
 		t.Errorf("the worker offers other runtimes than shell: %s", workers)
 	}
 	return execution
 }
 
-// ends ends it as Ctrl-C does.
-func (r *running) ends(t *testing.T) {
+// endWithCtrlC ends the system as Ctrl-C does.
+func (r *runningSystem) endWithCtrlC(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -163,17 +163,17 @@ func (r *running) ends(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, address string) string {
+func getText(t *testing.T, address string) string {
 	t.Helper()
-	return ask(t, http.MethodGet, address, "")
+	return requestText(t, http.MethodGet, address, "")
 }
 
-func post(t *testing.T, address, body string) string {
+func postText(t *testing.T, address, body string) string {
 	t.Helper()
-	return ask(t, http.MethodPost, address, body)
+	return requestText(t, http.MethodPost, address, body)
 }
 
-func ask(t *testing.T, method, address, body string) string {
+func requestText(t *testing.T, method, address, body string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
@@ -192,8 +192,7 @@ func ask(t *testing.T, method, address, body string) string {
 	return string(text)
 }
 
-// buildAll builds all three binaries, on a machine that has the prerequisites, and returns their
-// folder.
+// buildAll builds all three binaries, if the machine has the prerequisites, and returns their folder.
 func buildAll(t *testing.T) string {
 	t.Helper()
 	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
@@ -213,8 +212,8 @@ func buildAll(t *testing.T) string {
 	return built.dir
 }
 
-// running is one `chaos up`, or one live run.
-type running struct {
+// runningSystem is one `chaos up`, or one live run.
+type runningSystem struct {
 	cmd       *exec.Cmd
 	dir       string
 	control   string
@@ -222,9 +221,9 @@ type running struct {
 	addresses []string
 }
 
-func startUp(t *testing.T, bin string, args ...string) *running {
+func startUp(t *testing.T, bin string, args ...string) *runningSystem {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), append([]string{"up", "--workers", "1"}, args...)...)}
+	r := &runningSystem{cmd: exec.Command(filepath.Join(bin, "chaos"), append([]string{"up", "--workers", "1"}, args...)...)}
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
@@ -240,7 +239,7 @@ func startUp(t *testing.T, bin string, args ...string) *running {
 		case strings.HasPrefix(lines.Text(), "Ctrl-C"):
 			slices.Sort(r.addresses)
 			if r.addresses = slices.Compact(r.addresses); r.dir == "" || len(r.addresses) != 5 {
-				t.Fatalf("it says neither where its logs are nor five addresses: %+v", r)
+				t.Fatalf("it lacks the folder of its logs or five addresses: %+v", r)
 			}
 			return r
 		case len(fields) == 2 && fields[0] == "logs":
@@ -263,8 +262,8 @@ func startUp(t *testing.T, bin string, args ...string) *running {
 	return nil
 }
 
-// breaks injects by hand every fault that can be injected by hand.
-func (r *running) breaks(t *testing.T, bin string) {
+// injectFaults injects every kind of fault that can be injected by hand.
+func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	t.Helper()
 	faults := []struct {
 		fault, says string
@@ -287,13 +286,13 @@ func (r *running) breaks(t *testing.T, bin string) {
 	for _, c := range faults {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
 		if !strings.Contains(string(out), c.says) {
-			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
+			t.Errorf("inject %q: %v, %s; want %q", c.fault, err, out, c.says)
 		}
 	}
 }
 
-// undoes leaves faults behind, as a chaos inject that was killed does, and takes them back.
-func (r *running) undoes(t *testing.T, bin string) {
+// undoFaults leaves faults behind, as a killed chaos inject does, and undoes them.
+func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	t.Helper()
 	inject := func(args ...string) string {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), append([]string{"inject", "--at", r.control}, args...)...).CombinedOutput()
@@ -316,10 +315,10 @@ func (r *running) undoes(t *testing.T, bin string) {
 	}
 	for fault, says := range map[string]string{
 		"database: restart, for: 1s":                                  "the database does not run; chaos inject --undo starts what is down",
-		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand lasts there",
+		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand is in effect there",
 	} {
 		if said := inject(fault); !strings.Contains(said, says) {
-			t.Errorf("%s: %s; it should say %q", fault, said, says)
+			t.Errorf("%s: %s; want %q", fault, said, says)
 		}
 	}
 	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> what was down is started") {
@@ -332,12 +331,12 @@ func (r *running) undoes(t *testing.T, bin string) {
 	}
 }
 
-// gone waits until no process mentions the directory and nothing listens any more.
-func (r *running) gone(t *testing.T, how string) {
+// waitUntilGone waits until no process mentions the directory and no port listens.
+func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience())
 	for {
-		left := r.processes()
+		left := r.leftProcesses()
 		for _, address := range r.addresses {
 			if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 				_ = conn.Close()
@@ -354,9 +353,9 @@ func (r *running) gone(t *testing.T, how string) {
 	}
 }
 
-// processes returns the processes that have the directory in their arguments or environment, or as
-// their current directory.
-func (r *running) processes() (found []string) {
+// leftProcesses returns the processes with the directory in their arguments, environment or current
+// directory.
+func (r *runningSystem) leftProcesses() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		cwd, _ := os.Readlink(dir + "/cwd")

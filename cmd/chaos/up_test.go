@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Impossible requests are refused before any server starts.
-func TestUpRefusesWhatItCantRun(t *testing.T) {
+// Invalid requests are refused before any server starts.
+func TestUpRefusesInvalidFlags(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestUpRefusesWhatItCantRun(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("name: team.job\nruntime: cobol\nentrypoint: job.sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := write(t, "handoff.yaml", "worker:\n  concurency: 4\n")
+	config := writeFile(t, "handoff.yaml", "worker:\n  concurency: 4\n")
 	for flag, want := range map[string]string{
 		"--workers=17":                     "--workers 17: must be from 1 to 16",
 		"--executors=0":                    "--executors 0: must be from 1 to 4",
@@ -33,6 +33,6 @@ func TestUpRefusesWhatItCantRun(t *testing.T) {
 		"--listen=0.0.0.0:8080":            "other machines can reach",
 		"--listen=" + busy.Addr().String(): "--listen " + busy.Addr().String() + ": something listens there",
 	} {
-		chaos(t, "up", flag).wants(t, 2, want)
+		runChaos(t, "up", flag).expectOutput(t, 2, want)
 	}
 }

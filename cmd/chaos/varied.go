@@ -10,7 +10,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// The words of run's --varied.
+// Values of run's --varied.
 const (
 	variedBeside = "beside"
 	variedOnly   = "only"
@@ -19,15 +19,15 @@ const (
 
 func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
 
-// isVariedWord says whether an argument is a value of --varied and no scenario, so it was meant as one.
+// isVariedWord reports whether an argument is a value of --varied and no scenario.
 func isVariedWord(arg string) bool {
 	_, err := os.Stat(arg)
 	return slices.Contains(variedWords(), arg) && err != nil
 }
 
-// vary adds the varied targets, or replaces the others with them, and sets their number of seeds. A
+// varyTargets adds the varied targets, or replaces the others with them, and sets their number of seeds. A
 // single requested seed is run unvaried by default.
-func (r *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.Target {
+func (r *runFlags) varyTargets(targets []explore.Target, o *explore.Options) []explore.Target {
 	switch {
 	case r.varied == variedOnly:
 		o.Varied = o.Seeds
@@ -39,8 +39,8 @@ func (r *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.
 	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
 }
 
-// tellChanges prints what was drawn to vary the scenario.
-func tellChanges(out io.Writer, changes []string) {
+// printChanges prints the drawn changes of the scenario.
+func printChanges(out io.Writer, changes []string) {
 	if len(changes) == 0 {
 		return
 	}
@@ -56,8 +56,8 @@ func profileOf(sc *verdict.Scenario) string {
 	return verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 }
 
-// variedLine summarizes the varied runs in one line.
-func (a *app) variedLine(s *verdict.Sweep) {
+// printVariedLine summarizes the varied runs in one line.
+func (a *app) printVariedLine(s *verdict.Sweep) {
 	around, runs, failing, cut := 0, 0, 0, 0
 	for _, sc := range s.Scenarios {
 		if sc.Strategy == verdict.Varied {

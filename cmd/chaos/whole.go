@@ -2,6 +2,6 @@
 
 package main
 
-// A build without the tag simulator is the whole program (simulator.go), which has nothing to say about
-// its extent.
+// A build without the tag simulator is the whole program, which needs no note about its extent
+// (simulator.go).
 const extent, extentHelp = "", ""

@@ -27,22 +27,22 @@ execution breaks the same rule, and if any one of them is left out, it does not.
   bin/chaos why ttl-race --profile documented --seed 7 --mutant unguarded-monitor --out reports/out/why`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.why(ctx, cmd, args[0], f, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.explainRun(ctx, cmd, args[0], f, out) })
 		},
 	}
-	f.add(cmd, "the run that fails")
+	f.addFlags(cmd, "the run that fails")
 	cmd.Flags().StringVar(&out, "out", "", "write the run's page, history and scenario into a folder in this `FOLDER`")
 	return cmd
 }
 
-func (a *app) why(ctx context.Context, cmd *cobra.Command, file string, f runChoice, out string) error {
-	c, err := f.failing(ctx, cmd, file)
+func (a *app) explainRun(ctx context.Context, cmd *cobra.Command, file string, f runChoice, out string) error {
+	c, err := f.failingCase(ctx, cmd, file)
 	if err != nil {
 		return err
 	}
 	x := c.Compare()
 	for i := range x.Counterparts[:min(1, len(x.Counterparts))] {
-		a.lines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[i]))
+		a.printLines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[i]))
 	}
 	if a.err.live {
 		fmt.Fprint(a.err, "leaving out the faults, one after another")
@@ -52,22 +52,22 @@ func (a *app) why(ctx context.Context, cmd *cobra.Command, file string, f runCho
 		fmt.Fprint(a.err, clearLine)
 	}
 	if !ended {
-		return broken("interrupted: which faults were needed is not known")
+		return harnessError("interrupted: which faults were needed is not known")
 	}
 	fmt.Fprintln(a.out)
-	a.lines(reports.NeedLines(x))
+	a.printLines(reports.NeedLines(x))
 	if out == "" {
 		return nil
 	}
 	page, err := reports.WriteFolder(out, c.Record)
 	if err != nil {
-		return broken("%v", err)
+		return harnessError("%v", err)
 	}
 	fmt.Fprintf(a.out, "\nreport  %s\n", filepath.ToSlash(page))
 	return nil
 }
 
-func (a *app) lines(lines []string) {
+func (a *app) printLines(lines []string) {
 	for _, line := range lines {
 		fmt.Fprintln(a.out, reports.Printable(line, ""))
 	}

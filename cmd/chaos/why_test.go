@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// demo are the arguments of the demo's run.
-func demo(command string, more ...string) []string {
+// demoArgs returns the arguments of the demo's run.
+func demoArgs(command string, more ...string) []string {
 	return append([]string{command, "network-partition", "--profile", "hardened", "--seed", "4", "--mutant", "unguarded-claim"}, more...)
 }
 
 func TestDiffShowsTheCounterpart(t *testing.T) {
-	s := chaos(t, demo("diff")...)
+	s := runChaos(t, demoArgs("diff")...)
 	if s.code != 0 {
 		t.Fatalf("code %d: %s", s.code, s.err)
 	}
@@ -25,8 +25,8 @@ func TestDiffShowsTheCounterpart(t *testing.T) {
 	if n := strings.Count(s.out, "\n"); n > 15 {
 		t.Errorf("%d lines, want at most 15", n)
 	}
-	if again := chaos(t, demo("diff")...); again.out != s.out {
-		t.Error("the same run is compared in two ways")
+	if again := runChaos(t, demoArgs("diff")...); again.out != s.out {
+		t.Error("the comparison is not reproducible")
 	}
 }
 
@@ -43,29 +43,29 @@ func TestDiffAndWhyRefuse(t *testing.T) {
 		{[]string{"diff", "a", "b", "--seed", "3"}, "--seed is for one scenario"},
 		{[]string{"diff"}, "needs a scenario, or two recordings"},
 	} {
-		if s := chaos(t, c.args...); s.code != 2 || !strings.Contains(s.err, c.want) {
+		if s := runChaos(t, c.args...); s.code != 2 || !strings.Contains(s.err, c.want) {
 			t.Errorf("%q: code %d, %q, want code 2 and %q", c.args, s.code, s.err, c.want)
 		}
 	}
 }
 
-// A counterpart that breaks a rule with a message of several lines takes one line.
-func TestDiffKeepsToTheFirstLineOfAMessage(t *testing.T) {
-	file := write(t, "hopeless.yaml", calm+`faults:
+// A multi-line message of a counterpart takes one line.
+func TestDiffShowsFirstMessageLineOnly(t *testing.T) {
+	file := writeFile(t, "hopeless.yaml", calm+`faults:
   - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
   - {when: {at: 20s}, database: restart, for: 2s}
 expect:
   executions: {completed: 0}
 `)
-	s := chaos(t, "diff", file, "--profile", "hardened", "--seed", "1")
-	s.wants(t, 0, "\nalso    the same without the fault “", ": it breaks expectation: ")
+	s := runChaos(t, "diff", file, "--profile", "hardened", "--seed", "1")
+	s.expectOutput(t, 0, "\nalso    the same without the fault “", ": it breaks expectation: ")
 	if strings.Contains(s.out, `\n`) {
 		t.Errorf("a line has an escaped end of line:\n%s", s.out)
 	}
 }
 
-// Without a mutant a run is compared with itself, less a fault; and why writes a page.
-func TestWhyExplainsARunWithoutAMutant(t *testing.T) {
+// Without a mutant, a run is compared with itself minus a fault; why also writes a page.
+func TestWhyExplainsRunWithoutMutant(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "strict.yaml")
 	text := calm + `faults:
@@ -77,7 +77,7 @@ expect:
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := chaos(t, "why", file, "--profile", "hardened", "--seed", "1", "--out", filepath.Join(dir, "out"))
+	s := runChaos(t, "why", file, "--profile", "hardened", "--seed", "1", "--out", filepath.Join(dir, "out"))
 	if s.code != 0 {
 		t.Fatalf("code %d: %s%s", s.code, s.out, s.err)
 	}
@@ -92,7 +92,7 @@ expect:
 			t.Error(err)
 		}
 	}
-	if same := chaos(t, "diff", folder, filepath.Join(folder, "history.jsonl")); same.code != 0 || !strings.Contains(same.out, "same    all") {
-		t.Errorf("a recording beside itself: code %d, %s%s", same.code, same.out, same.err)
+	if same := runChaos(t, "diff", folder, filepath.Join(folder, "history.jsonl")); same.code != 0 || !strings.Contains(same.out, "same    all") {
+		t.Errorf("a recording compared with itself: code %d, %s%s", same.code, same.out, same.err)
 	}
 }

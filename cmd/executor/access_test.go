@@ -18,9 +18,9 @@ import (
 	"testing"
 )
 
-// The API takes commands that workers run, so an executor that other machines could give some without a token does not
-// start, and says where that was set and what to do.
-func TestAnExecutorThatOthersReachWithoutATokenDoesNotStart(t *testing.T) {
+// Workers run the commands that the API accepts. So an executor that other machines could command without a
+// token does not start; its error names the setting and the remedies.
+func TestReachableAPINeedsToken(t *testing.T) {
 	file := write(t, "handoff.yaml", unreachable+"api:\n  listen: 0.0.0.0:0\n")
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", file)
 	command.Env = append(os.Environ(), asDaemon+"=1")
@@ -52,7 +52,7 @@ func TestAnExecutorThatOthersReachWithoutATokenDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestPrintConfigSaysThatTheAPIIsOpen(t *testing.T) {
+func TestPrintConfigShowsInsecureWarning(t *testing.T) {
 	for _, c := range []struct {
 		args, environ []string
 		code          int
@@ -76,8 +76,8 @@ func TestPrintConfigSaysThatTheAPIIsOpen(t *testing.T) {
 	}
 }
 
-// An executor that can't be reached by others starts, and one that is open on purpose says so in its log.
-func TestAnAPIThatIsOpenOnPurposeIsWarnedOf(t *testing.T) {
+// An executor that only this machine can reach starts. One that is deliberately open logs a warning.
+func TestInsecureAPIIsLogged(t *testing.T) {
 	ended, log := startedWith(t, "api: {listen: '0.0.0.0:0', insecure: true}\n", "API listening")
 	if !strings.Contains(log, "the API is open to whoever reaches it") {
 		t.Errorf("exit %d without a warning:\n%s", ended, log)
@@ -87,7 +87,7 @@ func TestAnAPIThatIsOpenOnPurposeIsWarnedOf(t *testing.T) {
 	}
 }
 
-// startedWith runs the executor without its servers until it logs a line, and returns its exit code and what it logged.
+// startedWith runs the executor without its servers until it logs a line, and returns its exit code and log.
 func startedWith(t *testing.T, settings, until string) (code int, log string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", write(t, "handoff.yaml", unreachable+settings))
@@ -130,7 +130,7 @@ func testCertificate(t *testing.T) (cert, key string, client *http.Client) {
 	return cert, key, server.Client()
 }
 
-func TestTheExecutorServesTLSFromFiles(t *testing.T) {
+func TestExecutorServesTLSFromFiles(t *testing.T) {
 	cert, key, client := testCertificate(t)
 	ctx, stop := context.WithCancel(t.Context())
 	logs, stderr := io.Pipe()
@@ -161,7 +161,7 @@ func TestTheExecutorServesTLSFromFiles(t *testing.T) {
 	}
 }
 
-func TestAnExecutorWithoutItsCertificateDoesNotStart(t *testing.T) {
+func TestExecutorWithoutCertificateDoesNotStart(t *testing.T) {
 	cert, _, _ := testCertificate(t)
 	for settings, want := range map[string]string{
 		fmt.Sprintf("api: {listen: '127.0.0.1:0', tls: {cert_file: %s, key_file: /missing.key}}\n", cert): "the API can't serve TLS: api.tls.key_file: stat /missing.key",

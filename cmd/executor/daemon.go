@@ -31,12 +31,12 @@ import (
 	"handoff/docs"
 )
 
-// drainRequests is how long a stop waits for requests under way.
+// drainRequests is how long a stop waits for requests in progress.
 const drainRequests = 15 * time.Second
 
 // daemon is one executor process.
 type daemon struct {
-	// plant changes what the service is made of; nil but in a build that can be given a known defect.
+	// plant plants a mutant in the service's options; nil except in builds with the tag mutant.
 	plant func(*executor.Options)
 
 	name       string
@@ -47,19 +47,19 @@ type daemon struct {
 
 	host  host.Host
 	store *postgres.Store
-	// requests is the API's store, on connections of its own: however many requests come, the scheduler and the monitors
-	// find theirs free. Nil without an API.
+	// requests is the API's store, with separate connections, so that requests can't block the scheduler and
+	// the monitors. Nil without an API.
 	requests *postgres.Store
 	broker   *rabbitmq.Broker
-	// figures are what /metrics shows.
+	// figures collects the metrics for /metrics.
 	figures *exporter.Exporter
-	// loopback says that only this machine reaches the API.
+	// loopback reports whether only this machine can reach the API.
 	loopback bool
-	// handler is what the API answers with: until the database is open, that the process starts.
+	// handler answers API requests. Until the database is open, it reports that the process is starting.
 	handler atomic.Pointer[http.Handler]
 }
 
-// loadActions reads the action files, if the configuration can be trusted to judge them.
+// loadActions reads the action files, if the configuration is valid.
 func loadActions(p config.Parsed) ([]execution.Action, yamlfile.Errors) {
 	if p.Effective == nil || p.Deployment.Executor.Actions == "" {
 		return nil, nil
@@ -67,24 +67,24 @@ func loadActions(p config.Parsed) ([]execution.Action, yamlfile.Errors) {
 	return config.LoadActions(p.Deployment.Executor.Actions, p.Config)
 }
 
-// run serves until ctx ends, which is nil, or until something fails for good.
-func (d *daemon) run(ctx context.Context) error {
+// runExecutor serves until ctx ends, then returns nil, or until a permanent failure.
+func (d *daemon) runExecutor(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor starting", slog.String("executor", d.name), slog.String("profile", string(d.config.Profile)),
 		slog.String("database", config.MaskURL(d.deployment.Database.URL)),
 		slog.String("broker", config.MaskURL(d.deployment.MessageQueue.RabbitMQ.URL)))
 
-	// Whatever fails ends the rest.
+	// A failure of any part ends the others.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	stopServing, err := d.listen(ctx, fail)
+	stopServing, err := d.listenAPI(ctx, fail)
 	if err != nil {
 		return err
 	}
 	defer stopServing()
-	if err := d.open(ctx); err != nil {
-		return d.ending(ctx, err)
+	if err := d.openStores(ctx); err != nil {
+		return d.endError(ctx, err)
 	}
 	defer d.store.Close()
 	if d.requests != nil {
@@ -112,18 +112,18 @@ func (d *daemon) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { service.Run(running) })
 	if d.plant == nil {
-		parts.Go(func() { d.declare(ctx, fail) })
+		parts.Go(func() { d.declareTopology(ctx, fail) })
 	}
 	<-ctx.Done()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopping")
 	stopServing()
 	endService()
 	parts.Wait()
-	return d.ending(ctx, nil)
+	return d.endError(ctx, nil)
 }
 
-// ending is why the process ends: nil for a stop that was asked for.
-func (d *daemon) ending(ctx context.Context, err error) error {
+// endError returns why the process ends: nil for a requested stop.
+func (d *daemon) endError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {
 			return nil
@@ -133,9 +133,9 @@ func (d *daemon) ending(ctx context.Context, err error) error {
 	return err
 }
 
-// listen opens the API's address at once, so that a taken port is told at once and probes get an
-// answer. The returned function ends serving and waits for requests under way.
-func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
+// listenAPI opens the API's address at once, so that a taken port is reported early and probes get an answer.
+// The returned function ends serving and waits for requests in progress.
+func (d *daemon) listenAPI(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
 	address := d.deployment.API.Listen
 	if address == "" {
 		return func() {}, nil
@@ -148,12 +148,12 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		_ = listener.Close()
 		return nil, err
 	}
-	listener, err = d.secured(listener)
+	listener, err = d.withTLS(listener)
 	if err != nil {
 		return nil, err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()), slog.Bool("tls", d.deployment.API.TLS.CertFile != ""))
-	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
+	d.setHandler(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -170,8 +170,8 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 	}, nil
 }
 
-// secured is the listener with TLS, if the configuration names a certificate.
-func (d *daemon) secured(l net.Listener) (net.Listener, error) {
+// withTLS returns the listener with TLS, if the configuration names a certificate.
+func (d *daemon) withTLS(l net.Listener) (net.Listener, error) {
 	files := d.deployment.API.TLS
 	if files.CertFile == "" {
 		return l, nil
@@ -184,8 +184,8 @@ func (d *daemon) secured(l net.Listener) (net.Listener, error) {
 	return tls.NewListener(l, certificate.Config()), nil
 }
 
-// mayServe refuses a listener that other machines reach although the configuration seemed to say otherwise: localhost may
-// lead elsewhere. An API that is open on purpose is warned of.
+// mayServe refuses a listener that other machines can reach without a token, as when localhost is another
+// address. It logs a warning if the configuration allows that.
 func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 	d.loopback = config.Loopback(l.Addr().String())
 	if len(d.deployment.Tokens()) > 0 || d.loopback {
@@ -199,19 +199,19 @@ func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
+func (d *daemon) setHandler(h http.Handler) { d.handler.Store(&h) }
 
-// storeOptions are the options of a store of the executor. A call that has waited for a lock still needs
+// storeOptions returns the options of a store of the executor. A call that has waited for a lock still needs
 // time to retry row by row, so it waits for half of its timeout.
 func storeOptions(c *config.Config, connections int) postgres.Options {
 	return postgres.Options{MaxConns: connections, PingTimeout: c.Database.PingTimeout, LockTimeout: c.Executor.StatementTimeout / 2}
 }
 
-// open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
-// actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
-func (d *daemon) open(ctx context.Context) error {
+// openStores connects to the database, migrates it if the configuration says so, and stores the actions. It
+// retries until it returns a permanent error or ctx's.
+func (d *daemon) openStores(ctx context.Context) error {
 	var known, applied int64
-	err := d.persist(ctx, "connecting to the database", func() (err error) {
+	err := d.retryStep(ctx, "connecting to the database", func() (err error) {
 		o := storeOptions(&d.config, d.config.Database.Connections)
 		o.Migrate = d.deployment.Database.Migrate
 		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, o)
@@ -231,7 +231,7 @@ func (d *daemon) open(ctx context.Context) error {
 		d.log.LogAttrs(ctx, slog.LevelInfo, "the database's schema is newer than this program, which can work with it", slog.Int64("database", applied), slog.Int64("known", known))
 	}
 	if err == nil && d.deployment.API.Listen != "" {
-		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
+		err = d.retryStep(ctx, "connecting to the database for the API", func() (err error) {
 			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config, d.config.Database.APIConnections))
 			return err
 		})
@@ -242,7 +242,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}
-	err = d.persist(ctx, "storing the actions", func() error {
+	err = d.retryStep(ctx, "storing the actions", func() error {
 		within, cancel := context.WithTimeout(ctx, d.config.Executor.StatementTimeout)
 		defer cancel()
 		return d.store.PutActions(within, d.actions)
@@ -258,7 +258,7 @@ func (d *daemon) open(ctx context.Context) error {
 	return nil
 }
 
-// showPools adds what the connections to the database look like to the figures.
+// showPools adds the use of the database connections to the metrics.
 func (d *daemon) showPools() {
 	names, uses := []string{"work"}, []func() telemetry.PoolUse{func() telemetry.PoolUse { work, _ := d.store.Use(); return work }}
 	if d.requests != nil {
@@ -268,8 +268,8 @@ func (d *daemon) showPools() {
 	d.figures.Pools(names, uses...)
 }
 
-// persist repeats a step while the database is away.
-func (d *daemon) persist(ctx context.Context, what string, step func() error) error {
+// retryStep repeats a step while the database is away.
+func (d *daemon) retryStep(ctx context.Context, what string, step func() error) error {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		err := step()
@@ -294,12 +294,12 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		return
 	}
 	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable), api.SchemaCheck(d.store.SchemaReady)}
-	// The self-test would find a planted defect before any execution does.
+	// The self-test would detect a planted mutant before any execution does.
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})
 	}
 	counted := metered.API(d.requests, d.figures)
-	d.answer(api.NewServer(api.Options{
+	d.setHandler(api.NewServer(api.Options{
 		Submitter: &submission.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Wake: service.Wake, Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,
 		Config:    d.config,
@@ -315,10 +315,10 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	}).Handler())
 }
 
-// declare declares the topology, as often as it takes. A queue that exists with other settings fails the start:
-// nothing that the process does can mend it. The service declares the topology itself, at every new session; it
-// would go on for ever.
-func (d *daemon) declare(ctx context.Context, fail context.CancelCauseFunc) {
+// declareTopology declares the broker topology, and retries until it succeeds. A queue that exists with other
+// settings fails the start. The service alone, which declares the topology at every new session, would retry
+// forever.
+func (d *daemon) declareTopology(ctx context.Context, fail context.CancelCauseFunc) {
 	backoff := broker.NewBackoff(d.host, d.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
 	for {
 		err := d.declareOnce(ctx)

@@ -1,5 +1,5 @@
-// Command executor finds workers for executions, takes back what no worker claimed, and serves the
-// HTTP API. Several may run at once.
+// Command executor finds workers for executions, reclaims what no worker claimed, and serves the HTTP API.
+// Several may run at once.
 package main
 
 import (
@@ -23,18 +23,17 @@ const (
 
 func main() {
 	hostdaemon.CollectRarely()
-	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
-	// once.
+	// The first signal ends the process gracefully, whatever it is doing; a second one ends it at once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
+// run executes the command line; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "migrate" {
-		return migrate(ctx, args[1:], environ, stdout, stderr)
+		return runMigrate(ctx, args[1:], environ, stdout, stderr)
 	}
 	args, planted := takeMutant(args)
-	parsed := command().Parse(args, environ)
+	parsed := commandSpec().Parse(args, environ)
 	if parsed.Help == "" {
 		parsed.Found("executor.name", hostname(), "the machine's name")
 	}
@@ -47,7 +46,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
 	hostdaemon.LogSignals(ctx, d.log)
 	d.name = parsed.Deployment.Executor.Name
-	if err := d.run(ctx); err != nil {
+	if err := d.runExecutor(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "executor failed", slog.Any("error", err))
 		return exitFailed
 	}
@@ -55,7 +54,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitStopped
 }
 
-// servingProblems are those of ValidateServing, where they say more than what is refused already.
+// servingProblems returns the problems of ValidateServing, unless a known problem already concerns the API.
 func servingProblems(p config.Parsed) (found yamlfile.Errors) {
 	if p.Effective == nil {
 		return nil
@@ -71,7 +70,7 @@ func servingProblems(p config.Parsed) (found yamlfile.Errors) {
 	return found
 }
 
-func command() config.Command {
+func commandSpec() config.Command {
 	return config.Command{
 		Name: "executor",
 		About: "finds workers for executions, watches over them and serves the HTTP API.\n" +
@@ -88,7 +87,7 @@ dead letter queue has no TTL: what waits there is stored nowhere else yet.
 	}
 }
 
-// hostname is the machine's name, or one that says that it has none.
+// hostname returns the machine's name, or "unnamed" if it has none.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil || name == "" {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	servers.Main(m)
 }
 
-// unreachable is a database that refuses connections, and a broker that does.
+// unreachable is the configuration of a database and a broker that refuse connections.
 const unreachable = "database: {url: \"postgres://handoff:s3cr3t@127.0.0.1:1/handoff\"}\nmessage_queue: {rabbitmq: {url: \"amqp://guest:s3cr3t@127.0.0.1:1/\"}}\n"
 
 func write(t *testing.T, name, text string) string {
@@ -96,8 +96,8 @@ func TestTakenPortFailsAtOnce(t *testing.T) {
 	}
 }
 
-// A database that will never take this configuration ends the process; one that is away does not.
-func TestStopWhileTheDatabaseIsAway(t *testing.T) {
+// A database that can never accept this configuration ends the process; one that is away does not.
+func TestStopWhileDatabaseIsAway(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logs, stderr := io.Pipe()
@@ -141,7 +141,7 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// A database that takes the connection and never answers is the worst moment for a stop.
+// A database that accepts the connection and never answers is the worst case for a stop.
 func TestSIGTERMWhileConnecting(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	}
 }
 
-// accept waits for a daemon, which may have ended instead.
+// accept waits for the connection of a daemon, and fails if the daemon has ended.
 func accept(l net.Listener) (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func accept(l net.Listener) (net.Conn, error) {
 	return l.Accept()
 }
 
-func TestTheHelpSaysWhatTheTTLOfDeadLettersBounds(t *testing.T) {
+func TestHelpExplainsDeadLetterTTL(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("--help exits with %d: %s", code, &stderr)

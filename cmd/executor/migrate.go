@@ -41,12 +41,12 @@ const connectWithin = 10 * time.Second
 type migrator struct {
 	conn           *pgx.Conn
 	stdout, stderr io.Writer
-	// to is the version that down goes back to, -1 if that was not said.
+	// to is the version to which down returns, -1 if not given.
 	to int64
 }
 
-// migrate is the command of that name; it returns the exit code.
-func migrate(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+// runMigrate executes `executor migrate`; it returns the exit code.
+func runMigrate(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	usage := func(format string, values ...any) int {
 		fmt.Fprintf(stderr, "executor migrate: "+format+"\n\n", values...)
 		fmt.Fprint(stderr, migrateHelp)
@@ -59,11 +59,11 @@ func migrate(ctx context.Context, args, environ []string, stdout, stderr io.Writ
 	var do func(context.Context) int
 	switch args[0] {
 	case "up":
-		do = m.up
+		do = m.migrateUp
 	case "down":
-		do = m.down
+		do = m.migrateDown
 	case "status":
-		do = m.status
+		do = m.printStatus
 	case "--help", "-h", "help":
 		fmt.Fprint(stdout, migrateHelp)
 		return exitStopped
@@ -94,14 +94,14 @@ func migrate(ctx context.Context, args, environ []string, stdout, stderr io.Writ
 	within, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	if m.conn, err = pgx.Connect(within, parsed.Deployment.Database.URL); err != nil {
-		return m.failed(err)
+		return m.reportFailure(err)
 	}
 	defer func() { _ = m.conn.Close(context.WithoutCancel(ctx)) }()
 	fmt.Fprintf(stdout, "database %s\n\n", config.MaskURL(parsed.Deployment.Database.URL))
 	return do(ctx)
 }
 
-// takeTo takes --to N from the arguments.
+// takeTo removes --to N from the arguments, and sets to.
 func (m *migrator) takeTo(args []string) (rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		value, found := strings.CutPrefix(args[i], "--to=")
@@ -122,19 +122,19 @@ func (m *migrator) takeTo(args []string) (rest []string, err error) {
 	return rest, nil
 }
 
-func (m *migrator) failed(err error) int {
+func (m *migrator) reportFailure(err error) int {
 	fmt.Fprintf(m.stderr, "executor migrate: %v\n", err)
 	return exitFailed
 }
 
-// up applies what the database lacks.
-func (m *migrator) up(ctx context.Context) int {
+// migrateUp applies the migrations that the database lacks.
+func (m *migrator) migrateUp(ctx context.Context) int {
 	before, err := migrations.Status(ctx, m.conn)
 	if err == nil {
 		err = migrations.Up(ctx, m.conn)
 	}
 	if err != nil {
-		return m.failed(err)
+		return m.reportFailure(err)
 	}
 	applied := 0
 	for i := range before {
@@ -152,11 +152,11 @@ func (m *migrator) up(ctx context.Context) int {
 	return exitStopped
 }
 
-// down takes back what lies above the version that was said.
-func (m *migrator) down(ctx context.Context) int {
+// migrateDown reverts the migrations above the given version.
+func (m *migrator) migrateDown(ctx context.Context) int {
 	versions, err := migrations.Status(ctx, m.conn)
 	if err != nil {
-		return m.failed(err)
+		return m.reportFailure(err)
 	}
 	var back []migrations.Version
 	for _, v := range slices.Backward(versions) {
@@ -169,7 +169,7 @@ func (m *migrator) down(ctx context.Context) int {
 		fmt.Fprintln(m.stderr, "executor migrate down: say how far with --to N: every migration above N is taken back, newest first.")
 		if len(back) > 0 {
 			fmt.Fprintln(m.stderr, "What they brought is dropped, with everything that is stored there:")
-			m.losses(m.stderr, back)
+			m.printLosses(m.stderr, back)
 		}
 		return exitBadConfig
 	case m.to > latest:
@@ -180,16 +180,16 @@ func (m *migrator) down(ctx context.Context) int {
 		return exitStopped
 	}
 	if err := migrations.Down(ctx, m.conn, m.to); err != nil {
-		return m.failed(err)
+		return m.reportFailure(err)
 	}
 	fmt.Fprintln(m.stdout, "Taken back, with everything that was stored there:")
-	m.losses(m.stdout, back)
+	m.printLosses(m.stdout, back)
 	fmt.Fprintf(m.stdout, "Done: the schema is at version %d. An executor that starts with database.migrate: true applies them again.\n", m.to)
 	return exitStopped
 }
 
-// losses lists migrations, each with what is dropped with it.
-func (m *migrator) losses(w io.Writer, back []migrations.Version) {
+// printLosses lists migrations, each with the tables and columns that are dropped with it.
+func (m *migrator) printLosses(w io.Writer, back []migrations.Version) {
 	for i := range back {
 		v := &back[i]
 		lost := "no table and no column"
@@ -203,11 +203,11 @@ func (m *migrator) losses(w io.Writer, back []migrations.Version) {
 	}
 }
 
-// status lists the versions, and says whether they are those of this program.
-func (m *migrator) status(ctx context.Context) int {
+// printStatus lists the versions, and reports whether they match this program.
+func (m *migrator) printStatus(ctx context.Context) int {
 	versions, err := migrations.Status(ctx, m.conn)
 	if err != nil {
-		return m.failed(err)
+		return m.reportFailure(err)
 	}
 	behind, ahead := 0, 0
 	fmt.Fprintln(m.stdout, "version  name                     applied")
@@ -228,9 +228,9 @@ func (m *migrator) status(ctx context.Context) int {
 	fmt.Fprintln(m.stdout)
 	switch {
 	case ahead > 0:
-		fmt.Fprintf(m.stdout, "The schema is ahead: %s unknown to this program. Start a newer program.\n", count(ahead))
+		fmt.Fprintf(m.stdout, "The schema is ahead: %s unknown to this program. Start a newer program.\n", countPhrase(ahead))
 	case behind > 0:
-		fmt.Fprintf(m.stdout, "The schema is behind: %s not applied. `executor migrate up` applies what is missing.\n", count(behind))
+		fmt.Fprintf(m.stdout, "The schema is behind: %s not applied. `executor migrate up` applies what is missing.\n", countPhrase(behind))
 	default:
 		fmt.Fprintln(m.stdout, "The schema is current.")
 		return exitStopped
@@ -238,7 +238,7 @@ func (m *migrator) status(ctx context.Context) int {
 	return exitFailed
 }
 
-func count(n int) string {
+func countPhrase(n int) string {
 	if n == 1 {
 		return "1 migration is"
 	}

@@ -22,7 +22,7 @@ type console struct {
 	url string
 }
 
-// does runs the command, and expects an exit code and these texts in the output.
+// does runs the command, and asserts its exit code and that its output contains these texts.
 func (c console) does(code int, command string, texts ...string) {
 	c.Helper()
 	var stdout, stderr bytes.Buffer
@@ -64,7 +64,7 @@ func (c console) query(sql string, args ...any) (found []string) {
 	return found
 }
 
-func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
+func TestMigrateUpDownAndStatus(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {
@@ -79,7 +79,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	c.does(exitStopped, "up", "Nothing to do: the schema is current")
 	c.does(exitStopped, "status", "1  workers_and_executions   20", " UTC\n", "The schema is current.")
 
-	// Nothing is removed by mistake.
+	// A wrong command removes nothing.
 	c.does(exitBadConfig, "down", "say how far with --to N", "law_and_audit            execution_transition\n", "workers_and_executions   refused_result, dead_letter, execution,")
 	c.does(exitBadConfig, fmt.Sprint("down --to ", latest+1), "is above the latest version")
 	for _, command := range []string{"", "sideways", "down --to", "down --to -1", "down --to x", "up --to 3", "status --bogus", "up now"} {
@@ -101,8 +101,8 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	}
 }
 
-// The objects that migrate lists as lost are those that the database loses.
-func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
+// migrate lists exactly the objects that the database loses.
+func TestMigrateDownListsLosses(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	c.does(exitStopped, "up")
 	conn, err := pgx.Connect(t.Context(), c.url)
@@ -121,7 +121,7 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 		return append(tables, columns...)
 	}
 	// Their content is in execution and execution_transition afterwards:
-	// TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack, TestTheAuditIsCarriedOver.
+	// TestMigrationCarriesEveryStatusBothWays, TestMigrationKeepsAudit.
 	carried := []string{"execution_record", "execution_work", "execution_unhandled", "transition_group"}
 	before := there()
 	for _, v := range slices.Backward(versions) {
@@ -147,9 +147,9 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 	}
 }
 
-// An executor that may not migrate refuses a schema that is behind, and says what to do. An
-// executor that may migrate does so.
-func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
+// An executor that may not migrate refuses an old schema, with an error that names the remedy. An executor
+// that may migrate does so.
+func TestExecutorWithoutMigrateRefusesOldSchema(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {
@@ -160,7 +160,7 @@ func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
 		defer stop()
 		var stderr lockedBuffer
 		stderr.seen = func(text string) {
-			// The broker is away: the executor is up as soon as it asks for it.
+			// The broker is away: the executor is up as soon as it tries to connect.
 			if strings.Contains(text, "broker") && strings.Contains(text, "failed") || strings.Contains(text, "connecting to the broker") {
 				stop()
 			}
@@ -189,7 +189,7 @@ func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
 	}
 }
 
-// lockedBuffer collects a log and shows it as it grows.
+// lockedBuffer collects a log that can be read while it grows.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

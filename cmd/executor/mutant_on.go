@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// takeMutant takes --mutant NAME from the command line, and returns how that mutant is planted.
+// takeMutant removes --mutant NAME from the arguments, and returns a function that plants that mutant.
 func takeMutant(args []string) (rest []string, plant func(*executor.Options)) {
 	m, rest, err := mutant.FromArguments(args)
 	if err != nil {

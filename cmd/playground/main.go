@@ -1,7 +1,7 @@
 //go:build !(js && wasm)
 
-// Command playground writes the simulator as a page for browsers: a folder for any static host. Built
-// for WebAssembly it is that simulator. It links no client of a database or of a broker.
+// Command playground writes the simulator as a page for browsers: a folder for any static host. Built for
+// WebAssembly it is that simulator. It links no client of a database or a broker.
 package main
 
 import (
@@ -18,13 +18,13 @@ import (
 //go:embed page
 var page embed.FS
 
-// The files of the folder, beside those of page.
+// Files of the folder, in addition to those of page.
 const (
 	wasmFile = "playground.wasm.gz"
 	execFile = "wasm_exec.js"
 )
 
-// mostBytes is how large the compressed simulator may be.
+// mostBytes is the maximum size of the compressed simulator.
 const mostBytes = 8 << 20
 
 func main() {
@@ -32,14 +32,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: playground FOLDER\nwrites the simulator as a page for browsers into FOLDER")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Stdout); err != nil {
+	if err := writeFolder(os.Args[1], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes the folder and says what is in it.
-func write(dir string, out io.Writer) error {
+// writeFolder writes the folder and prints its size.
+func writeFolder(dir string, out io.Writer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -68,23 +68,23 @@ func write(dir string, out io.Writer) error {
 		return err
 	}
 	raw := filepath.Join(dir, ".new", "playground.wasm")
-	if err := build(raw); err != nil {
+	if err := buildWASM(raw); err != nil {
 		return err
 	}
-	before, after, err := compress(raw, filepath.Join(dir, wasmFile))
+	before, after, err := compressFile(raw, filepath.Join(dir, wasmFile))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %.1f MB, %.1f MB without compression\n", filepath.Join(dir, wasmFile), mega(after), mega(before))
+	fmt.Fprintf(out, "%s: %.1f MB, %.1f MB without compression\n", filepath.Join(dir, wasmFile), megabytes(after), megabytes(before))
 	if after > mostBytes {
-		return fmt.Errorf("%s has %.1f MB, at most %.1f are allowed", wasmFile, mega(after), mega(mostBytes))
+		return fmt.Errorf("%s has %.1f MB, at most %.1f are allowed", wasmFile, megabytes(after), megabytes(mostBytes))
 	}
 	fmt.Fprintf(out, "%s: any static host serves this folder; to look at it here: python3 -m http.server -d %s\n", dir, dir)
 	return nil
 }
 
-// build compiles this package for the browser.
-func build(path string) error {
+// buildWASM compiles this package for the browser.
+func buildWASM(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
@@ -97,9 +97,9 @@ func build(path string) error {
 	return nil
 }
 
-// compress writes a file anew with gzip, which every browser unpacks by itself, so the host need not
-// be told.
-func compress(from, to string) (before, after int64, err error) {
+// compressFile writes a copy of a file with gzip, which every browser unpacks by itself, so that the host
+// needs no configuration.
+func compressFile(from, to string) (before, after int64, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return 0, 0, err
@@ -126,4 +126,4 @@ func compress(from, to string) (before, after int64, err error) {
 	return int64(len(data)), info.Size(), file.Close()
 }
 
-func mega(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func megabytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }

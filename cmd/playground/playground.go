@@ -17,42 +17,42 @@ import (
 	"handoff/sim/explore"
 )
 
-// ownFile is the name that messages give to a text of the editor that is no scenario of the library.
+// ownFile is the file name in messages about an editor's text that is no scenario of the library.
 const ownFile = "my-scenario.yaml"
 
-// choices is what the page offers.
+// choices are the selectable scenarios and mutants of the page.
 type choices struct {
-	Scenarios []string `json:"scenarios"`
-	Mutants   []named  `json:"mutants"`
+	Scenarios []string      `json:"scenarios"`
+	Mutants   []namedMutant `json:"mutants"`
 }
 
-type named struct {
+type namedMutant struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
 }
 
-func offer() choices {
+func offeredChoices() choices {
 	c := choices{Scenarios: scenarios.Names()}
 	for _, m := range mutant.All() {
-		c.Mutants = append(c.Mutants, named{m.Name, m.About})
+		c.Mutants = append(c.Mutants, namedMutant{m.Name, m.About})
 	}
 	return c
 }
 
-// view is what the page draws of a scenario. Times are in milliseconds.
+// view is the drawing of a scenario. Times are in milliseconds.
 type view struct {
 	Name     string           `json:"name"`
 	Profiles []config.Profile `json:"profiles"`
-	// End is where the drawing of the faults ends; a run may go on.
-	End    int64   `json:"end"`
-	Faults []strip `json:"faults"`
+	// End is the end of the drawing; a run may last longer.
+	End    int64        `json:"end"`
+	Faults []faultStrip `json:"faults"`
 }
 
-// strip is a fault on the timeline.
-type strip struct {
+// faultStrip is a fault on the timeline.
+type faultStrip struct {
 	Name string `json:"name"`
-	// From and To bound the drawn moment at which it begins; equal for a fixed one. After is set
-	// instead for a fault that waits for an event.
+	// From and To bound the drawn start; equal for a fixed one. A fault that waits for an event has After
+	// instead.
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`
 	After string `json:"after"`
@@ -60,9 +60,8 @@ type strip struct {
 	Lasts int64 `json:"lasts"`
 }
 
-// parse reads the text of the editor. An unchanged scenario of the library keeps its name in
-// commands.
-func parse(text string) (*scenario.Scenario, error) {
+// parseText reads the text of the editor. An unchanged scenario of the library keeps its name in commands.
+func parseText(text string) (*scenario.Scenario, error) {
 	s, err := scenario.Parse(ownFile, []byte(text))
 	if err != nil {
 		return nil, err
@@ -73,18 +72,18 @@ func parse(text string) (*scenario.Scenario, error) {
 	return s, nil
 }
 
-func look(text string) (*view, error) {
-	s, err := parse(text)
+func newView(text string) (*view, error) {
+	s, err := parseText(text)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{Name: s.Name, Profiles: s.Profiles, Faults: []strip{}}
+	v := &view{Name: s.Name, Profiles: s.Profiles, Faults: []faultStrip{}}
 	end := s.LastSubmission()
 	for i := range s.Faults {
 		f := &s.Faults[i]
 		lasts := cmp.Or(f.For, f.RestartAfter)
 		end = max(end, f.When.Max+lasts)
-		mark := strip{Name: f.Name, From: f.When.Min.Milliseconds(), To: f.When.Max.Milliseconds(), Lasts: lasts.Milliseconds()}
+		mark := faultStrip{Name: f.Name, From: f.When.Min.Milliseconds(), To: f.When.Max.Milliseconds(), Lasts: lasts.Milliseconds()}
 		if f.When.After != "" {
 			mark.After = f.When.After
 			if f.When.Nth > 1 {
@@ -100,8 +99,8 @@ func look(text string) (*view, error) {
 	return v, nil
 }
 
-// shift moves a fault; -1 leaves a time as it is.
-func shift(text string, i int, at, lasts int64) (string, error) {
+// moveFault moves a fault; -1 keeps a time.
+func moveFault(text string, i int, at, lasts int64) (string, error) {
 	span := func(ms int64) time.Duration {
 		if ms < 0 {
 			return scenario.Unmoved
@@ -120,14 +119,14 @@ type outcome struct {
 	Hash    string   `json:"hash"`
 	Steps   uint64   `json:"steps"`
 	Virtual string   `json:"virtual"`
-	// Took is how long the run itself took, in milliseconds.
+	// Took is the duration of the run itself, in milliseconds.
 	Took int64 `json:"took"`
 	// Page is the report, one HTML file.
 	Page string `json:"page"`
 }
 
-func try(text, profile string, seed uint64, planted string) (*outcome, error) {
-	s, err := parse(text)
+func runScenario(text, profile string, seed uint64, planted string) (*outcome, error) {
+	s, err := parseText(text)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +138,13 @@ func try(text, profile string, seed uint64, planted string) (*outcome, error) {
 	}
 	for _, t := range explore.Targets([]*scenario.Scenario{s}) {
 		if string(t.Profile) == profile {
-			return show(t, seed, m)
+			return runTarget(t, seed, m)
 		}
 	}
 	return nil, fmt.Errorf("%s does not run under the profile %q; it says profile: %v", s.Name, profile, s.Profiles)
 }
 
-func show(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error) {
+func runTarget(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error) {
 	begin := time.Now()
 	rec, _ := explore.Record(context.Background(), t, seed, m)
 	o := &outcome{Run: reports.RunLabel(rec), Hash: hashText(rec.Hash), Steps: rec.Steps, Took: time.Since(begin).Milliseconds()}
@@ -163,8 +162,7 @@ func show(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error) {
 
 func hashText(hash uint64) string { return fmt.Sprintf("%016x", hash) }
 
-// hashOf runs a scenario of the library, written as NAME/PROFILE/SEED, and returns the hash of its
-// history.
+// hashOf runs a scenario of the library, written as NAME/PROFILE/SEED, and returns the hash of its history.
 func hashOf(run string) (string, error) {
 	var seed uint64
 	parts := strings.Split(run, "/")
@@ -181,7 +179,7 @@ func hashOf(run string) (string, error) {
 	return hashText(sim.Run(s, config.Profile(parts[1]), sim.Options{Seed: seed}).Hash), nil
 }
 
-// textOf is the file of a scenario of the library.
+// textOf returns the file of a scenario of the library.
 func textOf(name string) (string, error) {
 	s, err := scenarios.Find(name)
 	if err != nil {

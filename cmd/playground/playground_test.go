@@ -30,7 +30,7 @@ import (
 	"handoff/scenarios"
 )
 
-// written is the folder that folder writes once, for every test that needs it.
+// written is the folder that playgroundFolder writes once for all tests.
 var written struct { //nolint:gochecknoglobals // it takes long
 	once sync.Once
 	dir  string
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func folder(t *testing.T) string {
+func playgroundFolder(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the simulator for browsers, which takes a minute")
@@ -53,7 +53,7 @@ func folder(t *testing.T) string {
 	written.once.Do(func() {
 		if written.dir, written.err = os.MkdirTemp("", "handoff-playground-"); written.err == nil {
 			var said bytes.Buffer
-			written.err = write(written.dir, &said)
+			written.err = writeFolder(written.dir, &said)
 			t.Log(said.String())
 		}
 	})
@@ -63,17 +63,17 @@ func folder(t *testing.T) string {
 	return written.dir
 }
 
-// pairsVariable is the environment variable with the number of runs that are compared.
+// pairsVariable names the variable with the number of compared runs.
 const pairsVariable = "HANDOFF_PLAYGROUND_RUNS"
 
-// How many runs make test compares, and make test-all; HANDOFF_PLAYGROUND_RUNS=1000 compares more.
+// Numbers of runs that make test and make test-all compare; HANDOFF_PLAYGROUND_RUNS=1000 compares more.
 const (
 	fewPairs  = 8
 	somePairs = 60
 )
 
-// pairs are runs of the library: every scenario and profile in turn, under one seed after another.
-func pairs(t *testing.T) (list []string) {
+// comparedRuns returns runs of the library: every scenario and profile in turn, under one seed after another.
+func comparedRuns(t *testing.T) (list []string) {
 	t.Helper()
 	most := fewPairs
 	if testenv.All() {
@@ -89,7 +89,7 @@ func pairs(t *testing.T) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Which profile comes first changes from one scenario to the next, so that a short list has both.
+	// The first profile alternates between scenarios, so that a short list has both.
 	for round := 0; ; round++ {
 		for i, s := range all {
 			p := s.Profiles[(i+round)%len(s.Profiles)]
@@ -100,20 +100,20 @@ func pairs(t *testing.T) (list []string) {
 	}
 }
 
-// A run is a function of scenario and seed, so the browser shows what a terminal shows.
-func TestTheBrowsersRunsAreTheSame(t *testing.T) {
+// A run is a function of scenario and seed, so the browser shows the same as a terminal.
+func TestBrowserRunsMatchNative(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		err = errors.New("no node, so the runs of the browser are not compared with those of this machine")
 	}
 	without.Need(t, without.Node, err)
-	dir := folder(t)
-	list := pairs(t)
+	dir := playgroundFolder(t)
+	list := comparedRuns(t)
 	wasm := filepath.Join(t.TempDir(), "playground.wasm")
-	if err := unpack(filepath.Join(dir, wasmFile), wasm); err != nil {
+	if err := unpackFile(filepath.Join(dir, wasmFile), wasm); err != nil {
 		t.Fatal(err)
 	}
-	script := filepath.Join(goroot(t), "lib", "wasm", "wasm_exec_node.js")
+	script := filepath.Join(goRoot(t), "lib", "wasm", "wasm_exec_node.js")
 	begin := time.Now()
 	said := make([]string, min(runtime.GOMAXPROCS(0), len(list)))
 	var group errgroup.Group
@@ -149,11 +149,11 @@ func TestTheBrowsersRunsAreTheSame(t *testing.T) {
 	t.Logf("%d runs have the same hash; WebAssembly took %v for them, this machine %v", len(list), there.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 }
 
-// hashesIn runs the list in WebAssembly.
+// hashesIn returns the hashes of the runs in WebAssembly.
 func hashesIn(ctx context.Context, node, script, wasm string, list []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(time.Hour, testenv.Patience()))
 	defer cancel()
-	// Arguments and environment have only a few kilobytes there, so the list is its input.
+	// Arguments and environment are limited to a few kilobytes, so the list is the input.
 	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
 	cmd.Stdin = strings.NewReader(strings.Join(list, "\n") + "\n")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -166,7 +166,7 @@ func hashesIn(ctx context.Context, node, script, wasm string, list []string) (st
 	return string(out), nil
 }
 
-func goroot(t *testing.T) string {
+func goRoot(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -175,8 +175,8 @@ func goroot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a bug
-// and runs again. It tells the test what it saw.
+// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a mutant and
+// runs it. It posts what it saw to the test.
 const drive = `<script>
 const until = async (what) => { for (;;) { const got = what(); if (got) return got; await new Promise((go) => requestAnimationFrame(go)); } };
 const heard = (name) => new Promise((go) => id(name).addEventListener("load", go, { once: true }));
@@ -221,7 +221,7 @@ const heard = (name) => new Promise((go) => id(name).addEventListener("load", go
 })();
 </script></body>`
 
-func TestThePlaygroundRunsInABrowser(t *testing.T) {
+func TestPlaygroundRunsInBrowser(t *testing.T) {
 	var browser string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil && browser == "" {
@@ -233,7 +233,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 		lack = errors.New("no chromium, so the playground is not tested in a browser")
 	}
 	without.Need(t, without.Chromium, lack)
-	dir := folder(t)
+	dir := playgroundFolder(t)
 	index, err := os.ReadFile(filepath.Join(dir, "index.html"))
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 		"fail: network-partition, hardened, seed 14, mutant unguarded-claim", "one run at a time", "my-scenario.yaml:2:1:", `unknown key \"faultz\"`,
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the page has shown no %s", want)
+			t.Errorf("the page did not show %s", want)
 		}
 	}
 	if strings.Contains(got, `"error"`) || !strings.Contains(got, `"report": "`) {
@@ -297,12 +297,12 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 }
 
 func TestEveryScenarioIsDrawn(t *testing.T) {
-	for _, name := range offer().Scenarios {
+	for _, name := range offeredChoices().Scenarios {
 		text, err := textOf(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := look(text)
+		v, err := newView(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,9 +317,9 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 			if f.To+f.Lasts > v.End {
 				t.Errorf("%s: the fault %s ends after the drawing", name, f.Name)
 			}
-			moved, err := shift(text, i, 1000, -1)
+			moved, err := moveFault(text, i, 1000, -1)
 			if err != nil {
-				continue // another fault may be due relative to it, or it is too late; the page says so
+				continue // another fault may depend on it, or it is too late; the page reports that
 			}
 			m, err := scenario.Parse(name, []byte(moved))
 			if err != nil || m.Faults[i].When.Min != time.Second {
@@ -329,15 +329,15 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 	}
 }
 
-func TestWrongRunsAreRefused(t *testing.T) {
+func TestInvalidRunsAreRefused(t *testing.T) {
 	text, err := textOf("network-partition")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, call := range map[string]func() (*outcome, error){
-		"no mutant is called":            func() (*outcome, error) { return try(text, "hardened", 1, "nothing") },
-		"does not run under the profile": func() (*outcome, error) { return try(text, "other", 1, "") },
-		"my-scenario.yaml:1:1":           func() (*outcome, error) { return try("x: 1", "hardened", 1, "") },
+		"no mutant is called":            func() (*outcome, error) { return runScenario(text, "hardened", 1, "nothing") },
+		"does not run under the profile": func() (*outcome, error) { return runScenario(text, "other", 1, "") },
+		"my-scenario.yaml:1:1":           func() (*outcome, error) { return runScenario("x: 1", "hardened", 1, "") },
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -345,8 +345,7 @@ func TestWrongRunsAreRefused(t *testing.T) {
 	}
 }
 
-// unpack unpacks a file.
-func unpack(from, to string) error {
+func unpackFile(from, to string) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return err

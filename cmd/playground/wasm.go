@@ -12,9 +12,8 @@ import (
 	"syscall/js"
 )
 
-// main serves a page: it gives it the function handoff(what, arguments…), whose answer is JSON with
-// either result or error. With the argument hashes, under node, it prints the hash of each run that
-// its input names.
+// main gives a page the function handoff(what, arguments…), which returns JSON with either result or error.
+// With the argument hashes, under node, it prints the hash of each run in its input.
 func main() {
 	debug.SetGCPercent(800) // as cmd/chaos does
 	if len(os.Args) > 1 && os.Args[1] == "hashes" {
@@ -28,19 +27,19 @@ func main() {
 		}
 		return
 	}
-	js.Global().Set("handoff", js.FuncOf(func(_ js.Value, args []js.Value) any { return serve(args) }))
+	js.Global().Set("handoff", js.FuncOf(func(_ js.Value, args []js.Value) any { return serveCall(args) }))
 	if ready := js.Global().Get("handoffReady"); ready.Type() == js.TypeFunction {
 		ready.Invoke()
 	}
 	select {}
 }
 
-func serve(args []js.Value) string {
+func serveCall(args []js.Value) string {
 	type answer struct {
 		Result any    `json:"result,omitempty"`
 		Error  string `json:"error,omitempty"`
 	}
-	result, err := call(args)
+	result, err := callFunction(args)
 	out := answer{Result: result}
 	if err != nil {
 		out = answer{Error: err.Error()}
@@ -52,22 +51,22 @@ func serve(args []js.Value) string {
 	return string(text)
 }
 
-func call(args []js.Value) (any, error) {
+func callFunction(args []js.Value) (any, error) {
 	switch what := args[0].String(); what {
 	case "offer":
-		return offer(), nil
+		return offeredChoices(), nil
 	case "text":
 		return textOf(args[1].String())
 	case "look":
-		return look(args[1].String())
+		return newView(args[1].String())
 	case "move":
-		return shift(args[1].String(), args[2].Int(), int64(args[3].Float()), int64(args[4].Float()))
+		return moveFault(args[1].String(), args[2].Int(), int64(args[3].Float()), int64(args[4].Float()))
 	case "run":
 		var seed uint64
 		if _, err := fmt.Sscan(strings.TrimSpace(args[3].String()), &seed); err != nil {
 			return nil, fmt.Errorf("the seed %q must be a number from 0", args[3].String())
 		}
-		return try(args[1].String(), args[2].String(), seed, args[4].String())
+		return runScenario(args[1].String(), args[2].String(), seed, args[4].String())
 	default:
 		return nil, fmt.Errorf("nothing is called %q", what)
 	}

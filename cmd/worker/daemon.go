@@ -27,29 +27,29 @@ import (
 
 // daemon is one worker process.
 type daemon struct {
-	// plant changes what the service is made of; nil but in a build that can be given a known defect.
+	// plant plants a mutant in the service's options; nil except in builds with the tag mutant.
 	plant func(*worker.Options)
 
-	// healthURL is where the health endpoint answers, once it listens; empty without one.
+	// healthURL is the URL of the health endpoint, once it listens; empty without one.
 	healthURL  string
 	config     config.Config
 	deployment config.Deployment
 	log        *slog.Logger
 	host       host.Host
 	figures    *exporter.Exporter
-	// isolation is what holds for actions on this machine.
+	// isolation is the isolation of actions that works on this machine.
 	isolation *subprocess.State
 	// secretFile is the configuration file if it holds a password, else empty.
 	secretFile string
 }
 
-// run works until ctx ends and what was claimed has come to its end, which is nil.
-func (d *daemon) run(ctx context.Context) error {
+// runWorker works until ctx ends and all claimed executions have ended, then returns nil.
+func (d *daemon) runWorker(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
-	d.announce(ctx)
+	d.logStart(ctx)
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; SIGINT ends it at once") })
-	runner, err := d.isolate(ctx)
+	runner, err := d.prepareRunner(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -58,14 +58,14 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer runner.Close()
 	pulse := worker.NewPulse(d.host, d.config.Worker.Lease())
-	stopServing, err := d.listen(ctx, pulse)
+	stopServing, err := d.listenHealth(ctx, pulse)
 	if err != nil {
 		return err
 	}
-	// The health endpoint answers to the very end: a worker that drains is alive.
+	// The health endpoint serves until the end, because a draining worker is alive.
 	defer stopServing()
 
-	db, err := d.open(ctx)
+	db, err := d.openStore(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -94,8 +94,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return worker.New(options).Run(ctx)
 }
 
-// announce says who starts, and how long a stop may take: whoever kills it sooner loses runs.
-func (d *daemon) announce(ctx context.Context) {
+// logStart logs the start and how long a stop may take: killing the worker sooner loses runs.
+func (d *daemon) logStart(ctx context.Context) {
 	c := d.config.Worker
 	d.log.LogAttrs(ctx, slog.LevelInfo, "worker starting",
 		slog.String("worker", d.deployment.Worker.Name), slog.Any("runtimes", d.deployment.Worker.Runtimes), slog.Int("concurrency", c.Concurrency),
@@ -108,8 +108,8 @@ func (d *daemon) announce(ctx context.Context) {
 		slog.String("shutdown_timeout", c.ShutdownTimeout.String()), slog.String("stop_grace_period_at_least", longest.String()))
 }
 
-// storeOptions are the options of the worker's store. A call that has waited for a lock still needs time to
-// retry row by row, so it waits for half of its timeout.
+// storeOptions returns the options of the worker's store. A call that has waited for a lock still needs time
+// to retry row by row, so it waits for half of its timeout.
 func storeOptions(c *config.Config) postgres.Options {
 	return postgres.Options{
 		MaxConns: c.Database.Connections, HeartbeatConns: c.Database.HeartbeatConnections, PingTimeout: c.Database.PingTimeout,
@@ -117,8 +117,8 @@ func storeOptions(c *config.Config) postgres.Options {
 	}
 }
 
-// open connects to the database as often as it takes, and waits until an executor has made the schema.
-func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
+// openStore connects to the database, and retries until it is available and has the schema.
+func (d *daemon) openStore(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		db, err := postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config))
@@ -145,8 +145,8 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	}
 }
 
-// listen serves the health endpoints. The returned function ends that.
-func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
+// listenHealth serves the health endpoints until the returned function is called.
+func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
 	address := d.deployment.Worker.HealthListen
 	if address == "" {
 		return func() {}, nil
@@ -167,9 +167,9 @@ func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := api.Logged(d.log, api.HealthHandler(checks(p), d.figures.Handler(), d.isolation))
+		h := api.Logged(d.log, api.HealthHandler(healthChecks(p), d.figures.Handler(), d.isolation))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
-			// Work goes on: what watches the endpoint will notice.
+			// The worker continues: whatever monitors the endpoint detects the failure.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))
 		}
 	}()
@@ -179,8 +179,8 @@ func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err 
 	}, nil
 }
 
-// checks are what /readyz asks.
-func checks(p *worker.Pulse) []api.Check {
+// healthChecks returns the checks of /readyz.
+func healthChecks(p *worker.Pulse) []api.Check {
 	return []api.Check{
 		{Name: "lease", Run: func(context.Context) error { return p.Lease() }},
 		{Name: "consumer", Run: func(context.Context) error { return p.Consumer() }},

@@ -7,8 +7,8 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// isolate makes the runner of actions, and says what keeps them apart on this machine.
-func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
+// prepareRunner creates the runner of actions, and logs which isolation works on this machine.
+func (d *daemon) prepareRunner(ctx context.Context) (*subprocess.Runner, error) {
 	d.fitDescriptors(ctx)
 	runner := subprocess.New(subprocess.Options{
 		Host: d.host, Actions: d.deployment.Worker.ActionsDir, Name: d.deployment.Worker.Name, Log: d.log,
@@ -23,8 +23,8 @@ func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
 	return runner, nil
 }
 
-// fitDescriptors lowers the number of runs to what the limit of open files allows: an action that
-// can't be started for want of descriptors would have been claimed in vain.
+// fitDescriptors reduces the concurrency to what the limit of open files allows. Otherwise the worker would
+// claim executions that it can't start for lack of descriptors.
 func (d *daemon) fitDescriptors(ctx context.Context) {
 	wanted := d.config.Worker.Concurrency
 	if fit, limit := subprocess.FittingRuns(); fit < wanted {

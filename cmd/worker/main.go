@@ -1,5 +1,5 @@
-// Command worker runs actions: it registers, keeps its lease, claims what is dispatched to it and
-// writes how it ended.
+// Command worker runs actions: it registers, keeps its lease, claims the executions dispatched to it, and
+// writes how they ended.
 package main
 
 import (
@@ -26,30 +26,29 @@ const (
 )
 
 func main() {
-	// The runner starts this binary again, as the shim between the worker and an action.
+	// The runner also starts this binary as the shim between the worker and an action.
 	subprocess.ShimMain()
-	// Before anything else: until then actions of another worker of this user could read the environment.
+	// Early, because until then actions of another worker of this user could read the environment.
 	subprocess.ProtectWorker()
 
 	hostdaemon.CollectRarely()
-	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
-	// once.
+	// The first signal ends the process gracefully, whatever it is doing; a second one ends it at once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
+// run executes the command line; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	args, planted := takeMutant(args)
-	parsed := command().Parse(args, environ)
+	parsed := commandSpec().Parse(args, environ)
 	if parsed.Help == "" {
-		complete(&parsed)
+		completeConfig(&parsed)
 	}
 	if code, done := parsed.Answer("worker", stdout, stderr); done {
 		return code
 	}
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr), secretFile: parsed.SecretFile()}
 	hostdaemon.LogSignals(ctx, d.log)
-	switch err := d.run(ctx); {
+	switch err := d.runWorker(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):
 		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",
 			slog.String("worker", d.deployment.Worker.Name))
@@ -62,7 +61,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitStopped
 }
 
-func command() config.Command {
+func commandSpec() config.Command {
 	return config.Command{
 		Name:  "worker",
 		About: "runs the actions that executors hand to it.",
@@ -77,9 +76,9 @@ func command() config.Command {
 	}
 }
 
-// complete fills in what the machine knows, and refuses what it can't do: a worker that offers a
-// runtime which it does not have would fail everything that is handed to it.
-func complete(p *config.Parsed) {
+// completeConfig adds values found on the machine, and refuses what the machine can't do. A worker that lacks
+// an offered runtime would fail every execution of it.
+func completeConfig(p *config.Parsed) {
 	name, err := os.Hostname()
 	if err == nil {
 		p.Found("worker.name", name, "the machine's name")

@@ -64,7 +64,7 @@ func TestBadConfigurationExitsTwoAndListsEverything(t *testing.T) {
 	}
 }
 
-func TestWhatTheMachineKnowsIsFilledIn(t *testing.T) {
+func TestMachineFactsCompleteConfiguration(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--config", write(t, unreachable), "--print-config"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit %d, %s", code, &stderr)
@@ -121,7 +121,7 @@ func (f *fakeStore) Heartbeat(context.Context, store.Beat) (store.BeatReply, err
 	return store.BeatReply{}, f.err
 }
 
-func TestHealthIsWhatTheHeartbeatsSay(t *testing.T) {
+func TestHealthFollowsHeartbeats(t *testing.T) {
 	synctest.Test(t, healthFollowsHeartbeats)
 }
 
@@ -130,7 +130,7 @@ func healthFollowsHeartbeats(t *testing.T) {
 	db := &fakeStore{}
 	w := p.Watch(db)
 	state := func() (bad []string) {
-		for _, c := range checks(p) {
+		for _, c := range healthChecks(p) {
 			if c.Run(t.Context()) != nil {
 				bad = append(bad, c.Name)
 			}
@@ -150,12 +150,12 @@ func healthFollowsHeartbeats(t *testing.T) {
 	expect("deaf", "consumer")
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	db.err = store.ErrUnavailable
-	time.Sleep(60 * time.Millisecond) // the lease itself has to pass
+	time.Sleep(60 * time.Millisecond) // the lease itself must pass
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	expect("a lease without a heartbeat", "lease")
 }
 
-// accept waits for a daemon, which may have ended instead.
+// accept waits for the connection of a daemon, and fails if the daemon has ended.
 func accept(l net.Listener) (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		return nil, err

@@ -4,5 +4,5 @@ package main
 
 import "handoff/core/worker"
 
-// takeMutant leaves the command line alone: only a build with the tag mutant can be given a known defect.
+// takeMutant returns the arguments unchanged: only builds with the tag mutant can plant a mutant.
 func takeMutant(args []string) (rest []string, plant func(*worker.Options)) { return args, nil }

@@ -24,11 +24,11 @@ import (
 //     states, figures with the names of actions and workers, and pages. On a loopback address
 //     without tokens, hostguard protects them, too.
 
-// access decides which requests are answered.
+// access authenticates the senders of requests.
 type access struct {
 	tokens []knownToken
 	guard  hostguard.Guard
-	// guardsOpen says that hostguard also protects the paths that need no token.
+	// guardsOpen reports whether hostguard also protects the paths that need no token.
 	guardsOpen bool
 }
 
@@ -43,7 +43,7 @@ type knownToken struct {
 type caller struct {
 	// name is the name of the token, empty without tokens.
 	name string
-	// scope represents the caller in idempotency keys, so that two callers never share a key.
+	// scope is the part of idempotency keys that keeps the keys of two callers distinct.
 	scope  string
 	rights config.Right
 }
@@ -63,11 +63,10 @@ func newAccess(o *Options) access {
 	return a
 }
 
-// callerScope represents a token in the idempotency keys of its caller. It is the token's name, so
-// that keys survive a rotation. The token of api.token is an exception. Executors that knew no
-// names stored keys under a hash of it, and during a rolling upgrade old and new executors answer
-// the same client. The hash is short, because it only distinguishes callers and proves nothing. No
-// name has a colon, so no two scopes are equal.
+// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys survive a
+// rotation. The token of api.token is an exception: older executors, which had no names, stored keys under a
+// hash of it. During a rolling upgrade old and new executors answer the same client. The hash may be short,
+// because it only distinguishes callers. No name has a colon, so no two scopes are equal.
 func callerScope(t config.Token) string {
 	if t.Name == config.DefaultToken {
 		sum := sha256.Sum256([]byte("idempotency scope " + t.Token))
@@ -76,9 +75,9 @@ func callerScope(t config.Token) string {
 	return " name:" + t.Name
 }
 
-// identify returns the sender of a request, nil if it is unknown. It compares every token, so that
-// the time does not reveal which one was close.
-func (a *access) identify(r *http.Request) *caller {
+// identifyCaller returns the sender of a request, or nil if no token matches. It compares every token, so
+// that the time does not reveal which one was close.
+func (a *access) identifyCaller(r *http.Request) *caller {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sent := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	var found *caller
@@ -93,12 +92,12 @@ func (a *access) identify(r *http.Request) *caller {
 	return found
 }
 
-// admit returns the sender of a request, or the reason for refusing it.
-func (a *access) admit(r *http.Request) (*caller, *Problem) {
+// admitCaller returns the sender of a request, or the reason for refusing it.
+func (a *access) admitCaller(r *http.Request) (*caller, *Problem) {
 	if len(a.tokens) == 0 {
-		return &caller{rights: config.RightOperate}, a.guarded(r)
+		return &caller{rights: config.RightOperate}, a.hostProblem(r)
 	}
-	c := a.identify(r)
+	c := a.identifyCaller(r)
 	if c == nil {
 		return nil, &Problem{
 			Type: typeUnauthorized, Title: "The token is missing or wrong", Status: http.StatusUnauthorized,
@@ -108,8 +107,8 @@ func (a *access) admit(r *http.Request) (*caller, *Problem) {
 	return c, nil
 }
 
-// guarded returns the reason why hostguard refuses a request.
-func (a *access) guarded(r *http.Request) *Problem {
+// hostProblem returns the reason why hostguard refuses a request.
+func (a *access) hostProblem(r *http.Request) *Problem {
 	refusal := a.guard.Check(r)
 	switch {
 	case refusal == nil:
@@ -124,12 +123,12 @@ func crossOrigin(detail string) *Problem {
 	return &Problem{Type: typeCrossOrigin, Title: "Requests from other sites are refused", Status: http.StatusForbidden, Detail: detail}
 }
 
-// authorized passes on requests that admit accepts, and notes their sender.
-func (a *access) authorized(next http.Handler) http.Handler {
+// authorizedHandler passes on requests that admitCaller accepts, with their sender in the context.
+func (a *access) authorizedHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, problem := a.admit(r)
+		c, problem := a.admitCaller(r)
 		if problem != nil {
-			problem.write(w)
+			problem.writeTo(w)
 			return
 		}
 		if line, ok := r.Context().Value(lineKey{}).(*requestLine); ok {
@@ -139,12 +138,12 @@ func (a *access) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// open passes on requests that need no token.
-func (a *access) open(next http.Handler) http.Handler {
+// openHandler passes on requests that need no token.
+func (a *access) openHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.guardsOpen {
-			if problem := a.guarded(r); problem != nil {
-				problem.write(w)
+			if problem := a.hostProblem(r); problem != nil {
+				problem.writeTo(w)
 				return
 			}
 		}
@@ -162,8 +161,7 @@ type (
 // requestLine holds the parts of a request's log line that only its handlers know.
 type requestLine struct{ token string }
 
-// callerOf is the sender of a request; a request that did not pass authorized has a sender without
-// rights.
+// callerOf returns the sender of a request. Without authorizedHandler the sender has no rights.
 func callerOf(r *http.Request) *caller {
 	if c, ok := r.Context().Value(callerKey{}).(*caller); ok {
 		return c
@@ -171,14 +169,13 @@ func callerOf(r *http.Request) *caller {
 	return &caller{}
 }
 
-// actor is the name of the sender that the database stores, empty without tokens.
-func actor(r *http.Request) string { return callerOf(r).name }
+// actorName returns the name under which the database stores the sender, empty without tokens.
+func actorName(r *http.Request) string { return callerOf(r).name }
 
-// noRight is the need of an endpoint that every client may use. The zero value of a right is in no
-// token.
+// noRight marks an endpoint that every client may use. No token has this right.
 const noRight config.Right = "none"
 
-// handler answers a request, or returns the problem to answer with.
+// handler answers a request, or returns the problem to send.
 type handler func(w http.ResponseWriter, r *http.Request) *Problem
 
 // endpoint is the handler of one method of one path, and the right that it needs.
@@ -187,11 +184,11 @@ type endpoint struct {
 	handle handler
 }
 
-func reads(h handler) endpoint    { return endpoint{config.RightRead, h} }
-func submits(h handler) endpoint  { return endpoint{config.RightSubmit, h} }
-func operates(h handler) endpoint { return endpoint{config.RightOperate, h} }
+func readEndpoint(h handler) endpoint    { return endpoint{config.RightRead, h} }
+func submitEndpoint(h handler) endpoint  { return endpoint{config.RightSubmit, h} }
+func operateEndpoint(h handler) endpoint { return endpoint{config.RightOperate, h} }
 
-func everybody(h http.HandlerFunc) endpoint {
+func openEndpoint(h http.HandlerFunc) endpoint {
 	return endpoint{noRight, func(w http.ResponseWriter, r *http.Request) *Problem { h(w, r); return nil }}
 }
 
@@ -201,10 +198,10 @@ func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Type: typeForbidden, Title: "The token does not allow this", Status: http.StatusForbidden,
 			Detail: fmt.Sprintf("%s %s needs the right %s, and the token %q has the right %s. Use another token, or give this one the right in api.tokens.",
 				r.Method, r.URL.Path, e.needs, c.name, c.rights),
-		}).write(w)
+		}).writeTo(w)
 		return
 	}
 	if problem := e.handle(w, r); problem != nil {
-		problem.write(w)
+		problem.writeTo(w)
 	}
 }

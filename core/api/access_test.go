@@ -17,22 +17,22 @@ import (
 	"handoff/core/store"
 )
 
-// defaultToken are the tokens that a token in api.token stands for.
+// defaultToken returns the tokens of a deployment with this token in api.token.
 func defaultToken(token string) []config.Token {
 	var d config.Deployment
 	d.API.Token = token
 	return d.Tokens()
 }
 
-// threeTokens sets one token for each right. Its name is the right's, and the token ends in -token.
+// threeTokens adds a token for each right: RIGHT-token, with the name the-RIGHT and the old token
+// old-RIGHT-token.
 func threeTokens(o *Options) {
 	for _, r := range config.Rights() {
 		o.Tokens = append(o.Tokens, config.Token{Name: "the-" + string(r), Token: string(r) + "-token", OldToken: "old-" + string(r) + "-token", Rights: r})
 	}
 }
 
-// needs is the right of each endpoint, written down a second time: a change of an endpoint's right
-// has to be made here, too.
+// needs repeats the right of each endpoint, so that a change of a right must be made here, too.
 var needs = map[config.Right][]string{
 	config.RightSubmit: {
 		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/cancel", "POST /api/v1/executions/retry",
@@ -45,7 +45,7 @@ var needs = map[config.Right][]string{
 	},
 }
 
-func TestEveryEndpointNeedsARightAndOnlyReadsNeedTheLeast(t *testing.T) {
+func TestEveryEndpointNeedsARight(t *testing.T) {
 	got := map[config.Right][]string{}
 	for path, m := range new(Server).routes() {
 		for method, e := range m {
@@ -67,8 +67,8 @@ func TestEveryEndpointNeedsARightAndOnlyReadsNeedTheLeast(t *testing.T) {
 	}
 }
 
-// The document says for every operation which right it needs.
-func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
+// The document names the right that each operation needs.
+func TestOpenAPIDocumentsRights(t *testing.T) {
 	type security []map[string][]config.Right
 	var everywhere struct{ Security security }
 	if err := yaml.Unmarshal(openAPI, &everywhere); err != nil {
@@ -91,9 +91,9 @@ func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
 	}
 }
 
-// Every token at every endpoint: tokens without the right are refused and change nothing; the
-// others are accepted.
-func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
+// Every token is tried at every endpoint. Tokens without the right are refused and change nothing; the others
+// are accepted.
+func TestTokenRightsAreEnforced(t *testing.T) {
 	for _, has := range append(config.Rights(), "") {
 		b := setup(t, threeTokens)
 		b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
@@ -103,7 +103,7 @@ func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 		for _, path := range slices.Sorted(maps.Keys(new(Server).routes())) {
 			for method, e := range new(Server).routes()[path] {
 				if strings.HasSuffix(path, "/changes") {
-					continue // it has no end, and needs the same right as the other reads
+					continue // it does not end, and needs the same right as the other reads
 				}
 				target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
 				body := ""
@@ -137,13 +137,13 @@ func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 			}
 		}
 		if asked < 20 {
-			t.Errorf("only %d endpoints were asked", asked)
+			t.Errorf("only %d endpoints were requested", asked)
 		}
 	}
 }
 
 // During a rotation both tokens are accepted, under one name and with the same idempotency keys.
-func TestATokenIsRotatedUnderItsName(t *testing.T) {
+func TestTokenRotationKeepsName(t *testing.T) {
 	b := setup(t, threeTokens)
 	first := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer old-submit-token")
 	again := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer submit-token")
@@ -151,13 +151,12 @@ func TestATokenIsRotatedUnderItsName(t *testing.T) {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
 	if other := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer operate-token"); other.status != 201 {
-		t.Errorf("another caller meets the key: %+v", other)
+		t.Errorf("the key of another caller: %+v", other)
 	}
 	if key := b.store.rows[0].IdempotencyKey; key != "core.echo name:the-submit k" {
 		t.Errorf("the key is stored as %q", key)
 	}
-	// api.token keeps the scope that executors without names gave it, and so do callers without a
-	// token.
+	// api.token keeps the scope from executors without token names, and so do callers without a token.
 	old := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	old.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer secret")
 	if key := old.store.rows[0].IdempotencyKey; key != "core.echo 23f012270f59 k" {
@@ -165,7 +164,7 @@ func TestATokenIsRotatedUnderItsName(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesTheTokenAndNeverShowsIt(t *testing.T) {
+func TestLogShowsTokenNameOnly(t *testing.T) {
 	var log bytes.Buffer
 	b := setup(t, func(o *Options) {
 		threeTokens(o)
@@ -181,9 +180,9 @@ func TestTheLogNamesTheTokenAndNeverShowsIt(t *testing.T) {
 	}
 }
 
-// Without a token, every client that reaches the server may do everything. So pages of other sites
-// must not reach it, whatever name their site has.
-func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
+// Without a token, every client that reaches the server may do everything. So pages of other sites must not
+// reach it under any name.
+func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	const rebound, page = "evil.example:8080", "http://evil.example:8080"
 	for name, c := range map[string]struct {
 		change        func(*Options)
@@ -198,7 +197,7 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 		"allowed":           {func(o *Options) { o.Loopback = true; o.AllowedHosts = []string{"handoff.example.com"} }, []string{"Host", "handoff.example.com", "Origin", "https://handoff.example.com"}, 404, 200, typeNotFound, ""},
 		"open on purpose":   {func(*Options) {}, []string{"Host", rebound}, 403, 200, typeForeignHost, "localhost, loopback addresses"},
 		"with a token":      {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound, "Authorization", "Bearer operate-token"}, 404, 200, typeNotFound, ""},
-		"with a token, but": {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound}, 401, 200, typeUnauthorized, ""},
+		"without the token": {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound}, 401, 200, typeUnauthorized, ""},
 	} {
 		b := setup(t, func(o *Options) {
 			c.change(o)
@@ -214,7 +213,7 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// The attack creates an action and an execution of it.
+	// The attack tries to create an action and an execution of it.
 	b := setup(t, func(o *Options) { o.Loopback = true })
 	attack := []string{"Host", rebound, "Origin", page, "Sec-Fetch-Site", "same-origin"}
 	one := b.do("POST", "/api/v1/actions", `{"ref":"pwn.rebind","runtime":"shell","entrypoint":"id","max_retries":0}`, attack...)
@@ -229,8 +228,8 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 	}
 }
 
-// The sender is named in everything that a request changes, and in the API's view of it.
-func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
+// Every change records the name of its token, and the API shows it.
+func TestChangesRecordTokenName(t *testing.T) {
 	b := setup(t, threeTokens)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
 	for id := range int64(4) {
@@ -265,19 +264,19 @@ func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
 	}
 	b.ask("POST", "/api/v1/dead-letters/discard", `{"ids": [3]}`, operate...)
 	if b.store.discard.Actor != "the-operate" {
-		t.Errorf("a bulk discard is %q's", b.store.discard.Actor)
+		t.Errorf("a bulk discard has the actor %q", b.store.discard.Actor)
 	}
 	b.store.rows[1].Status, b.store.rows[1].Epoch = execution.Scheduled, 2
 	b.store.letters[3].Key.ID = 2
 	b.ask("POST", "/api/v1/dead-letters/4/replay", "", operate...)
 	if len(b.store.reclaims) != 1 || b.store.reclaims[0].Actor != "the-operate" {
-		t.Errorf("the replay takes back: %+v", b.store.reclaims)
+		t.Errorf("the replay reclaims: %+v", b.store.reclaims)
 	}
 	b.store.audit = map[execution.ID][]store.Transition{1: {{To: execution.Requested, By: execution.API, Actor: "the-submit"}, {To: execution.Running, By: execution.Worker}}}
 	if a := b.do("GET", executionsPath+"/1/transitions", "", submit...); !strings.Contains(a.text, `"actor":"the-submit"`) || !strings.Contains(a.text, `"actor":null`) {
 		t.Errorf("transitions: %s", a.text)
 	}
-	// Without tokens no sender is named.
+	// Without tokens, no sender is recorded.
 	b = setup(t, nil)
 	b.do("POST", executionsPath, echo)
 	if a := b.do("GET", executionsPath+"/1", ""); a.json["submitted_by"] != nil {

@@ -27,16 +27,16 @@ type newActionView struct {
 	TimeoutSeconds         *int64 `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
 	MaxRetries             int    `json:"max_retries"`
-	// RetriedExitCodes mean a failure for now; empty if the action declares none.
+	// RetriedExitCodes are the exit codes of temporary failures; empty if the action declares none.
 	RetriedExitCodes []int16 `json:"retried_exit_codes"`
-	// Concurrency is how many executions may be in flight at once, null for no limit.
+	// Concurrency is the maximum number of executions in flight, null for no limit.
 	Concurrency *int64 `json:"concurrency"`
 }
 
 // putAction is POST /api/v1/actions: it creates an action, or replaces the action of that name.
 // Existing executions keep the action as it was when they were created.
 func (s *Server) putAction(w http.ResponseWriter, r *http.Request) *Problem {
-	data, problem := read(w, r, maxBody)
+	data, problem := readBody(w, r, maxBody)
 	if problem != nil {
 		return problem
 	}
@@ -49,7 +49,7 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) *Problem {
 		ok = b.close()
 	}
 	if !ok {
-		return b.problem("The body is not an action.")
+		return b.mistakesProblem("The body is not an action.")
 	}
 	for _, p := range s.Config.ValidateAction(a) {
 		key := p.Key
@@ -60,37 +60,37 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) *Problem {
 		if f, ok := fields[key]; ok {
 			at = f.at
 		}
-		b.refuse("/"+key, at, p.Why)
+		b.refuseAt("/"+key, at, p.Why)
 	}
 	if len(b.mistakes) > 0 {
-		locate(data, b.mistakes)
+		locateMistakes(data, b.mistakes)
 		return &Problem{
 			Type: typeInvalidAction, Title: "The action makes no sense", Status: http.StatusUnprocessableEntity,
 			Detail: "The body can be read, but what it says can't be run.", Errors: b.mistakes,
 		}
 	}
-	a.PutBy = actor(r)
-	ctx, cancel := s.statement(r)
+	a.PutBy = actorName(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	if err := s.Store.PutActions(ctx, []execution.Action{a}); err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
-	return respond(w, http.StatusOK, viewAction(&a))
+	return respondJSON(w, http.StatusOK, viewAction(&a))
 }
 
 func viewAction(a *execution.Action) actionView {
 	return actionView{newActionView: newActionView{
 		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
 		RetriedExitCodes: a.RetriedExitCodes.List(),
-		TimeoutSeconds:   number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
-		Concurrency: number(int64(a.Concurrency)),
-	}, PutBy: name(a.PutBy)}
+		TimeoutSeconds:   numberOrNil(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: numberOrNil(int64(a.DispatchTimeout / time.Second)),
+		Concurrency: numberOrNil(int64(a.Concurrency)),
+	}, PutBy: textOrNil(a.PutBy)}
 }
 
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ActionQuery
-	return servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
+	return servePage(s, w, r, pageSpec{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
 		q.Limit = limit
 		return s.Store.Actions(ctx, q)
 	}, func(a *execution.Action) any { return viewAction(a) }, func(last *execution.Action) any { return last.Ref })
@@ -103,7 +103,7 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request) *Problem {
 	if ref == "" || len(ref) > maxActionRef {
 		return missing
 	}
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	found, err := s.Store.Actions(ctx, store.ActionQuery{Ref: ref, Limit: 1})
 	switch {
@@ -112,23 +112,23 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request) *Problem {
 	case len(found) == 0:
 		return missing
 	}
-	return respond(w, http.StatusOK, viewAction(&found[0]))
+	return respondJSON(w, http.StatusOK, viewAction(&found[0]))
 }
 
 func readAction(b *body) (a execution.Action, root value, fields map[string]value) {
-	root, fields = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}, "", nil)
+	root, fields = b.readObject("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}, "", nil)
 	text := func(key string) (s string) {
 		if f, there := fields[key]; there {
-			s, _ = b.text(f)
+			s, _ = b.readText(f)
 		}
 		return s
 	}
 	longest := int64(yamlfile.MaxDuration / time.Second)
 	a.Ref, a.Runtime, a.Entrypoint = text("ref"), text("runtime"), text("entrypoint")
-	a.Timeout = time.Duration(b.whole(fields, "timeout_seconds", 1, longest, true)) * time.Second
-	a.DispatchTimeout = time.Duration(b.whole(fields, "dispatch_timeout_seconds", 1, longest, true)) * time.Second
-	a.MaxRetries = int(b.whole(fields, "max_retries", 0, config.MaxActionRetries, false))
-	a.Concurrency = int(b.whole(fields, "concurrency", 1, config.MaxActionConcurrency, true))
+	a.Timeout = time.Duration(b.readIntegerField(fields, "timeout_seconds", 1, longest, true)) * time.Second
+	a.DispatchTimeout = time.Duration(b.readIntegerField(fields, "dispatch_timeout_seconds", 1, longest, true)) * time.Second
+	a.MaxRetries = int(b.readIntegerField(fields, "max_retries", 0, config.MaxActionRetries, false))
+	a.Concurrency = int(b.readIntegerField(fields, "concurrency", 1, config.MaxActionConcurrency, true))
 	if f, there := fields["retried_exit_codes"]; there && f.raw[0] != 'n' {
 		a.RetriedExitCodes = readExitCodes(b, f)
 	}
@@ -136,9 +136,9 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 }
 
 func readExitCodes(b *body, f value) execution.ExitCodes {
-	codes, n, ok := b.wholes(f, execution.MaxExitCode, execution.MaxExitCode)
+	codes, n, ok := b.readIntegers(f, execution.MaxExitCode, execution.MaxExitCode)
 	if ok && n > execution.MaxExitCode {
-		b.refuse(f.pointer, f.at, fmt.Sprintf("must have at most %d exit codes", execution.MaxExitCode))
+		b.refuseAt(f.pointer, f.at, fmt.Sprintf("must have at most %d exit codes", execution.MaxExitCode))
 	}
 	return execution.NewExitCodes(codes...)
 }

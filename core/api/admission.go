@@ -19,7 +19,7 @@ import (
 
 // gate lets a bounded number of requests of one class through at a time.
 type gate struct {
-	// what names the class in refusals.
+	// what is the name of the class in refusals.
 	what    string
 	places  chan struct{}
 	waiting atomic.Int64
@@ -31,9 +31,9 @@ func newGate(what string, places int) *gate {
 	return &gate{what: what, places: make(chan struct{}, places), patience: placeWait}
 }
 
-// enter waits for a place, in the order of arrival. It returns a function that gives the place
-// back, or the refusal.
-func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
+// takePlace waits for a place, in the order of arrival. It returns a function that releases the place, or the
+// refusal.
+func (g *gate) takePlace(ctx context.Context) (leave func(), problem *Problem) {
 	leave = func() { <-g.places }
 	select {
 	case g.places <- struct{}{}:
@@ -49,14 +49,14 @@ func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 		case <-ctx.Done():
 		}
 	}
-	return nil, unavailable("Too many requests at once",
+	return nil, serviceUnavailable("Too many requests at once",
 		fmt.Sprintf("This executor is busy with all the %s that it does at once (%d). Nothing was changed. Send the request again, or to another executor.", g.what, cap(g.places)), 1)
 }
 
 // gates are the classes of requests.
 //
-// bulk are the places of requests by filter, each of which walks through tables like a list. Such a
-// request enters it when its body is read, beside the gate of its class.
+// bulk is for requests by filter, which scan tables as lists do. Such a request takes a place there once its
+// body is read, in addition to the place of its class.
 type gates struct{ lists, reads, writes, large, probes, bulk *gate }
 
 func newGates() gates {
@@ -67,8 +67,8 @@ func newGates() gates {
 	}
 }
 
-// isList says that an endpoint reads a list. The stream of changes is not among them: it has its
-// own places.
+// isList reports whether an endpoint reads a list. The stream of changes does not count: it has its own
+// places.
 func isList(path string) bool {
 	switch path {
 	case "/api/v1/executions", "/api/v1/executions/{id}/transitions", "/api/v1/executions/{id}/chain", "/api/v1/actions", "/api/v1/dead-letters",
@@ -78,8 +78,8 @@ func isList(path string) bool {
 	return false
 }
 
-// class is the gate of a request, nil for none.
-func (g *gates) class(path string, r *http.Request) *gate {
+// gateFor returns the gate of a request, nil for none.
+func (g *gates) gateFor(path string, r *http.Request) *gate {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case path == "/api/v1/changes":
@@ -96,33 +96,33 @@ func (g *gates) class(path string, r *http.Request) *gate {
 	return g.writes
 }
 
-// admitted passes a request on when its text can be read and a place of its class is free. It reads
-// a small body before taking the place, so that a client that sends slowly holds no place.
-func (s *Server) admitted(path string, next http.Handler) http.Handler {
+// admissionHandler passes on a request once its texts are valid and a place of its class is free. It reads a
+// small body before it takes the place, so that a client that sends slowly holds no place.
+func (s *Server) admissionHandler(path string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if problem := legible(r); problem != nil {
-			problem.write(w)
+		if problem := checkTexts(r); problem != nil {
+			problem.writeTo(w)
 			return
 		}
-		g := s.gates.class(path, r)
+		g := s.gates.gateFor(path, r)
 		if g == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		if g == s.gates.large {
-			// A client that holds one of these places has to send at a reasonable pace.
+			// A client that holds one of these places must send at a reasonable pace.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(largeBodyWait))
 		} else if r.ContentLength > 0 {
 			data := make([]byte, r.ContentLength)
 			if _, err := io.ReadFull(r.Body, data); err != nil {
-				incomplete().write(w)
+				incompleteBody().writeTo(w)
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(data))
 		}
-		leave, problem := g.enter(r.Context())
+		leave, problem := g.takePlace(r.Context())
 		if problem != nil {
-			problem.write(w)
+			problem.writeTo(w)
 			return
 		}
 		defer leave()
@@ -130,8 +130,8 @@ func (s *Server) admitted(path string, next http.Handler) http.Handler {
 	})
 }
 
-// legible refuses texts that could not be read, so that no handler and no database gets them.
-func legible(r *http.Request) *Problem {
+// checkTexts refuses a request with invalid texts, so that neither a handler nor the database gets them.
+func checkTexts(r *http.Request) *Problem {
 	if why := badText(r.URL.Path); why != "" {
 		return badRequest("The path can't be used.", FieldError{Field: "path", Detail: why})
 	}
@@ -158,7 +158,7 @@ func legible(r *http.Request) *Problem {
 	return nil
 }
 
-// badPair returns the reason why a parameter of a query can't be read.
+// badPair returns the reason why a query parameter is invalid, empty if it is valid.
 func badPair(pair string) string {
 	values, err := url.ParseQuery(pair)
 	if err != nil {
@@ -174,8 +174,7 @@ func badPair(pair string) string {
 	return ""
 }
 
-// badText returns the reason why a text can't be used, with the position, from 1, of the first bad
-// byte.
+// badText returns the reason why a text is invalid, with the position, from 1, of the first bad byte.
 func badText(text string) string {
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return fmt.Sprintf("has a NUL as byte %d, which no text of the database has", at+1)
@@ -186,15 +185,15 @@ func badText(text string) string {
 	return ""
 }
 
-// shares counts how much of something each client address holds, so that no client holds all of it.
-type shares struct {
+// shareCounter counts how much of something each client address holds, so that no client holds all of it.
+type shareCounter struct {
 	mu   sync.Mutex
 	held map[string]int
 }
 
-// take takes a share for the client of a request. It returns a function that gives it back, or
-// false if the client already has `most`.
-func (s *shares) take(r *http.Request, most int) (leave func(), ok bool) {
+// takeShare takes a share for the client of a request. It returns a function that releases it, or false if
+// the client already has `most`.
+func (s *shareCounter) takeShare(r *http.Request, most int) (leave func(), ok bool) {
 	client, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		client = r.RemoteAddr

@@ -18,14 +18,14 @@ import (
 	"handoff/core/testenv"
 )
 
-// held is a store whose lists end when the test lets them.
-type held struct {
+// heldStore is a store whose lists block until the test releases them.
+type heldStore struct {
 	*fakeStore
 	entered chan struct{}
 	leave   chan struct{}
 }
 
-func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+func (h *heldStore) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
 	if q.IDs == nil {
 		h.entered <- struct{}{}
 		<-h.leave
@@ -33,8 +33,8 @@ func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed
 	return h.fakeStore.List(ctx, q)
 }
 
-func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
-	db := &held{newStore(), make(chan struct{}, 100), make(chan struct{})}
+func TestListsDoNotBlockSubmissions(t *testing.T) {
+	db := &heldStore{newStore(), make(chan struct{}, 100), make(chan struct{})}
 	var o Options
 	b := setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
 	server := NewServer(o)
@@ -74,46 +74,46 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 		}
 	}
 	if a := b.do("GET", executionsPath, ""); a.status != 200 || len(db.entered) != 1 {
-		t.Errorf("places were not given back: %d, %d lists at the store", a.status, len(db.entered))
+		t.Errorf("places were not released: %d, %d lists at the store", a.status, len(db.entered))
 	}
 }
 
-// A request that got no place in time has read nothing from the database. Nor has a request whose
-// client left.
-func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
+// A request without a place reads nothing from the database, nor does a request whose client has
+// disconnected.
+func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
-	leave, _ := g.enter(t.Context())
+	leave, _ := g.takePlace(t.Context())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, problem := g.enter(gone); problem == nil || g.waiting.Load() != 0 {
+	if _, problem := g.takePlace(gone); problem == nil || g.waiting.Load() != 0 {
 		t.Errorf("a client that left: %v, %d wait", problem, g.waiting.Load())
 	}
 	leave()
-	if _, problem := g.enter(t.Context()); problem != nil {
-		t.Errorf("the place was not given back: %+v", problem)
+	if _, problem := g.takePlace(t.Context()); problem != nil {
+		t.Errorf("the place was not released: %+v", problem)
 	}
 	g.waiting.Store(queueOfRequests)
-	if _, problem := g.enter(t.Context()); problem == nil {
-		t.Error("more wait than may")
+	if _, problem := g.takePlace(t.Context()); problem == nil {
+		t.Error("more requests wait than allowed")
 	}
 }
 
-// slow is a database that answers a batch when the test lets it.
-type slow struct {
+// slowStore is a store whose batches block until the test releases them.
+type slowStore struct {
 	*fakeStore
 	entered atomic.Int64
 	leave   chan struct{}
 }
 
-func (s *slow) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+func (s *slowStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	s.entered.Add(1)
 	<-s.leave
 	return s.fakeStore.Create(ctx, items)
 }
 
-func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
-	db := &slow{fakeStore: newStore(), leave: make(chan struct{})}
+func TestBatchesWaitBeforeReadingBody(t *testing.T) {
+	db := &slowStore{fakeStore: newStore(), leave: make(chan struct{})}
 	var o Options
 	setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
 	server := NewServer(o)
@@ -142,7 +142,7 @@ func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-// thirtyTwo answers requests at once, and returns the largest growth of the live heap.
+// thirtyTwo serves 32 concurrent requests and returns the largest growth of the live heap.
 func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look func()) (grown int64) {
 	t.Helper()
 	size := func() int64 {
@@ -156,7 +156,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	var served atomic.Int64
 	for range 32 {
 		all.Go(func() {
-			w := &counting{header: http.Header{}}
+			w := &countingWriter{header: http.Header{}}
 			if h.ServeHTTP(w, request()); w.status == http.StatusOK {
 				served.Add(1)
 			}
@@ -180,7 +180,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	}
 }
 
-func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
+func TestConcurrentRequestsStayWithinMemoryBounds(t *testing.T) {
 	testenv.Nightly(t, "when the heap is collected depends on the load; what each request allocates is bounded in make test")
 	for name, request := range map[string]func() *http.Request{
 		"lists":         func() *http.Request { return localRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
@@ -195,22 +195,22 @@ func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
 	}
 }
 
-func TestReadingABodyEndsWithItsClient(t *testing.T) {
+func TestDisconnectEndsBodyReading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b, ok := parseBody(ctx, fill(`{"executions":[`, `{"action_ref":"core.echo"},`, 1<<20, `]}`)())
 	read := 0
 	if ok {
-		b.object("", []string{"executions"}, "executions", func(pointer string) {
-			b.items(pointer, 1e6, func(string) { read++ })
+		b.readObject("", []string{"executions"}, "executions", func(pointer string) {
+			b.readItems(pointer, 1e6, func(string) { read++ })
 		})
 	}
 	if read > 0 || b.close() {
-		t.Errorf("%d items were read for a client that has gone", read)
+		t.Errorf("%d items were read for a disconnected client", read)
 	}
 }
 
-func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
+func TestInvalidTextIsRefusedWithPosition(t *testing.T) {
 	b := setup(t, nil)
 	for path, want := range map[string]string{
 		executionsPath + "?action_ref=%ff":                         `"field":"action_ref","detail":"is not UTF-8 text from byte 1 on"`,
@@ -270,7 +270,7 @@ func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
+func TestUnsupportedBodyEncodingsAreRefused(t *testing.T) {
 	b := setup(t, nil)
 	for _, x := range []struct {
 		header, text string
@@ -291,7 +291,7 @@ func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOneRowThatCannotBeReadHidesNoOther(t *testing.T) {
+func TestUnreadableRowHidesNoOthers(t *testing.T) {
 	b := setup(t, nil)
 	for range 3 {
 		b.do("POST", executionsPath, echo)
@@ -311,7 +311,7 @@ func TestOneRowThatCannotBeReadHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestAnAnswerListsAHundredMistakesAndSaysThatThereMayBeMore(t *testing.T) {
+func TestResponseListsAtMostHundredMistakes(t *testing.T) {
 	b := setup(t, nil)
 	for path, body := range map[string][]byte{
 		executionsPath:                 fill(`{`, "\n\"x\":1,", 1<<19, `}`)(),
@@ -331,7 +331,7 @@ func TestAnAnswerListsAHundredMistakesAndSaysThatThereMayBeMore(t *testing.T) {
 	}
 }
 
-func TestAPageEndsWhereItsBytesDo(t *testing.T) {
+func TestPageIsLimitedInBytes(t *testing.T) {
 	db := full().another()
 	h := whole(t, db)
 	seen, after := map[string]bool{}, ""

@@ -254,8 +254,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// If the database did not accept one piece of a batch, the other pieces stay as they are.
-func TestBatchHalfAccepted(t *testing.T) {
+// If the database rejects one piece of a batch, the other pieces are not affected.
+func TestPartiallyAcceptedBatch(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
 	a := b.do("POST", executionsPath+"/batch", `{"executions":[{"action_ref":"core.echo"},{"action_ref":"core.echo"},{"action_ref":"core.echo"}]}`)
@@ -268,7 +268,7 @@ func TestBatchHalfAccepted(t *testing.T) {
 	}
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnavailable(t *testing.T) {
 	b := setup(t, nil)
 	for _, r := range []struct {
 		err     error
@@ -279,7 +279,7 @@ func TestDatabaseAway(t *testing.T) {
 	}{
 		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
 		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
-		// With a key the submitter repeats the attempt, and finds its own row.
+		// With a key, the submitter retries and finds its own row.
 		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
 		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
 		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},
@@ -290,7 +290,7 @@ func TestDatabaseAway(t *testing.T) {
 			t.Errorf("%v %v: %d %s, %d rows; want %+v", r.err, r.headers, a.status, a.text, len(b.store.rows), r)
 		}
 		if strings.Contains(a.text, "column") {
-			t.Errorf("the answer tells of the database: %s", a.text)
+			t.Errorf("the response reveals database details: %s", a.text)
 		}
 	}
 	b.store.fails = []error{store.ErrUnavailable}
@@ -306,7 +306,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("Authorization %q: %d, want %d", header, a.status, status)
 		}
 	}
-	// Other ways to write a path, and other places for a token, lead around nothing.
+	// Other spellings of a path, and other places for a token, do not bypass the check.
 	before := b.store.calls
 	for _, path := range []string{
 		"//api/v1/executions", "/api/v1//executions", "/playbooks/../api/v1/executions", "/metrics/../api/v1/executions", executionsPath + "?token=secret",
@@ -341,7 +341,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-func TestPanicsAreAnswered(t *testing.T) {
+func TestPanicIsAnsweredWithProblem(t *testing.T) {
 	b := setup(t, func(o *Options) {
 		o.Checks = []Check{{"broken", func(context.Context) error { panic("oh") }}}
 	})
@@ -380,7 +380,7 @@ func TestServeDrains(t *testing.T) {
 	stop()
 	select {
 	case err := <-served:
-		t.Fatalf("Serve returned %v with a request under way", err)
+		t.Fatalf("Serve returned %v with a request in progress", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(leave)

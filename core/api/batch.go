@@ -10,15 +10,15 @@ import (
 // batchResult is the result of one item of a batch.
 type batchResult struct {
 	// Status is the status that the item would have got alone.
-	Status    int      `json:"status"`
-	Execution *created `json:"execution,omitempty"`
-	Problem   *Problem `json:"problem,omitempty"`
+	Status    int          `json:"status"`
+	Execution *createdView `json:"execution,omitempty"`
+	Problem   *Problem     `json:"problem,omitempty"`
 }
 
-// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in
-// order. It refuses a batch that can't be read as a whole.
+// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in order. It
+// refuses the whole batch if the body can't be read.
 func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
-	data, problem := read(w, r, maxBatchBody)
+	data, problem := readBody(w, r, maxBatchBody)
 	if problem != nil {
 		return problem
 	}
@@ -27,7 +27,7 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	case n > maxBatchItems:
 		return tooLarge(fmt.Sprintf("A batch may have %d items, this one has more.", maxBatchItems))
 	case !b.close():
-		return b.problem("The body is not a batch of executions.")
+		return b.mistakesProblem("The body is not a batch of executions.")
 	}
 	var refused [][]FieldError
 	for i := range submissions {
@@ -35,48 +35,48 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 			refused = append(refused, p.Errors)
 		}
 	}
-	locate(data, refused...)
+	locateMistakes(data, refused...)
 	results, ok := s.submitBatch(r, submissions)
 	if !ok {
 		return nil // the client has gone
 	}
-	return respond(w, http.StatusOK, struct {
+	return respondJSON(w, http.StatusOK, struct {
 		Results []batchResult `json:"results"`
 	}{results})
 }
 
-// readBatch reads at most maxBatchItems submissions, and returns their number; one more means more
-// than that, and reading ends there.
+// readBatch reads at most maxBatchItems submissions and returns their number. If the batch has more, n is
+// maxBatchItems + 1, and reading ends there.
 func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submitRequest, n int) {
 	b, ok := parseBody(ctx, data)
 	if !ok {
 		return b, nil, 0
 	}
 	allowed := append(slices.Clone(submissionFields), "idempotency_key")
-	root, fields := b.object("", []string{"executions"}, "executions", func(pointer string) {
+	root, fields := b.readObject("", []string{"executions"}, "executions", func(pointer string) {
 		var at int
-		at, n, ok = b.items(pointer, maxBatchItems, func(pointer string) {
+		at, n, ok = b.readItems(pointer, maxBatchItems, func(pointer string) {
 			sub := s.readSubmission(b, pointer, allowed)
 			sub.position = len(submissions)
 			submissions = append(submissions, sub)
 		})
 		if ok && n == 0 {
-			b.refuse(pointer, at, "is empty")
+			b.refuseAt(pointer, at, "is empty")
 		}
 		if n > maxBatchItems {
 			b.ended = true
 		}
 	})
 	if _, given := fields["executions"]; !given && len(b.mistakes) == 0 {
-		b.refuse("/executions", root.at, "is missing: list the executions to create")
+		b.refuseAt("/executions", root.at, "is missing: list the executions to create")
 	}
 	return b, submissions, n
 }
 
-// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier
-// one gets that one's result: no statement has to create one key twice.
+// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier item gets
+// that item's result, so no statement creates one key twice.
 //
-// It returns false when the client has gone, without sending the remaining pieces.
+// If the client has disconnected, it returns false and does not send the remaining pieces.
 func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]batchResult, bool) {
 	compared := newComparison()
 	outcomes := make([]outcome, len(submissions))
@@ -100,9 +100,9 @@ func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]ba
 		if r.Context().Err() != nil {
 			return nil, false
 		}
-		piece := distinct[:s.piece(distinct)]
+		piece := distinct[:s.nextPieceSize(distinct)]
 		distinct = distinct[len(piece):]
-		for i, o := range s.submit(r, piece, compared) {
+		for i, o := range s.submitExecutions(r, piece, compared) {
 			outcomes[piece[i].position] = o
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]ba
 			one := &submissions[at].item
 			if one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || one.Limits != sub.item.Limits {
 				o = outcome{problem: keyReused(sub.key, again.ID)}
-			} else if problem := repeats(compared.compare(one.Parameters, sub.item.Parameters), sub.key, again.ID); problem != nil {
+			} else if problem := repetitionProblem(compared.compareParameters(one.Parameters, sub.item.Parameters), sub.key, again.ID); problem != nil {
 				o = outcome{problem: problem}
 			}
 		}
@@ -124,13 +124,13 @@ func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]ba
 	}
 	results := make([]batchResult, len(outcomes))
 	for i, o := range outcomes {
-		results[i] = batchResult{Status: o.status(), Execution: o.created, Problem: o.problem}
+		results[i] = batchResult{Status: o.httpStatus(), Execution: o.created, Problem: o.problem}
 	}
 	return results, true
 }
 
-// piece is how many of the next submissions go into one statement.
-func (s *Server) piece(next []submitRequest) int {
+// nextPieceSize returns how many of the next submissions go into one statement.
+func (s *Server) nextPieceSize(next []submitRequest) int {
 	bytes := 0
 	for n := range next {
 		bytes += len(next[n].item.Parameters)

@@ -18,56 +18,56 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// body reads a request's JSON once, from beginning to end, and collects mistakes with their
-// positions. Reading ends at a syntax error, at maxMistakes, and when the client has gone.
+// body reads a request's JSON once, from beginning to end, and collects mistakes with their positions.
+// Reading ends at a syntax error, at maxMistakes, and when the client has disconnected.
 type body struct {
 	ctx      context.Context
 	data     []byte
 	dec      *jsontext.Decoder
 	mistakes []FieldError
-	// ended says that reading has ended.
+	// ended reports whether reading has ended.
 	ended bool
 }
 
 // parseBody begins to read one JSON object. The caller reads its content and then calls close.
 func parseBody(ctx context.Context, data []byte) (*body, bool) {
-	// Then every byte of the body is valid UTF-8. The option only allows an escape of half a
-	// character, as in "\ud800".
+	// The body itself must be valid UTF-8. The option only allows an escape of half a character, as in
+	// "\ud800".
 	b := &body{ctx: ctx, data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))}
 	if !utf8.Valid(data) {
-		return b, b.end(invalidUTF8(data), "is not UTF-8 text")
+		return b, b.endReading(invalidUTF8(data), "is not UTF-8 text")
 	}
 	switch kind := b.dec.PeekKind(); {
 	case len(bytes.TrimSpace(data)) == 0:
-		return b, b.end(0, "the body is empty; send a JSON object")
+		return b, b.endReading(0, "the body is empty; send a JSON object")
 	case kind != '{' && kind != jsontext.KindInvalid:
-		v, ok := b.value("")
+		v, ok := b.readValue("")
 		if ok {
-			b.end(v.at, "must be a JSON object, is "+v.kind())
+			b.endReading(v.at, "must be a JSON object, is "+v.kindName())
 		}
 		return b, false
 	}
 	return b, true
 }
 
-// part reads a value again, piece by piece; offsets count from its beginning.
-func (b *body) part(v value) *body {
+// nestedBody returns a body for the members of a value; offsets count from the value's first byte.
+func (b *body) nestedBody(v value) *body {
 	p := *b
 	p.data, p.mistakes = v.raw, nil
 	p.dec = jsontext.NewDecoder(bytes.NewBuffer(v.raw), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	return &p
 }
 
-// end notes a mistake that makes all others meaningless, and ends reading. It returns false.
-func (b *body) end(at int, detail string) bool {
+// endReading replaces all mistakes by one that makes them meaningless, and ends reading. It returns false.
+func (b *body) endReading(at int, detail string) bool {
 	b.mistakes = b.mistakes[:0]
-	b.refuse("", at, detail)
+	b.refuseAt("", at, detail)
 	b.ended = true
 	return false
 }
 
-// broken notes that the decoder could not go on. It returns false.
-func (b *body) broken(err error) bool {
+// endAfterError ends reading at an error of the decoder. It returns false.
+func (b *body) endAfterError(err error) bool {
 	if b.ended {
 		return false
 	}
@@ -76,38 +76,38 @@ func (b *body) broken(err error) bool {
 	if errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		at, why = int(syntax.ByteOffset), syntax.Err.Error()
 	}
-	return b.end(at, "is not JSON: "+why)
+	return b.endReading(at, "is not JSON: "+why)
 }
 
-// close reads the rest of the body, and says whether the body had no mistakes.
+// close reads the rest of the body, and reports whether the body had no mistakes.
 func (b *body) close() bool {
 	if !b.ended {
 		rest := b.data[b.dec.InputOffset():]
 		if text := bytes.TrimLeft(rest, " \t\r\n"); len(text) > 0 {
-			b.end(len(b.data)-len(text), "is not JSON: something follows after the object")
+			b.endReading(len(b.data)-len(text), "is not JSON: something follows after the object")
 		}
 	}
 	return len(b.mistakes) == 0
 }
 
-// goesOn says that reading has not ended.
-func (b *body) goesOn() bool {
+// isReading reports whether reading has not ended; it ends reading if the client has disconnected.
+func (b *body) isReading() bool {
 	if !b.ended && b.ctx.Err() != nil {
-		b.end(0, "the client has gone")
+		b.endReading(0, "the client has gone")
 	}
 	return !b.ended
 }
 
 // value is a piece of valid JSON in a body.
 type value struct {
-	// pointer is its JSON pointer, at the offset of its first byte.
+	// pointer is its JSON pointer; at is the offset of its first byte.
 	pointer string
 	at      int
 	raw     []byte
 }
 
-// kind names what a value is.
-func (v value) kind() string { return kindNamed(v.raw[0]) }
+// kindName names the value's JSON type in a sentence.
+func (v value) kindName() string { return kindNamed(v.raw[0]) }
 
 func kindNamed(first byte) string {
 	switch first {
@@ -125,50 +125,49 @@ func kindNamed(first byte) string {
 	return "a number"
 }
 
-// value reads the next value as a whole.
-func (b *body) value(pointer string) (value, bool) {
+// readValue reads the whole next value.
+func (b *body) readValue(pointer string) (value, bool) {
 	raw, err := b.dec.ReadValue()
 	if err != nil {
-		return value{}, b.broken(err)
+		return value{}, b.endAfterError(err)
 	}
 	return value{pointer: pointer, at: int(b.dec.InputOffset()) - len(raw), raw: raw}, true
 }
 
-// enter enters the object or list that comes next, and returns its position.
-func (b *body) enter(pointer string, kind jsontext.Kind) (at int, ok bool) {
+// enterNested begins the next object or list, and returns its position.
+func (b *body) enterNested(pointer string, kind jsontext.Kind) (at int, ok bool) {
 	if next := b.dec.PeekKind(); next != kind && next != jsontext.KindInvalid {
-		v, ok := b.value(pointer)
+		v, ok := b.readValue(pointer)
 		if ok {
-			b.refuse(pointer, v.at, "must be "+kindNamed(byte(kind))+", is "+v.kind())
+			b.refuseAt(pointer, v.at, "must be "+kindNamed(byte(kind))+", is "+v.kindName())
 		}
 		return v.at, false
 	}
 	if _, err := b.dec.ReadToken(); err != nil {
-		return 0, b.broken(err)
+		return 0, b.endAfterError(err)
 	}
 	return int(b.dec.InputOffset()) - 1, true
 }
 
-// more says that the current object or list has another member; if not, it leaves the object or
-// list.
-func (b *body) more(end jsontext.Kind) bool {
-	if !b.goesOn() {
+// hasMore reports whether the current object or list has another member. If not, it ends the object or list.
+func (b *body) hasMore(end jsontext.Kind) bool {
+	if !b.isReading() {
 		return false
 	}
 	if b.dec.PeekKind() != end {
 		return true
 	}
 	if _, err := b.dec.ReadToken(); err != nil {
-		b.broken(err)
+		b.endAfterError(err)
 	}
 	return false
 }
 
-func (b *body) refuse(pointer string, at int, detail string) {
-	b.note(FieldError{Field: pointer, at: at, Detail: detail})
+func (b *body) refuseAt(pointer string, at int, detail string) {
+	b.addMistake(FieldError{Field: pointer, at: at, Detail: detail})
 }
 
-func (b *body) note(e FieldError) {
+func (b *body) addMistake(e FieldError) {
 	if b.ended {
 		return
 	}
@@ -177,18 +176,18 @@ func (b *body) note(e FieldError) {
 	b.ended = len(b.mistakes) >= maxMistakes
 }
 
-// problem is the response to a body with mistakes.
-func (b *body) problem(detail string) *Problem {
+// mistakesProblem returns the response to a body with mistakes.
+func (b *body) mistakesProblem(detail string) *Problem {
 	if len(b.mistakes) >= maxMistakes {
 		detail += fmt.Sprintf(" It was read up to its mistake number %d; there may be more.", maxMistakes)
 	}
-	locate(b.data, b.mistakes)
+	locateMistakes(b.data, b.mistakes)
 	return badRequest(detail, b.mistakes...)
 }
 
-// locate turns the offsets of mistakes into lines and columns, counted in characters from 1, in one
+// locateMistakes turns the offsets of mistakes into lines and columns, counted in characters from 1, in one
 // pass over the body.
-func locate(data []byte, mistakes ...[]FieldError) {
+func locateMistakes(data []byte, mistakes ...[]FieldError) {
 	var all []*FieldError
 	for _, list := range mistakes {
 		for i := range list {
@@ -212,51 +211,51 @@ func locate(data []byte, mistakes ...[]FieldError) {
 	}
 }
 
-// object reads the object that comes next and lists its fields by name. It refuses unknown and
-// duplicate ones. It calls stream for the field named streamed, whose value is then still unread.
-func (b *body) object(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value) {
+// readObject reads the next object and returns its fields by name. It refuses unknown and duplicate fields.
+// For the field named streamed it calls stream, which must read the value.
+func (b *body) readObject(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value) {
 	root.pointer = pointer
 	var ok bool
-	if root.at, ok = b.enter(pointer, '{'); !ok {
+	if root.at, ok = b.enterNested(pointer, '{'); !ok {
 		return root, nil
 	}
 	fields = map[string]value{}
-	for b.more('}') {
-		key, ok := b.value("")
+	for b.hasMore('}') {
+		key, ok := b.readValue("")
 		if !ok {
 			break
 		}
 		name := fieldName(key.raw)
-		field := pointer + "/" + escape(yamlfile.Cut(name))
+		field := pointer + "/" + escapePointer(yamlfile.Cut(name))
 		_, doubled := fields[name]
 		switch {
 		case !slices.Contains(allowed, name):
-			b.note(FieldError{
+			b.addMistake(FieldError{
 				Field: field, at: key.at, Detail: fmt.Sprintf("unknown field %q", yamlfile.Cut(name)), Allowed: allowed, Nearest: yamlfile.Nearest(name, allowed),
 			})
 		case doubled:
-			b.refuse(field, key.at, "duplicate field")
+			b.refuseAt(field, key.at, "duplicate field")
 		case name == streamed:
 			fields[name] = value{pointer: field, at: key.at}
 			stream(field)
 			continue
 		default:
-			if v, ok := b.value(field); ok {
+			if v, ok := b.readValue(field); ok {
 				fields[name] = v
 			}
 			continue
 		}
-		if b.goesOn() {
+		if b.isReading() {
 			if err := b.dec.SkipValue(); err != nil {
-				b.broken(err)
+				b.endAfterError(err)
 			}
 		}
 	}
 	return root, fields
 }
 
-// fieldName is the name of a field. If it is longer than every allowed name, only its beginning, as
-// written.
+// fieldName returns the name of a field. Of a name longer than every allowed one it returns only the
+// beginning, with escapes as written.
 func fieldName(raw []byte) (name string) {
 	if len(raw) > maxFieldName {
 		return strings.ToValidUTF8(string(raw[1:maxFieldName]), "")
@@ -267,17 +266,16 @@ func fieldName(raw []byte) (name string) {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escape writes a name as a part of a JSON pointer.
-func escape(name string) string { return pointerEscapes.Replace(name) }
+// escapePointer escapes a name as a part of a JSON pointer.
+func escapePointer(name string) string { return pointerEscapes.Replace(name) }
 
-// items reads the list that comes next, at most `most` elements of it, and calls each for every
-// element, which is then still unread. It returns the number of elements; one more than `most`
-// means more than that.
-func (b *body) items(pointer string, most int, each func(pointer string)) (at, n int, ok bool) {
-	if at, ok = b.enter(pointer, '['); !ok {
+// readItems reads at most `most` elements of the next list. It calls each for every element, and each must
+// read it. It returns the number of elements; if there are more, n is `most` + 1.
+func (b *body) readItems(pointer string, most int, each func(pointer string)) (at, n int, ok bool) {
+	if at, ok = b.enterNested(pointer, '['); !ok {
 		return at, 0, false
 	}
-	for b.more(']') {
+	for b.hasMore(']') {
 		if n++; n > most {
 			return at, n, true
 		}
@@ -286,56 +284,57 @@ func (b *body) items(pointer string, most int, each func(pointer string)) (at, n
 	return at, n, !b.ended
 }
 
-// text reads a string.
-func (b *body) text(v value) (string, bool) {
+// readText reads a string.
+func (b *body) readText(v value) (string, bool) {
 	var s string
 	if v.raw[0] != '"' || json.Unmarshal(v.raw, &s) != nil {
-		b.refuse(v.pointer, v.at, "must be a string, is "+v.kind())
+		b.refuseAt(v.pointer, v.at, "must be a string, is "+v.kindName())
 		return "", false
 	}
 	return s, true
 }
 
-// integer reads a whole number within bounds; null, if allowed, is 0.
-func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
+// readInteger reads a whole number within bounds; null, if allowed, is 0.
+func (b *body) readInteger(v value, least, most int64, null bool) (int64, bool) {
 	if null && v.raw[0] == 'n' {
 		return 0, true
 	}
 	n, err := strconv.ParseInt(string(v.raw[:min(len(v.raw), 24)]), 10, 64)
 	if err != nil || n < least || n > most {
-		b.refuse(v.pointer, v.at, fmt.Sprintf("must be a whole number from %d to %d", least, most))
+		b.refuseAt(v.pointer, v.at, fmt.Sprintf("must be a whole number from %d to %d", least, most))
 		return 0, false
 	}
 	return n, true
 }
 
-// whole reads a field with a whole number within bounds; 0 if it is not given or can't be read.
-func (b *body) whole(fields map[string]value, key string, least, most int64, null bool) (n int64) {
+// readIntegerField reads a field with a whole number within bounds. It returns 0 if the field is missing or
+// invalid.
+func (b *body) readIntegerField(fields map[string]value, key string, least, most int64, null bool) (n int64) {
 	if f, given := fields[key]; given {
-		n, _ = b.integer(f, least, most, null)
+		n, _ = b.readInteger(f, least, most, null)
 	}
 	return n
 }
 
-// wholes reads a list of whole numbers from 1 to greatest, at most `most` of them. n is the number of
-// elements; one more than `most` means more than that.
-func (b *body) wholes(f value, most int, greatest int64) (numbers []int64, n int, ok bool) {
-	part := b.part(f)
-	_, n, ok = part.items(f.pointer, most, func(pointer string) {
-		if v, ok := part.value(pointer); ok {
-			if number, ok := part.integer(v, 1, greatest, false); ok {
+// readIntegers reads a list of whole numbers from 1 to greatest, at most `most` of them. n is the number of
+// elements; if there are more, it is `most` + 1.
+func (b *body) readIntegers(f value, most int, greatest int64) (numbers []int64, n int, ok bool) {
+	part := b.nestedBody(f)
+	_, n, ok = part.readItems(f.pointer, most, func(pointer string) {
+		if v, ok := part.readValue(pointer); ok {
+			if number, ok := part.readInteger(v, 1, greatest, false); ok {
 				numbers = append(numbers, number)
 			}
 		}
 	})
 	for _, m := range part.mistakes {
 		m.at += f.at
-		b.note(m)
+		b.addMistake(m)
 	}
 	return numbers, n, ok
 }
 
-// invalidUTF8 finds the first byte that is not UTF-8.
+// invalidUTF8 returns the offset of the first byte that is not UTF-8.
 func invalidUTF8(data []byte) (at int) {
 	for at < len(data) {
 		r, size := utf8.DecodeRune(data[at:])
@@ -371,8 +370,7 @@ func tooDeep(raw []byte, most int) int {
 	return -1
 }
 
-// sameJSON says that two pieces of JSON mean the same, whatever their spaces and the order of their
-// fields.
+// sameJSON reports whether two pieces of JSON are equal, apart from spaces and the order of fields.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -390,23 +388,23 @@ func sameJSON(a, b []byte) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// optionalBody reads the body of a request, which may have none.
+// optionalBody reads the body of a request if it has one.
 func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use func(b *body, fields map[string]value)) *Problem {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	data, problem := read(w, r, maxBody)
+	data, problem := readBody(w, r, maxBody)
 	if problem != nil {
 		return problem
 	}
 	b, ok := parseBody(r.Context(), data)
 	if ok {
-		_, fields := b.object("", allowed, "", nil)
+		_, fields := b.readObject("", allowed, "", nil)
 		if use(b, fields); b.close() {
 			return nil
 		}
 	}
-	return b.problem("The body can't be used.")
+	return b.mistakesProblem("The body can't be used.")
 }
 
 // noBody refuses a request that has a body with content.

@@ -15,11 +15,11 @@ import (
 	"handoff/core/store"
 )
 
-// Executions are counted, retried and cancelled by filter in steps, from the newest to the oldest.
-// A step goes down the primary key, at most bulkWindows times listWindow ids, so a narrow filter may
-// find nothing in a step and still have more. Statuses in which some part holds the executions have
-// short indexes and need no window. No index leads to times: idBounds finds where the bounds of
-// creation are among the ids.
+// Executions are counted, retried and cancelled by filter in steps, from the newest to the oldest. A step
+// scans the primary key downwards, at most bulkWindows × listWindow ids. So with a narrow filter a step may
+// find nothing although more executions follow. The statuses between requested and the terminal ones have
+// short indexes and need no window. No index serves times: idBounds searches for the ids that match a
+// filter's creation times.
 
 // executionCount is the response to a count and to a dry run.
 type executionCount struct {
@@ -55,9 +55,9 @@ const (
 // /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
 func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var f executionFilter
-	problem := readQuery(r, append(f.parameters(), parameter{"before", number64(&f.query.Before)}))
+	problem := readQuery(r, append(f.queryParameters(), parameter{"before", readID(&f.query.Before)}))
 	if problem == nil {
-		problem = f.check("")
+		problem = f.checkFilter("")
 	}
 	if problem != nil {
 		return problem
@@ -86,19 +86,19 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bu
 	return s.serveBulk(w, r, q, command)
 }
 
-// bulkCommand does something to listed executions, in their order, and notes it in the result. It
-// returns how many of them it has dealt with: at least one, and all unless the step is too long.
+// bulkCommand applies a command to listed executions, in order, and records the outcome in the result. It
+// returns how many it has handled: at least one, and all unless the step takes too long.
 type bulkCommand func(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error)
 
 // serveBulk answers a request by filter. A nil command only counts.
 func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.ExecutionQuery, command bulkCommand) *Problem {
-	leave, problem := s.gates.bulk.enter(r.Context())
+	leave, problem := s.gates.bulk.takePlace(r.Context())
 	if problem != nil {
 		return problem
 	}
 	defer leave()
 	if command == nil {
-		// One more shows whether there are more.
+		// One more row shows whether there are more.
 		q.OnlyIDs, q.Limit = true, mostCounted+1
 	}
 	rows, next, left, err := s.selectExecutions(r, q)
@@ -109,7 +109,7 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 		if len(rows) > mostCounted {
 			rows, next, left = rows[:mostCounted], rows[mostCounted-1].ID, true
 		}
-		return respond(w, http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
+		return respondJSON(w, http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bulkStepTime)
 	defer cancel()
@@ -121,17 +121,17 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 	if handled < len(rows) {
 		result.More, result.Next = true, rows[handled-1].ID
 	}
-	return respond(w, http.StatusOK, result)
+	return respondJSON(w, http.StatusOK, result)
 }
 
-// executionFilter reads a filter of executions, from a query or from a body.
+// executionFilter is a filter of executions, read from a query or from a body.
 type executionFilter struct {
 	query store.ExecutionQuery
 	given bool
 }
 
-// parameters are the fields of a filter, all of them texts.
-func (e *executionFilter) parameters() []parameter {
+// queryParameters returns the fields of a filter; all are texts.
+func (e *executionFilter) queryParameters() []parameter {
 	q := &e.query
 	all := []parameter{
 		{"action_ref", func(text string) error {
@@ -154,12 +154,12 @@ func (e *executionFilter) parameters() []parameter {
 	return all
 }
 
-// check refuses a filter that has no field, or a period that ends before it begins. Names of fields
-// begin with prefix.
-func (e *executionFilter) check(prefix string) *Problem {
+// checkFilter refuses a filter that has no field, or a period that ends before it begins. prefix is put
+// before the names of fields in the mistakes.
+func (e *executionFilter) checkFilter(prefix string) *Problem {
 	if !e.given {
 		var names []string
-		for _, p := range e.parameters() {
+		for _, p := range e.queryParameters() {
 			names = append(names, p.name)
 		}
 		return badRequest("The request does not say which executions. Give at least one of " + strings.Join(names, ", ") + ".")
@@ -178,7 +178,7 @@ func (e *executionFilter) check(prefix string) *Problem {
 	return nil
 }
 
-// oneOf reads one of several names.
+// oneOf returns a reader of one of several names.
 func oneOf[T any](into *T, names []string, parse func(string) (T, error)) func(string) error {
 	return func(text string) (err error) {
 		if !slices.Contains(names, text) {
@@ -189,7 +189,7 @@ func oneOf[T any](into *T, names []string, parse func(string) (T, error)) func(s
 	}
 }
 
-// statusNames are the names of all statuses.
+// statusNames returns the names of all statuses.
 func statusNames() (names []string) {
 	for s := execution.None + 1; int(s) < execution.Statuses; s++ {
 		names = append(names, s.String())
@@ -212,7 +212,7 @@ func readMoment(into *time.Time) func(string) error {
 func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery, dryRun bool, problem *Problem) {
 	var filter executionFilter
 	filter.query.Limit = largestBulk // without a body
-	parameters := filter.parameters()
+	parameters := filter.queryParameters()
 	var allowed []string
 	for _, p := range parameters {
 		allowed = append(allowed, p.name)
@@ -223,22 +223,22 @@ func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery
 			if !given {
 				continue
 			}
-			if text, ok := b.text(f); ok {
+			if text, ok := b.readText(f); ok {
 				if err := p.read(text); err != nil {
-					b.refuse(f.pointer, f.at, fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(text), err))
+					b.refuseAt(f.pointer, f.at, fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(text), err))
 				}
 			}
 		}
-		filter.query.Before = execution.ID(b.whole(fields, "before", 1, math.MaxInt64, false))
-		filter.query.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestBulk, false)), largestBulk)
+		filter.query.Before = execution.ID(b.readIntegerField(fields, "before", 1, math.MaxInt64, false))
+		filter.query.Limit = cmp.Or(int(b.readIntegerField(fields, "limit", 1, largestBulk, false)), largestBulk)
 		if f, given := fields["dry_run"]; given {
-			if dryRun = f.raw[0] == 't'; f.kind() != "a boolean" {
-				b.refuse(f.pointer, f.at, "must be true or false, is "+f.kind())
+			if dryRun = f.raw[0] == 't'; f.kindName() != "a boolean" {
+				b.refuseAt(f.pointer, f.at, "must be true or false, is "+f.kindName())
 			}
 		}
 	})
 	if problem == nil {
-		problem = filter.check("/")
+		problem = filter.checkFilter("/")
 	}
 	return filter.query, dryRun, problem
 }
@@ -255,7 +255,7 @@ func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows
 			q.After = floor
 		}
 		var page []store.Listed
-		if page, err = s.listed(r, q); err != nil {
+		if page, err = s.readListed(r, q); err != nil {
 			break
 		}
 		rows = append(rows, page...)
@@ -266,10 +266,9 @@ func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows
 	return rows, top, top-1 > floor, err
 }
 
-// idBounds returns the ids between which all executions are that a filter may still select: above
-// floor and below top.
+// idBounds returns bounds on the ids that a filter may still select: above floor and below top.
 func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top execution.ID, err error) {
-	newest, err := s.listed(r, store.ExecutionQuery{Limit: 1})
+	newest, err := s.readListed(r, store.ExecutionQuery{Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 0, 1, err
 	}
@@ -281,7 +280,7 @@ func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top 
 	}
 	to := q.Created.To
 	if to.IsZero() || !q.Ended.To.IsZero() && q.Ended.To.Before(to) {
-		// What has ended before a moment was created before it.
+		// An execution that ended before a moment was created before it.
 		to = q.Ended.To
 	}
 	switch {
@@ -297,14 +296,14 @@ func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top 
 	return floor, top, nil
 }
 
-// searchCreated searches for the last execution that was created before a moment, by halving: one
-// row of the primary key for each bit of the newest id. Its id is from low to high. They differ only
-// if a row in between can't be read.
+// searchCreated finds the last execution that was created before a moment by binary search: it reads one row
+// for each bit of the newest id. The execution's id is from low to high. The two differ only if a row in
+// between can't be read.
 func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time.Time) (low, high execution.ID, err error) {
 	high = newest
 	for low < high {
 		middle := high - (high-low)/2
-		rows, err := s.listed(r, store.ExecutionQuery{Before: middle + 1, Limit: 1})
+		rows, err := s.readListed(r, store.ExecutionQuery{Before: middle + 1, Limit: 1})
 		switch {
 		case err != nil:
 			return 0, 0, err
@@ -319,8 +318,8 @@ func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time
 	return low, high, nil
 }
 
-// retryListed retries executions as retryExecution does, each chain once: the new execution has a
-// key that belongs to the chain, whoever asks, for execution.KeyLifetime.
+// retryListed retries executions as retryExecution does, but each chain once: for execution.KeyLifetime the
+// new execution has a key that belongs to the chain, not to the caller.
 func (s *Server) retryListed(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error) {
 	bytes := 0
 	for piece := range slices.Chunk(rows, bulkPiece) {
@@ -349,9 +348,8 @@ func (s *Server) retryListed(ctx context.Context, r *http.Request, rows []store.
 	return handled, nil
 }
 
-// retryRefusal returns the reason why an execution can't be retried, empty if it can. No guard of a
-// retry can change after that: an end is for good, and so is its handling, after which no row joins
-// the chain.
+// retryRefusal returns the reason why an execution can't be retried, empty if it can. The answer stays valid:
+// an end is final, and once it is handled, no row joins the chain.
 func (s *Server) retryRefusal(r *http.Request, row *store.Listed) (string, error) {
 	if row.Unreadable != "" {
 		return refusedUnreadable, nil
@@ -362,8 +360,8 @@ func (s *Server) retryRefusal(r *http.Request, row *store.Listed) (string, error
 	if !row.Retriable() {
 		return "", nil
 	}
-	// Another attempt may have followed. Then the chain is retried by its last row.
-	ctx, cancel := s.statement(r)
+	// Another attempt may have followed. Then only the last row of the chain is retried.
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	chain, err := s.Store.Chain(ctx, row.ID)
 	if err == nil && len(chain) > 0 && chain[len(chain)-1].ID != row.ID {
@@ -372,13 +370,13 @@ func (s *Server) retryRefusal(r *http.Request, row *store.Listed) (string, error
 	return "", err
 }
 
-// retryLast creates an execution for each of the given ones, which are the last of their chains. It
-// returns the size of their parameters.
+// retryLast creates a new execution for each given one, which must be the last of its chain. It returns the
+// size of their parameters.
 func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution.ID, result *bulkResult) (bytes int, err error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	rows, err := s.listed(r, store.ExecutionQuery{IDs: ids, WithParameters: true})
+	rows, err := s.readListed(r, store.ExecutionQuery{IDs: ids, WithParameters: true})
 	if err != nil {
 		return 0, err
 	}
@@ -402,18 +400,18 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 			result.Refused[refusedUnreadable]++
 			continue
 		}
-		item := sameAgain(&row.Execution)
+		item := repetitionOf(&row.Execution)
 		if limits, found := asked[row.Original]; found {
 			item.Limits = limits
 		}
-		item.Actor = actor(r)
-		// The two spaces keep the key apart from every key of a client.
+		item.Actor = actorName(r)
+		// The two spaces make the key differ from every key of a client.
 		item.IdempotencyKey = fmt.Sprintf("%s  retry/%d", item.ActionRef, row.Chain())
 		requests = append(requests, submitRequest{item: item})
 		bytes += len(item.Parameters)
 	}
 	for len(requests) > 0 {
-		n := s.piece(requests)
+		n := s.nextPieceSize(requests)
 		items := make([]store.NewExecution, n)
 		for i := range items {
 			items[i] = requests[i].item
@@ -439,9 +437,8 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 	return bytes, nil
 }
 
-// cancelListed cancels executions as cancelExecution does. It does not ask again for what is being
-// cancelled. An execution that has ended is left to the later attempts of its chain, which are
-// executions of their own.
+// cancelListed cancels executions as cancelExecution does. It skips executions that are already being
+// cancelled. It refuses an execution that has ended: later attempts of its chain are separate executions.
 func (s *Server) cancelListed(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error) {
 	for i := range rows {
 		if i > 0 && ctx.Err() != nil {
@@ -459,7 +456,7 @@ func (s *Server) cancelListed(ctx context.Context, r *http.Request, rows []store
 			result.Refused[refusedCanceling]++
 			continue
 		}
-		answer, err := s.Submitter.Cancel(ctx, row.ID, actor(r))
+		answer, err := s.Submitter.Cancel(ctx, row.ID, actorName(r))
 		switch {
 		case err != nil:
 			return i, err

@@ -16,8 +16,8 @@ import (
 	"handoff/core/store"
 )
 
-// outage is a store in which n executions of core.echo have failed with no_workers, a minute apart,
-// after one of each other kind that a retry or a cancellation may meet.
+// outage is a server whose store has n executions of core.echo that failed with no_workers, a minute apart.
+// Before them there is one execution of each other kind that a retry or a cancellation may meet.
 func outage(t *testing.T, n int) *bundle {
 	b := setup(t, nil)
 	echoes, retried := execution.Action{Ref: "core.echo"}, execution.Action{Ref: "core.echo", MaxRetries: 1}
@@ -48,8 +48,8 @@ func outage(t *testing.T, n int) *bundle {
 	return b
 }
 
-// steps sends a command with its fields until nothing is left, and returns the number of steps and
-// what they did together.
+// steps sends a command with its fields until nothing is left. It returns the number of steps and their total
+// result.
 func (b *bundle) steps(command, fields string) (n int, total bulkResult) {
 	b.t.Helper()
 	total.Refused, total.More, total.Next = map[string]int{}, true, 1<<40
@@ -67,7 +67,7 @@ func (b *bundle) steps(command, fields string) (n int, total bulkResult) {
 	return n, total
 }
 
-// count asks for the count of a filter that is written as the fields of a body.
+// count requests the count of a filter, given as the fields of a body.
 func (b *bundle) count(fields string) answer {
 	b.t.Helper()
 	var all map[string]any
@@ -114,7 +114,7 @@ func TestCountByFilter(t *testing.T) {
 	}
 }
 
-// A count ends at its largest number, and goes on from there.
+// A count ends at mostCounted, and the next request continues from there.
 func TestCountIsBounded(t *testing.T) {
 	b := outage(t, mostCounted)
 	const filter = `"failure_reason":"no_workers","status":"failed"`
@@ -123,7 +123,7 @@ func TestCountIsBounded(t *testing.T) {
 			t.Errorf("from %q: %s, want %s", before, a.text, want)
 		}
 	}
-	// Of a sparse table it looks at a bounded number of ids.
+	// In a sparse table it examines a bounded number of ids.
 	b = outage(t, 0)
 	b.store.rows[8].ID = bulkWindows*listWindow + 9
 	a := b.count(`"status":"failed"`)
@@ -139,7 +139,7 @@ func TestRetryByFilter(t *testing.T) {
 	const filter = `"failure_reason":"no_workers"`
 	b := outage(t, 120)
 	n, total := b.steps("retry", filter+`,"limit":50`)
-	// The chain of two is retried by its last row.
+	// Of the chain of two, only the last row is retried.
 	if got, want := total.String(), "121 map[about_to_retry:1 later_attempt:1 unknown_action:1]"; n != 3 || got != want {
 		t.Errorf("%d steps: %s, want 3 steps: %s", n, got, want)
 	}
@@ -164,8 +164,8 @@ func TestRetryByFilter(t *testing.T) {
 	}
 }
 
-// Retries that cost none have raised the limit of a chain's last row. What is retried has the limits
-// that its request had set, and those of the last row if the first is gone or can't be read.
+// Free retries have raised the limit of a chain's last row. The new execution has the limits of the request,
+// or those of the last row if the first is deleted or unreadable.
 func TestRetryByFilterKeepsRequestedLimits(t *testing.T) {
 	asked := execution.Limits{Timeout: time.Minute, MaxRetries: 1, OwnRetries: true}
 	raised := asked
@@ -190,7 +190,7 @@ func TestRetryByFilterKeepsRequestedLimits(t *testing.T) {
 	if a := b.do("POST", executionsPath+"/retry", `{"failure_reason":"unknown"}`); a.status != 200 || a.json["done"] != 4.0 {
 		t.Fatalf("%d %s", a.status, a.text)
 	}
-	// The newest id, the page, its parameters, the first rows, and the new executions.
+	// The calls: the newest id, the page, its parameters, the first rows, and the new executions.
 	if n = b.store.calls - n; n != 5 {
 		t.Errorf("%d calls of the store, want 5", n)
 	}
@@ -208,7 +208,7 @@ func TestCancelByFilter(t *testing.T) {
 		b.store.rows = append(b.store.rows, execution.Execution{ID: execution.ID(len(b.store.rows) + 1), Action: execution.Action{Ref: "core.echo"}, Status: execution.Requested})
 	}
 	n, total := b.steps("cancel", `"action_ref":"core.echo","limit":25`)
-	// The fake store has no retries to come, so that what has just ended has ended.
+	// The fake store has no pending retries, so an execution that has just ended is final.
 	if got, want := total.String(), "62 map[already_canceling:1 ended:7]"; n != 3 || got != want {
 		t.Errorf("%d steps: %s, want 3 steps: %s", n, got, want)
 	}
@@ -221,7 +221,7 @@ func TestCancelByFilter(t *testing.T) {
 	}
 }
 
-// A retry belongs to its chain, whoever asks, and has the name of the token that asked first.
+// A retry belongs to its chain, not to its caller, and records the token of the first request.
 func TestBulkNeedsRightAndKeepsActor(t *testing.T) {
 	b := outage(t, 1)
 	tokens := []config.Token{
@@ -292,10 +292,10 @@ func TestBulkRefusesWrongFilters(t *testing.T) {
 	}
 }
 
-// A step that failed in the middle is sent again, and does the rest.
+// After a failure in the middle of a step, sending it again completes the rest.
 func TestBulkAfterDatabaseFailure(t *testing.T) {
 	b := outage(t, 60)
-	db := &failsLater{fakeStore: b.store, creates: 1}
+	db := &failingStore{fakeStore: b.store, creates: 1}
 	failing := setup(t, func(o *Options) { o.Store, o.Submitter.Store = db, db })
 	const body = `{"status":"failed","failure_reason":"no_workers","created_from":"2001-09-09T01:55:40Z"}`
 	a := failing.do("POST", executionsPath+"/retry", body)
@@ -308,22 +308,21 @@ func TestBulkAfterDatabaseFailure(t *testing.T) {
 	}
 }
 
-// failsLater is a store whose first creations succeed, and whose next ones find no database for
-// longer than a step waits.
-type failsLater struct {
+// failingStore is a store whose first creations succeed. Later ones time out.
+type failingStore struct {
 	*fakeStore
 	creates int
 }
 
-func (f *failsLater) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+func (f *failingStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if f.creates--; f.creates < 0 {
 		return nil, context.DeadlineExceeded
 	}
 	return f.fakeStore.Create(ctx, items)
 }
 
-// An unreadable row is refused, and does not lead the search for a time astray.
-func TestBulkPassesUnreadableRows(t *testing.T) {
+// An unreadable row is refused and does not mislead the search for a time.
+func TestBulkRefusesUnreadableRows(t *testing.T) {
 	b := outage(t, 9)
 	b.store.unreadable = map[execution.ID]string{13: "written by hand"}
 	_, total := b.steps("retry", `"failure_reason":"no_workers","created_from":"2001-09-09T01:55:40Z"`)
@@ -338,9 +337,9 @@ func TestBulkRunsOneRequestAtATime(t *testing.T) {
 	server := NewServer(o)
 	server.gates.bulk.patience = time.Millisecond
 	b.Handler = server.Handler()
-	leave, _ := server.gates.bulk.enter(t.Context())
+	leave, _ := server.gates.bulk.takePlace(t.Context())
 	if a := b.count(`"status":"failed"`); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.text, "requests by filter") {
-		t.Errorf("beside another one: %d %s", a.status, a.text)
+		t.Errorf("during another one: %d %s", a.status, a.text)
 	}
 	leave()
 	if a := b.count(`"status":"failed"`); a.status != 200 {

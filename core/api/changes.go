@@ -16,23 +16,22 @@ import (
 
 // streams configures and counts the streams of changes.
 type streams struct {
-	// poll is how long a stream without news waits before it asks the database again. It does not
-	// use notifications, because PostgreSQL makes transactions that notify commit one after the
-	// other.
+	// poll is the pause between two queries of a stream without new changes. Notifications are not used,
+	// because PostgreSQL serializes the commits of transactions that notify.
 	poll time.Duration
-	// keepAlive is the longest silence; proxies close a connection that is silent for a minute.
+	// keepAlive is the longest time without data; proxies close a connection that is idle for a minute.
 	keepAlive time.Duration
 	// write is how long a client may take to accept a write.
 	write time.Duration
 	// page is how many changes one query reads.
 	page int
-	// open has a place for each possible stream. of counts those of each client.
+	// open has a place for each allowed stream. of counts the streams of each client.
 	open chan struct{}
-	of   *shares
+	of   *shareCounter
 }
 
 func newStreams() streams {
-	return streams{poll: 500 * time.Millisecond, keepAlive: 15 * time.Second, write: streamWrite, page: streamPage, open: make(chan struct{}, maxStreams), of: new(shares)}
+	return streams{poll: 500 * time.Millisecond, keepAlive: 15 * time.Second, write: streamWrite, page: streamPage, open: make(chan struct{}, maxStreams), of: new(shareCounter)}
 }
 
 // changeView is an event of the stream: a line of the audit trail, and its execution.
@@ -42,21 +41,21 @@ type changeView struct {
 	transitionView
 }
 
-// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the
-// changes of all executions as server-sent events, as they are committed. The id of an event is its
-// position. A client sends the last id that it has seen, in the header Last-Event-ID or as after,
-// to this or another executor, and the stream continues behind it.
+// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of all
+// executions as server-sent events, as they are committed. The id of an event is its position. A client sends
+// the last id that it has received, in the header Last-Event-ID or as after, to any executor. The stream then
+// continues after it.
 func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ChangeQuery
 	given := false
 	after := func(text string) (err error) { q.After, err = store.ParsePosition(text); given = true; return err }
 	problem := readQuery(r, []parameter{
 		{"after", after},
-		{"execution", number64(&q.Execution)},
+		{"execution", readID(&q.Execution)},
 		{"action_ref", actionName(&q.ActionRef)},
 		{"to", func(text string) (err error) { q.To, err = execution.ParseStatus(text); return err }},
 	})
-	// When a browser reconnects, it repeats its first address, and the header says how far it got.
+	// When a browser reconnects, it repeats the original URL and sends its last position in the header.
 	if last := r.Header.Get("Last-Event-ID"); problem == nil && last != "" {
 		if err := after(last); err != nil {
 			problem = badRequest("The header Last-Event-ID can't be used.", FieldError{Field: "Last-Event-ID", Detail: err.Error()})
@@ -65,12 +64,12 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem 
 	if problem != nil {
 		return problem
 	}
-	leave, problem := s.place(r)
+	leave, problem := s.takeStreamPlace(r)
 	if problem != nil {
 		return problem
 	}
 	defer leave()
-	now, err := s.changes(r.Context(), store.ChangeQuery{})
+	now, err := s.readChanges(r.Context(), store.ChangeQuery{})
 	switch {
 	case err != nil:
 		return s.storeProblem(r, err, harmless)
@@ -79,21 +78,21 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem 
 			Type: typePositionGone, Title: "The position is not of this database", Status: http.StatusGone,
 			Detail: fmt.Sprintf("%v lies behind everything that this database has: it is another server, or one that was restored. Begin anew, with after=0 or without after.", q.After),
 		}
-	case missed(q.After, &now):
+	case changesDeleted(q.After, &now):
 		return changesGone(q.After, &now)
 	case !given:
 		q.After = now.Next
 	}
-	return s.stream(w, r, q)
+	return s.sendChanges(w, r, q)
 }
 
-// missed says that changes behind a position are deleted. The beginning is a position of its own:
-// whoever asks for it gets what is left.
-func missed(after store.Position, page *store.ChangePage) bool {
+// changesDeleted reports whether changes after a position are deleted. The zero position is always valid:
+// from there a client gets all changes that are left.
+func changesDeleted(after store.Position, page *store.ChangePage) bool {
 	return after != store.Position{} && after.Before(page.Gone)
 }
 
-// changesGone refuses a position behind which changes are deleted.
+// changesGone refuses a position after which changes are deleted.
 func changesGone(after store.Position, page *store.ChangePage) *Problem {
 	return &Problem{
 		Type: typePositionGone, Title: "Changes behind the position are deleted", Status: http.StatusGone,
@@ -102,13 +101,13 @@ func changesGone(after store.Position, page *store.ChangePage) *Problem {
 	}
 }
 
-// place takes a place for a stream, and one of its client's. It returns a function that gives both
-// back, or the refusal.
-func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
+// takeStreamPlace takes a place for a stream and a share for its client. It returns a function that releases
+// both, or the refusal.
+func (s *Server) takeStreamPlace(r *http.Request) (leave func(), problem *Problem) {
 	refuse := func(format string, args ...any) *Problem {
-		return unavailable("Too many streams are open", fmt.Sprintf(format, args...), 5)
+		return serviceUnavailable("Too many streams are open", fmt.Sprintf(format, args...), 5)
 	}
-	share, ok := s.streams.of.take(r, maxStreamsOfClient)
+	share, ok := s.streams.of.takeShare(r, maxStreamsOfClient)
 	if !ok {
 		return nil, refuse("Your address has %d streams open here, which is its share. Close one, or ask another executor.", maxStreamsOfClient)
 	}
@@ -121,16 +120,16 @@ func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
 	}
 }
 
-// connectionKey finds the connection of a request in its context.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// narrow bounds the kernel's buffer for a client that does not read. Without this the buffer is
-// several megabytes, and a client that stopped reading is noticed only when it is full.
-func narrow(ctx context.Context) {
+// boundWriteBuffer bounds the kernel's buffer of unread data. Otherwise it is several megabytes, and a client
+// that has stopped reading is detected only when it is full.
+func boundWriteBuffer(ctx context.Context) {
 	c, _ := ctx.Value(connectionKey{}).(net.Conn)
 	if under, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = under.NetConn()
@@ -140,21 +139,21 @@ func narrow(ctx context.Context) {
 	}
 }
 
-// changes asks the database, with the bound of every call.
-func (s *Server) changes(ctx context.Context, q store.ChangeQuery) (store.ChangePage, error) {
+// readChanges queries the database, within StatementTimeout.
+func (s *Server) readChanges(ctx context.Context, q store.ChangeQuery) (store.ChangePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Config.Executor.StatementTimeout)
 	defer cancel()
 	return s.Store.Changes(ctx, q)
 }
 
-// stream sends changes until the client goes or the server is told to stop.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) *Problem {
-	out := &events{w: w, connection: http.NewResponseController(w), write: s.streams.write, view: s.viewTransition}
-	if err := out.extend(); err != nil {
+// sendChanges sends changes until the client disconnects or the server stops.
+func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) *Problem {
+	out := &eventWriter{w: w, connection: http.NewResponseController(w), write: s.streams.write, view: s.viewTransition}
+	if err := out.extendDeadline(); err != nil {
 		s.Log.LogAttrs(r.Context(), slog.LevelError, "a stream can't be kept open on this connection", slog.Any("error", err))
-		return internal()
+		return internalError()
 	}
-	narrow(r.Context())
+	boundWriteBuffer(r.Context())
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -166,40 +165,40 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	}
 	stopping, _ := r.Context().Value(stoppingKey{}).(<-chan struct{})
 	q.Limit = s.streams.page
-	// Send the beginning at once: then the client can resume from there even if nothing has
-	// happened yet.
-	out.position(q.After)
+	// Send the starting position at once, so that the client can resume from there even before the first
+	// change.
+	out.writePosition(q.After)
 	var end store.Position
 	since := time.Now()
 	for {
-		page, err := s.changes(r.Context(), q)
-		if out.extend() != nil {
+		page, err := s.readChanges(r.Context(), q)
+		if out.extendDeadline() != nil {
 			return nil
 		}
 		switch {
-		case err == nil && missed(q.After, &page):
-			// Deleted while this client was reading: it is told, and comes back to a refusal.
-			out.gone(changesGone(q.After, &page))
+		case err == nil && changesDeleted(q.After, &page):
+			// Deleted while this client was reading: it gets an event, and a refusal when it reconnects.
+			out.writeGone(changesGone(q.After, &page))
 			_ = out.flush() // the stream ends either way
 			return nil
 		case err == nil:
 			for i := range page.Changes {
-				out.change(&page.Changes[i])
+				out.writeChange(&page.Changes[i])
 			}
 			q.After = page.Next
 			if !page.Held || page.End != end {
 				end, since = page.End, time.Now()
 			}
-			if time.Since(out.told) >= s.streams.keepAlive {
-				out.position(q.After)
-				// While nobody holds it back, the sign of life itself says that nothing has happened.
+			if time.Since(out.lastWrite) >= s.streams.keepAlive {
+				out.writePosition(q.After)
+				// If nothing holds the stream back, the position alone shows that nothing has happened.
 				if held := time.Since(since); held >= s.streams.keepAlive {
-					out.comment(fmt.Sprintf("held back for %v by a transaction that is open on the database server, in whatever database: what has happened since comes when it ends", held.Round(time.Second)))
+					out.writeComment(fmt.Sprintf("held back for %v by a transaction that is open on the database server, in whatever database: what has happened since comes when it ends", held.Round(time.Second)))
 				}
 			}
-		case passing(err):
+		case isTransient(err):
 			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a stream of changes waits for the database", slog.Any("error", err))
-			out.comment("the database is away")
+			out.writeComment("the database is away")
 		default:
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "a stream of changes ended", slog.Any("error", err))
 			return nil
@@ -221,50 +220,52 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	}
 }
 
-// events writes server-sent events.
-type events struct {
+// eventWriter writes server-sent events.
+type eventWriter struct {
 	w          io.Writer
 	connection *http.ResponseController
 	// write is how long the client may take for the data between two flushes.
 	write time.Duration
 	view  func(*store.Transition) transitionView
-	// told is when data was last written. failed is the error that ended writing.
-	told   time.Time
-	failed error
+	// lastWrite is the time of the last write. failed is the error that ended writing.
+	lastWrite time.Time
+	failed    error
 }
 
-// extend gives the next data its own time, in place of the server's limit for a whole response.
-func (e *events) extend() error { return e.connection.SetWriteDeadline(time.Now().Add(e.write)) }
+// extendDeadline sets a deadline for the next data, in place of the server's limit for a whole response.
+func (e *eventWriter) extendDeadline() error {
+	return e.connection.SetWriteDeadline(time.Now().Add(e.write))
+}
 
-func (e *events) print(format string, args ...any) {
+func (e *eventWriter) writeFormat(format string, args ...any) {
 	if e.failed == nil {
 		_, e.failed = fmt.Fprintf(e.w, format, args...)
-		e.told = time.Now()
+		e.lastWrite = time.Now()
 	}
 }
 
-// position moves the client's last event id without an event.
-func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
+// writePosition advances the client's last event id without an event.
+func (e *eventWriter) writePosition(p store.Position) { e.writeFormat("id: %v\n\n", p) }
 
-func (e *events) comment(text string) { e.print(": %s\n\n", text) }
+func (e *eventWriter) writeComment(text string) { e.writeFormat(": %s\n\n", text) }
 
-// gone tells a client that changes behind its position are deleted. The position stays what it is.
-func (e *events) gone(p *Problem) { e.event("event: gone", p) }
+// writeGone notifies a client that changes after its position are deleted. The position does not change.
+func (e *eventWriter) writeGone(p *Problem) { e.writeEvent("event: gone", p) }
 
-func (e *events) change(c *store.Change) {
-	e.event(fmt.Sprintf("id: %v\nevent: transition", c.Position), changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
+func (e *eventWriter) writeChange(c *store.Change) {
+	e.writeEvent(fmt.Sprintf("id: %v\nevent: transition", c.Position), changeView{c.Execution, textOrNil(c.ActionRef), e.view(&c.Transition)})
 }
 
-func (e *events) event(head string, value any) {
+func (e *eventWriter) writeEvent(head string, value any) {
 	data, err := json.Marshal(value)
 	if err != nil && e.failed == nil {
 		e.failed = err
 	}
-	e.print("%s\ndata: %s\n\n", head, data)
+	e.writeFormat("%s\ndata: %s\n\n", head, data)
 }
 
 // flush sends the written data.
-func (e *events) flush() error {
+func (e *eventWriter) flush() error {
 	if e.failed == nil {
 		e.failed = e.connection.Flush()
 	}

@@ -22,22 +22,22 @@ import (
 
 const changesPath = "/api/v1/changes"
 
-// streaming is a server of changes on a real connection.
-type streaming struct {
+// streamServer is a server of changes with real connections.
+type streamServer struct {
 	*fakeStore
 	t      *testing.T
 	server *Server
 	url    string
 }
 
-func newStreaming(t *testing.T, change func(*streams)) *streaming {
+func newStreaming(t *testing.T, change func(*streams)) *streamServer {
 	t.Helper()
 	return newLimited(t, 0, change)
 }
 
-// newLimited has a server that gives every request limit to arrive and limit to be answered, 0 for
-// as long as it takes. A short limit also ends what a busy machine delays.
-func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streaming {
+// newLimited returns a server with the given timeout for reading a request and for answering it, 0 for none.
+// A short timeout also fails requests that a busy machine delays.
+func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streamServer {
 	t.Helper()
 	db := &fakeStore{}
 	s := NewServer(Options{Store: db, Config: config.Default(config.Hardened), Log: slog.New(slog.DiscardHandler)})
@@ -50,19 +50,19 @@ func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *strea
 	web.Config.ConnContext = withConnection
 	web.Start()
 	t.Cleanup(web.Close)
-	return &streaming{db, t, s, web.URL}
+	return &streamServer{db, t, s, web.URL}
 }
 
-// following is a client of the stream.
-type following struct {
+// followingClient is a client of the stream.
+type followingClient struct {
 	t     *testing.T
 	body  *bufio.Reader
 	close func()
-	// last is the last event id, as a browser keeps it.
+	// last is the last event id, as a browser stores it.
 	last string
 }
 
-func (s *streaming) open(query, last string) (*http.Response, func()) {
+func (s *streamServer) open(query, last string) (*http.Response, func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testenv.Patience())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+query, http.NoBody)
@@ -82,18 +82,18 @@ func (s *streaming) open(query, last string) (*http.Response, func()) {
 	}
 }
 
-func (s *streaming) follow(query, last string) *following {
+func (s *streamServer) follow(query, last string) *followingClient {
 	s.t.Helper()
 	answer, end := s.open(query, last)
 	s.t.Cleanup(end)
 	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		s.t.Fatalf("%s: status %d, type %q", query, answer.StatusCode, kind)
 	}
-	return &following{t: s.t, body: bufio.NewReader(answer.Body), close: end}
+	return &followingClient{t: s.t, body: bufio.NewReader(answer.Body), close: end}
 }
 
-// block reads up to the next empty line, and keeps the id as a browser does.
-func (f *following) block() (fields map[string]string, err error) {
+// block reads up to the next empty line and stores the id as a browser does.
+func (f *followingClient) block() (fields map[string]string, err error) {
 	fields = make(map[string]string)
 	for {
 		line, err := f.body.ReadString('\n')
@@ -111,8 +111,8 @@ func (f *following) block() (fields map[string]string, err error) {
 	}
 }
 
-// next reads the next event, "execution to status".
-func (f *following) next() string {
+// next returns the next event as "EXECUTION STATUS".
+func (f *followingClient) next() string {
 	f.t.Helper()
 	for {
 		fields, err := f.block()
@@ -133,7 +133,7 @@ func (f *following) next() string {
 	}
 }
 
-func (f *following) expect(want ...string) {
+func (f *followingClient) expect(want ...string) {
 	f.t.Helper()
 	for _, w := range want {
 		if got := f.next(); got != w {
@@ -142,7 +142,7 @@ func (f *following) expect(want ...string) {
 	}
 }
 
-func TestChangesAreToldOnceOverConnections(t *testing.T) {
+func TestReconnectRepeatsNoChanges(t *testing.T) {
 	s := newStreaming(t, nil)
 	for id := range execution.ID(5) {
 		s.changed(id+1, "a", execution.Requested)
@@ -162,7 +162,7 @@ func TestChangesAreToldOnceOverConnections(t *testing.T) {
 	third.expect("5 cancelled")
 }
 
-func TestChangesBeginNowAndAreSelected(t *testing.T) {
+func TestChangesStartNowAndAreFiltered(t *testing.T) {
 	s := newStreaming(t, nil)
 	s.changed(1, "a", execution.Requested)
 	all := s.follow("", "")
@@ -177,9 +177,9 @@ func TestChangesBeginNowAndAreSelected(t *testing.T) {
 	ended.expect("4 completed", "3 completed")
 }
 
-// A client that selects few changes has to advance, too, or it would look at all of them again
-// after a reconnect.
-func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
+// The position of a client that selects few changes must advance, too. Otherwise a reconnect would scan all
+// changes again.
+func TestIdleStreamAdvancesPosition(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?execution=9&after=0", "")
 	s.changed(1, "a", execution.Requested)
@@ -190,14 +190,14 @@ func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
 	}
 }
 
-// A reader can tell that nothing happens from being held back.
-func TestAStreamThatIsHeldBackSaysSo(t *testing.T) {
+// A reader can distinguish a held stream from an idle one.
+func TestHeldStreamReportsDelay(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?after=0", "")
 	for range 3 {
 		fields, err := f.block()
 		if err != nil || fields[""] != "" {
-			t.Fatalf("nothing holds it back, and it says %q (%v)", fields[""], err)
+			t.Fatalf("nothing holds the stream back, but its comment is %q (%v)", fields[""], err)
 		}
 	}
 	s.mu.Lock()
@@ -219,7 +219,7 @@ func TestAStreamThatIsHeldBackSaysSo(t *testing.T) {
 	f.expect("1 requested")
 }
 
-func TestStreamOutlivesTheLimitsOfRequests(t *testing.T) {
+func TestStreamOutlivesRequestTimeouts(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	s := newLimited(t, limit, func(s *streams) { s.keepAlive, s.write = 5*time.Millisecond, 2*limit })
@@ -261,11 +261,11 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	s.fails = []error{fmt.Errorf("no such column")}
 	s.mu.Unlock()
 	if _, err := f.block(); err != io.EOF { //nolint:errorlint // a clean end is exactly this error
-		t.Errorf("after an error that stays the stream goes on: %v", err)
+		t.Errorf("the stream continues after a permanent error: %v", err)
 	}
 }
 
-func TestStreamsThatAreRefused(t *testing.T) {
+func TestStreamRefusals(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.open = make(chan struct{}, 1) })
 	for query, want := range map[string]int{
 		"?after=x": 400, "?after=1": 400, "?after=01-1": 400, "?after=1--1": 400, "?to=faild": 400, "?execution=0": 400, "?action_ref=%00": 400,
@@ -279,7 +279,7 @@ func TestStreamsThatAreRefused(t *testing.T) {
 	}
 	answer, end := s.open("?after=0", "nonsense")
 	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != 400 || !strings.Contains(string(text), `"field":"Last-Event-ID"`) {
-		t.Errorf("a header that is none: %d %s", answer.StatusCode, text)
+		t.Errorf("an invalid header: %d %s", answer.StatusCode, text)
 	}
 	end()
 
@@ -293,8 +293,8 @@ func TestStreamsThatAreRefused(t *testing.T) {
 	s.server.streams.open <- struct{}{} // the place is free again
 }
 
-// A client that does not read keeps its place for a limited time.
-func TestClientThatDoesNotReadIsLeft(t *testing.T) {
+// A client that does not read keeps its place only for a limited time.
+func TestStalledClientIsDisconnected(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
 		if s.write > 5*time.Second {
 			t.Errorf("clients that don't read keep their places for %v", s.write)
@@ -336,7 +336,7 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 }
 
-func TestNoClientAddressHoldsAllStreams(t *testing.T) {
+func TestStreamsPerAddressAreLimited(t *testing.T) {
 	s := newStreaming(t, nil)
 	for range maxStreamsOfClient {
 		s.follow("", "")
@@ -345,19 +345,19 @@ func TestNoClientAddressHoldsAllStreams(t *testing.T) {
 	defer end()
 	text, _ := io.ReadAll(answer.Body)
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "Your address has 25 streams open") {
-		t.Errorf("one stream more of one address: %d %s", answer.StatusCode, text)
+		t.Errorf("one stream too many from one address: %d %s", answer.StatusCode, text)
 	}
 	// Another address still gets places.
 	r := httptest.NewRequest(http.MethodGet, changesPath, http.NoBody)
 	r.RemoteAddr = "192.0.2.7:1"
-	leave, problem := s.server.place(r)
+	leave, problem := s.server.takeStreamPlace(r)
 	if problem != nil {
 		t.Fatalf("another address: %+v", problem)
 	}
 	leave()
 }
 
-func TestAPositionBehindWhichChangesAreDeletedIsRefused(t *testing.T) {
+func TestDeletedPositionIsRefused(t *testing.T) {
 	s := newStreaming(t, nil)
 	for id := range execution.ID(3) {
 		s.changed(id+1, "a", execution.Requested)
@@ -368,14 +368,14 @@ func TestAPositionBehindWhichChangesAreDeletedIsRefused(t *testing.T) {
 	defer end()
 	var p Problem
 	if err := json.NewDecoder(answer.Body).Decode(&p); err != nil || answer.StatusCode != http.StatusGone || p.Type != typePositionGone || !strings.Contains(p.Detail, "retention.transitions") {
-		t.Errorf("before what is deleted: status %d, %+v, %v", answer.StatusCode, p, err)
+		t.Errorf("before deleted changes: status %d, %+v, %v", answer.StatusCode, p, err)
 	}
 	for _, after := range []string{positions[1], "0"} {
 		s.follow("?after="+after, "").expect("3 requested")
 	}
 }
 
-func TestAStreamThatFallsBehindWhatIsDeletedSaysSoAndEnds(t *testing.T) {
+func TestStreamEndsWhenChangesAreDeleted(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.poll = 50 * time.Millisecond })
 	s.changed(1, "a", execution.Requested)
 	f := s.follow("?after=0", "")
@@ -386,7 +386,7 @@ func TestAStreamThatFallsBehindWhatIsDeletedSaysSoAndEnds(t *testing.T) {
 	for {
 		fields, err := f.block()
 		if err != nil {
-			t.Fatalf("the stream ended without a word: %v", err)
+			t.Fatalf("the stream ended without an event: %v", err)
 		}
 		if fields["event"] == "gone" {
 			if !strings.Contains(fields["data"], typePositionGone) {
@@ -396,6 +396,6 @@ func TestAStreamThatFallsBehindWhatIsDeletedSaysSoAndEnds(t *testing.T) {
 		}
 	}
 	if _, err := f.block(); err == nil {
-		t.Error("the stream goes on")
+		t.Error("the stream continues")
 	}
 }

@@ -19,21 +19,20 @@ import (
 	"handoff/docs"
 )
 
-// The bounds of any single request, from docs/attacks.md. Memory is everything that was allocated,
-// freed or not, so it is more than the growth of the process.
+// The bounds of any single request, from docs/attacks.md. Memory counts all allocations, freed or not, so it
+// exceeds the growth of the process.
 const (
 	mostProcessorTime = 100 * time.Millisecond
 	mostMemory        = 32 << 20
-	// mostProblem bounds the response to a refused request: a hundred mistakes of less than a
-	// kilobyte each.
+	// mostProblem bounds the response to a refused request: a hundred mistakes of less than 1 KB each.
 	mostProblem = 100 << 10
 	// mostAnswer bounds every other response: a page, or one row with parameters of 256 KB and a
 	// result of 1.5 MB.
 	mostAnswer = maxPage + 64<<10
 )
 
-// counting is a response that counts its bytes and keeps only their beginning.
-type counting struct {
+// countingWriter is a response writer that counts bytes and keeps only the first ones.
+type countingWriter struct {
 	header http.Header
 	status int
 	bytes  int
@@ -41,11 +40,11 @@ type counting struct {
 	text []byte
 }
 
-func (c *counting) Header() http.Header { return c.header }
+func (c *countingWriter) Header() http.Header { return c.header }
 
-func (c *counting) WriteHeader(status int) { c.status = status }
+func (c *countingWriter) WriteHeader(status int) { c.status = status }
 
-func (c *counting) Write(p []byte) (int, error) {
+func (c *countingWriter) Write(p []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
 	}
@@ -64,7 +63,7 @@ var (
 	})
 )
 
-// whole is a server with every endpoint, over a store.
+// whole returns a server with every endpoint, over a store.
 func whole(t testing.TB, db *fakeStore) http.Handler {
 	return setup(t, func(o *Options) {
 		o.Submitter.Store, o.Store, o.Checks = db, db, []Check{DatabaseCheck(db)}
@@ -76,28 +75,28 @@ func newStore() *fakeStore {
 	return &fakeStore{actions: map[string]execution.Action{"core.echo": {Ref: "core.echo", Runtime: "shell", MaxRetries: 1}}}
 }
 
-// another is a store with the same rows.
+// another returns a store with the same rows.
 func (f *fakeStore) another() *fakeStore {
 	return &fakeStore{
 		actions: maps.Clone(f.actions), rows: slices.Clone(f.rows), letters: slices.Clone(f.letters), observations: f.observations, workers: slices.Clone(f.workers), audit: f.audit,
 	}
 }
 
-// cost is what one request took.
-type cost struct {
+// requestCost is the cost of one request.
+type requestCost struct {
 	processor time.Duration
 	memory    uint64
-	answer    *counting
+	answer    *countingWriter
 }
 
-// localRequest is a request that the guard of foreign hosts lets through.
+// localRequest returns a request that hostguard accepts.
 func localRequest(method, target string, body io.Reader) *http.Request {
 	r := httptest.NewRequest(method, target, body)
 	r.Host = "127.0.0.1:8080"
 	return r
 }
 
-func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
+func measure(h http.Handler, asked string, a *attempt, body []byte) requestCost {
 	method, path, _ := strings.Cut(asked, " ")
 	var from io.Reader = bytes.NewReader(body)
 	if a.unsized {
@@ -110,7 +109,7 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	for i := 0; i < len(a.headers); i += 2 {
 		r.Header.Set(a.headers[i], a.headers[i+1])
 	}
-	w := &counting{header: http.Header{}, text: make([]byte, 0, mostProblem)}
+	w := &countingWriter{header: http.Header{}, text: make([]byte, 0, mostProblem)}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -118,17 +117,17 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	h.ServeHTTP(w, r)
 	ended, _ := processorTime()
 	runtime.ReadMemStats(&after)
-	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
+	return requestCost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
 }
 
-// TestNoRequestCostsMoreThanItsBounds sends every request that worst lists to a server whose store
-// is full. Only make test-all judges processor time.
-func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
+// TestRequestCostStaysWithinBounds sends every request of worst to a server whose store is full. Only make
+// test-all judges processor time.
+func TestRequestCostStaysWithinBounds(t *testing.T) {
 	judged := 0
-	if testenv.All() && !raced { // only an idle machine's processor time says something
+	if testenv.All() && !raced { // processor time is meaningful only on an idle machine
 		judged = 1
 	}
-	worstTime, worstMemory := cost{}, cost{}
+	worstTime, worstMemory := requestCost{}, requestCost{}
 	var slowest, largest string
 	for asked, attempts := range worst() {
 		for i := range attempts {

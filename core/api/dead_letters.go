@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// deadLetterView is a dead letter as the API shows it. A body that is not text is shown in base64.
+// deadLetterView is a dead letter in responses. A body that is not text is in base64.
 type deadLetterView struct {
 	listedLetterView
 	XDeath     json.RawMessage `json:"x_death"`
@@ -22,7 +22,7 @@ type deadLetterView struct {
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
 }
 
-// listedLetterView is a dead letter as lists show it: without the fields that may be large.
+// listedLetterView is a dead letter in lists: without the fields that may be large.
 type listedLetterView struct {
 	ID         int64   `json:"id"`
 	Execution  *int64  `json:"execution"`
@@ -42,15 +42,15 @@ type listedLetterView struct {
 
 func (s *Server) viewListedLetter(d *store.StoredDeadLetter) listedLetterView {
 	return listedLetterView{
-		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), WorkerName: s.nameOf(d.Worker),
-		BodyBytes: number(int64(d.BodyBytes)), Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
+		ID: d.ID, Execution: numberOrNil(int64(d.Key.ID)), Epoch: numberOrNil(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: textOrNil(d.ActionRef), Worker: numberOrNil(int64(d.Worker)), WorkerName: s.nameOf(d.Worker),
+		BodyBytes: numberOrNil(int64(d.BodyBytes)), Outcome: d.Outcome, Open: d.Open, ReceivedAt: timeOrNil(d.ReceivedAt), HandledAt: timeOrNil(d.HandledAt), HandledBy: textOrNil(d.HandledBy),
 	}
 }
 
 func (s *Server) viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 	v := deadLetterView{listedLetterView: s.viewListedLetter(d), XDeath: d.XDeath}
 	if utf8.Valid(d.Body) {
-		v.Body = name(string(d.Body))
+		v.Body = textOrNil(string(d.Body))
 	} else {
 		v.BodyBase64 = d.Body
 	}
@@ -60,17 +60,17 @@ func (s *Server) viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 // listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.DeadLetterQuery
-	return servePage(s, w, r, list{"dead_letters", "before", []parameter{
+	return servePage(s, w, r, pageSpec{"dead_letters", "before", []parameter{
 		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
-		{"before", number64(&q.Before)},
+		{"before", readID(&q.Before)},
 	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
 		q.Limit = limit
 		return s.Store.DeadLetters(ctx, q)
 	}, func(d *store.StoredDeadLetter) any { return s.viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })
 }
 
-// statement bounds one database call.
-func (s *Server) statement(r *http.Request) (context.Context, context.CancelFunc) {
+// statementContext returns a context for one database call, with StatementTimeout.
+func (s *Server) statementContext(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 }
 
@@ -81,7 +81,7 @@ func (s *Server) deadLetter(r *http.Request) (d store.StoredDeadLetter, problem 
 	if err != nil || id <= 0 {
 		return d, notFound(fmt.Sprintf("No dead letter is called %q: an id is a whole number from 1.", yamlfile.Cut(text)))
 	}
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	d, known, err := s.Store.DeadLetter(ctx, id)
 	switch {
@@ -99,14 +99,14 @@ func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) *Problem 
 	if problem != nil {
 		return problem
 	}
-	return respond(w, http.StatusOK, s.viewDeadLetter(&d))
+	return respondJSON(w, http.StatusOK, s.viewDeadLetter(&d))
 }
 
 // outcomeDiscarded is the outcome of a discarded dead letter.
 const outcomeDiscarded = "discarded"
 
-// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: an operator has looked at it and
-// wants nothing done. Repeating it is harmless.
+// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: it closes a dead letter without any action.
+// Repeating it is harmless.
 func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
 	if problem != nil {
@@ -118,32 +118,32 @@ func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) *Prob
 			Detail: fmt.Sprintf("What was done: %s.", d.Outcome),
 		}
 	}
-	if problem := s.settle(r, d.ID, outcomeDiscarded); problem != nil {
+	if problem := s.settleDeadLetter(r, d.ID, outcomeDiscarded); problem != nil {
 		return problem
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s *Server) settle(r *http.Request, id int64, outcome string) *Problem {
-	ctx, cancel := s.statement(r)
+func (s *Server) settleDeadLetter(r *http.Request, id int64, outcome string) *Problem {
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
-	if _, err := s.Store.SettleDeadLetter(ctx, id, outcome, actor(r)); err != nil {
+	if _, err := s.Store.SettleDeadLetter(ctx, id, outcome, actorName(r)); err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
 	return nil
 }
 
-// replayed is the response to a replay.
-type replayed struct {
+// replayView is the response to a replay.
+type replayView struct {
 	Outcome   string       `json:"outcome"`
 	Execution execution.ID `json:"execution"`
 	Location  string       `json:"location"`
 }
 
-// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It dispatches a waiting execution
-// anew, or creates a new execution for one that has ended. Repeating it is harmless: the epoch
-// guards the dispatch, and the new execution has a key that belongs to the dead letter.
+// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It redispatches a waiting execution, or creates
+// a new execution for one that has ended. Repeating it is harmless: the epoch guards the dispatch, and the
+// new execution's key belongs to the dead letter.
 func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
 	if problem != nil {
@@ -155,7 +155,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Probl
 	if d.Key.ID == 0 {
 		return refuse("It names no execution: its body could not be read. Discard it.")
 	}
-	rows, err := s.executions(r, []execution.ID{d.Key.ID})
+	rows, err := s.readExecutions(r, []execution.ID{d.Key.ID})
 	if err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
@@ -163,16 +163,16 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Probl
 		return refuse(fmt.Sprintf("There is no execution %d.", d.Key.ID))
 	}
 	row := &rows[0]
-	out := replayed{Execution: row.ID, Location: location(row.ID)}
+	out := replayView{Execution: row.ID, Location: executionPath(row.ID)}
 	switch {
 	case row.Status.Terminal():
-		id, problem := s.again(r, row, d.ID)
+		id, problem := s.createReplay(r, row, d.ID)
 		if problem != nil {
 			return problem
 		}
-		out = replayed{Outcome: fmt.Sprintf("replayed as execution %d", id), Execution: id, Location: location(id)}
+		out = replayView{Outcome: fmt.Sprintf("replayed as execution %d", id), Execution: id, Location: executionPath(id)}
 	case row.Status == execution.Scheduled && row.Epoch == d.Key.Epoch:
-		if problem := s.dispatchAgain(r, row); problem != nil {
+		if problem := s.reclaimDispatch(r, row); problem != nil {
 			return problem
 		}
 		out.Outcome = "replayed: it is dispatched again"
@@ -181,16 +181,16 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Probl
 	default:
 		out.Outcome = fmt.Sprintf("nothing to replay: execution %d has been dispatched anew or waits to be", row.ID)
 	}
-	if problem := s.settle(r, d.ID, out.Outcome); problem != nil {
+	if problem := s.settleDeadLetter(r, d.ID, out.Outcome); problem != nil {
 		return problem
 	}
 	w.Header().Set("Location", out.Location)
-	return respond(w, http.StatusAccepted, out)
+	return respondJSON(w, http.StatusAccepted, out)
 }
 
-// again creates the execution that replays a dead letter of an ended one, once.
-func (s *Server) again(r *http.Request, row *execution.Execution, letter int64) (execution.ID, *Problem) {
-	item := sameAgain(row)
+// createReplay creates, once, the execution that replays a dead letter of an ended execution.
+func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter int64) (execution.ID, *Problem) {
+	item := repetitionOf(row)
 	if row.Original != 0 {
 		asked, err := s.findLimits(r, []execution.ID{row.Original})
 		if err != nil {
@@ -200,7 +200,7 @@ func (s *Server) again(r *http.Request, row *execution.Execution, letter int64) 
 			item.Limits = limits
 		}
 	}
-	item.Actor = actor(r)
+	item.Actor = actorName(r)
 	// The two spaces keep the key apart from every key of a client.
 	item.IdempotencyKey = fmt.Sprintf("%s  dead-letter/%d", item.ActionRef, letter)
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
@@ -218,14 +218,14 @@ func (s *Server) again(r *http.Request, row *execution.Execution, letter int64) 
 	return made[0].ID, nil
 }
 
-// dispatchAgain takes back the epoch whose message died. If another part took it back meanwhile,
-// the effect is the same.
-func (s *Server) dispatchAgain(r *http.Request, row *execution.Execution) *Problem {
-	ctx, cancel := s.statement(r)
+// reclaimDispatch reclaims the epoch whose message died. If another part reclaims it first, the effect is the
+// same.
+func (s *Server) reclaimDispatch(r *http.Request, row *execution.Execution) *Problem {
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	_, err := s.Store.Reclaim(ctx, []store.Reclaim{{
 		Key: row.Key(), Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule,
-		Actor: actor(r),
+		Actor: actorName(r),
 	}})
 	if err != nil {
 		return s.storeProblem(r, err, harmless)

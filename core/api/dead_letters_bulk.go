@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// deadLetterGroupView is a line of the summary.
+// deadLetterGroupView is a group of the summary.
 type deadLetterGroupView struct {
 	From      *string `json:"from"`
 	Reason    *string `json:"reason"`
@@ -26,7 +26,7 @@ type deadLetterGroupView struct {
 	Count int `json:"count"`
 }
 
-// deadLetterSummaryView is the summary.
+// deadLetterSummaryView is the response with a summary of dead letters.
 type deadLetterSummaryView struct {
 	Since  *string               `json:"since"`
 	Until  *string               `json:"until"`
@@ -40,8 +40,8 @@ type deadLetterSummaryView struct {
 func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
 	problem := readQuery(r, []parameter{
-		{"window", span(&q.Window, time.Second, longestWindow)},
-		{"every", span(&q.Every, time.Second, longestWindow)},
+		{"window", readSpan(&q.Window, time.Second, longestWindow)},
+		{"every", readSpan(&q.Every, time.Second, longestWindow)},
 		{"by", groupedBy(&q)},
 		{"limit", pageSize(&q.Limit)},
 	})
@@ -53,23 +53,23 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *P
 	if problem != nil {
 		return problem
 	}
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	found, err := s.Store.SummarizeDeadLetters(ctx, q)
 	if err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
-	v := deadLetterSummaryView{Since: moment(found.Since), Until: moment(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
+	v := deadLetterSummaryView{Since: timeOrNil(found.Since), Until: timeOrNil(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
 	for _, g := range found.Groups {
 		v.Groups = append(v.Groups, deadLetterGroupView{
-			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), WorkerName: s.nameOf(g.Worker), Count: g.Count,
+			From: timeOrNil(g.From), Reason: textOrNil(g.Reason), ActionRef: textOrNil(g.ActionRef), Worker: numberOrNil(int64(g.Worker)), WorkerName: s.nameOf(g.Worker), Count: g.Count,
 		})
 	}
-	return respond(w, http.StatusOK, v)
+	return respondJSON(w, http.StatusOK, v)
 }
 
-// span reads a length of time such as 90m.
-func span(into *time.Duration, least, most time.Duration) func(string) error {
+// readSpan returns a reader of a duration such as 90m.
+func readSpan(into *time.Duration, least, most time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least || d > most {
@@ -80,7 +80,7 @@ func span(into *time.Duration, least, most time.Duration) func(string) error {
 	}
 }
 
-// groupedBy reads the fields that a summary groups by.
+// groupedBy returns a reader of the fields that a summary groups by.
 func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
 	return func(text string) error {
 		q.ByReason, q.ByAction, q.ByWorker = false, false, false
@@ -100,8 +100,8 @@ func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
 	}
 }
 
-// discarded is the response to a bulk discard.
-type discarded struct {
+// discardView is the response to a bulk discard.
+type discardView struct {
 	Discarded int   `json:"discarded"`
 	More      bool  `json:"more"`
 	Next      int64 `json:"next"`
@@ -114,61 +114,61 @@ func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) *Pro
 	if problem != nil {
 		return problem
 	}
-	d.Actor = actor(r)
-	ctx, cancel := s.statement(r)
+	d.Actor = actorName(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	done, err := s.Store.DiscardDeadLetters(ctx, d, outcomeDiscarded)
 	if err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
-	return respond(w, http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
+	return respondJSON(w, http.StatusOK, discardView{Discarded: done.Closed, More: done.More, Next: done.Next})
 }
 
-// filters are the filters of a bulk discard. At least one has to be given, so that an empty body
-// does not close everything.
-func filters() []string {
+// discardFilters returns the filters of a bulk discard. At least one is required, so that an empty body does
+// not close everything.
+func discardFilters() []string {
 	return []string{"ids", "reason", "queue", "action_ref", "worker", "older_than_seconds"}
 }
 
 func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDiscard, problem *Problem) {
 	d.Limit = defaultDiscard
 	selects := false
-	problem = optionalBody(w, r, append(filters(), "after", "limit"), func(b *body, fields map[string]value) {
-		for _, name := range filters() {
+	problem = optionalBody(w, r, append(discardFilters(), "after", "limit"), func(b *body, fields map[string]value) {
+		for _, name := range discardFilters() {
 			_, given := fields[name]
 			selects = selects || given
 		}
 		text := func(name string, into *string) {
 			if f, given := fields[name]; given {
-				text, ok := b.text(f)
+				text, ok := b.readText(f)
 				if *into = text; ok && (text == "" || strings.ContainsRune(text, 0)) {
-					b.refuse(f.pointer, f.at, "must be the "+name+" of a dead letter; leave it out for any")
+					b.refuseAt(f.pointer, f.at, "must be the "+name+" of a dead letter; leave it out for any")
 				}
 			}
 		}
 		text("reason", &d.Reason)
 		text("queue", &d.Queue)
 		text("action_ref", &d.ActionRef)
-		d.Worker = execution.WorkerID(b.whole(fields, "worker", 1, math.MaxInt64, false))
-		d.OlderThan = time.Duration(b.whole(fields, "older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), false)) * time.Second
-		d.After = b.whole(fields, "after", 0, math.MaxInt64, false)
-		d.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestDiscard, false)), defaultDiscard)
+		d.Worker = execution.WorkerID(b.readIntegerField(fields, "worker", 1, math.MaxInt64, false))
+		d.OlderThan = time.Duration(b.readIntegerField(fields, "older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), false)) * time.Second
+		d.After = b.readIntegerField(fields, "after", 0, math.MaxInt64, false)
+		d.Limit = cmp.Or(int(b.readIntegerField(fields, "limit", 1, largestDiscard, false)), defaultDiscard)
 		if f, given := fields["ids"]; given {
 			d.IDs = readIDs(b, f)
 		}
 	})
 	if problem == nil && !selects {
-		problem = badRequest("The body does not say what to discard. Give at least one of " + strings.Join(filters(), ", ") +
+		problem = badRequest("The body does not say what to discard. Give at least one of " + strings.Join(discardFilters(), ", ") +
 			`; {"older_than_seconds": 0} means all.`)
 	}
 	return d, problem
 }
 
-// readIDs reads a list of ids in the body; it stops after the largest allowed number of them.
+// readIDs reads a list of ids in the body; it stops after largestDiscard of them.
 func readIDs(b *body, f value) []int64 {
-	ids, n, ok := b.wholes(f, largestDiscard, math.MaxInt64)
+	ids, n, ok := b.readIntegers(f, largestDiscard, math.MaxInt64)
 	if ok && (n == 0 || n > largestDiscard) {
-		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
+		b.refuseAt(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
 	}
 	slices.Sort(ids)
 	return ids

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestTheSummaryOfDeadLettersAsksForWhatTheQuerySays(t *testing.T) {
+func TestDeadLetterSummaryQuery(t *testing.T) {
 	b := letters(t)
 	a := b.do("GET", lettersPath+"/summary", "")
 	want := `"total":5,"groups":[{"from":"2033-05-18T02:33:20Z","reason":"expired","action_ref":"core.echo","worker":7,"worker_name":null,"count":4},` +
@@ -35,7 +35,7 @@ func TestTheSummaryOfDeadLettersAsksForWhatTheQuerySays(t *testing.T) {
 	}
 }
 
-func TestABulkDiscardClosesWhatTheBodySelects(t *testing.T) {
+func TestBulkDiscardClosesSelectedLetters(t *testing.T) {
 	b := letters(t)
 	a := b.do("POST", lettersPath+"/discard", `{"ids":[4,2],"reason":"expired","queue":"q","action_ref":"core.echo","worker":7,"older_than_seconds":60,"after":1,"limit":20}`)
 	if a.status != 200 || a.text != `{"discarded":3,"more":true,"next":7}`+"\n" {
@@ -51,7 +51,7 @@ func TestABulkDiscardClosesWhatTheBodySelects(t *testing.T) {
 	}
 }
 
-func TestABulkDiscardThatSelectsNothingOrCannotBeReadClosesNothing(t *testing.T) {
+func TestBulkDiscardRefusesInvalidBodies(t *testing.T) {
 	b := letters(t)
 	for body, part := range map[string]string{
 		"": "does not say what to discard", "{}": "does not say what to discard", `{"after":3,"limit":5}`: "does not say what to discard",

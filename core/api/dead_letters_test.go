@@ -10,8 +10,7 @@ import (
 
 const lettersPath = "/api/v1/dead-letters"
 
-// letters is a server with three executions, a dead letter of each, and one dead letter that nobody
-// can read.
+// letters returns a server with three executions, a dead letter of each, and an unreadable dead letter.
 func letters(t *testing.T) *bundle {
 	b := setup(t, nil)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}}}
@@ -46,14 +45,14 @@ func TestDeadLettersAreListedInPages(t *testing.T) {
 		}
 	}
 	if a := b.do("GET", lettersPath+"/4", ""); !strings.Contains(a.text, `"body_base64":"/w=="`) {
-		t.Errorf("one whose body is no text: %s", a.text)
+		t.Errorf("one whose body is not text: %s", a.text)
 	}
 	if a := b.do("GET", lettersPath+"/9", ""); a.status != 404 {
 		t.Errorf("one that does not exist: %s", a.text)
 	}
 }
 
-func TestReplayOfWhatStillWaitsIsANewDispatch(t *testing.T) {
+func TestReplayRedispatchesScheduledExecution(t *testing.T) {
 	b := letters(t)
 	a := b.do("POST", lettersPath+"/1/replay", "")
 	if row := b.store.rows[0]; a.status != 202 || row.Status != execution.Requested || row.Epoch != 4 || b.store.letters[0].Open {
@@ -61,11 +60,11 @@ func TestReplayOfWhatStillWaitsIsANewDispatch(t *testing.T) {
 	}
 	b.do("POST", lettersPath+"/1/replay", "")
 	if row := b.store.rows[0]; row.Epoch != 4 {
-		t.Errorf("a second replay took it back again: epoch %d", row.Epoch)
+		t.Errorf("a second replay reclaimed it, too: epoch %d", row.Epoch)
 	}
 }
 
-func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
+func TestReplayOfEndedExecutionIsIdempotent(t *testing.T) {
 	b := letters(t)
 	for range 2 {
 		a := b.do("POST", lettersPath+"/2/replay", "")
@@ -78,7 +77,7 @@ func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
 	}
 }
 
-func TestReplayHasTheLimitsOfTheFirstAttempt(t *testing.T) {
+func TestReplayKeepsFirstAttemptLimits(t *testing.T) {
 	b := letters(t)
 	asked := execution.Limits{MaxRetries: 1, OwnRetries: true}
 	b.store.rows[0].Limits = asked
@@ -90,7 +89,7 @@ func TestReplayHasTheLimitsOfTheFirstAttempt(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplayedStaysOpen(t *testing.T) {
+func TestRefusedReplayLeavesDeadLetterOpen(t *testing.T) {
 	b := letters(t)
 	for id, part := range map[string]string{"3": "is running", "4": "names no execution"} {
 		if a := b.do("POST", lettersPath+"/"+id+"/replay", ""); a.status != 409 || !strings.Contains(a.text, part) {

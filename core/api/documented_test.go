@@ -21,19 +21,18 @@ import (
 	"handoff/docs"
 )
 
-// described is the OpenAPI document as a judge of requests and responses. Its objects are closed:
-// the published document leaves clients open to new fields, and a field that it does not name yet
-// fails the tests.
-type described struct {
+// documentChecker validates requests and responses by the OpenAPI document. The published document allows new
+// fields. Here its objects are closed, so that an undocumented field fails the tests.
+type documentChecker struct {
 	doc    *openapi3.T
 	router routers.Router
 }
 
-// description is the document of this package.
-var description = sync.OnceValues(func() (*described, error) { return describe(openAPI) })
+// description returns the document of this package.
+var description = sync.OnceValues(func() (*documentChecker, error) { return describe(openAPI) })
 
-// describe reads a document, which has to be valid OpenAPI.
-func describe(source []byte) (*described, error) {
+// describe parses a document, which must be valid OpenAPI.
+func describe(source []byte) (*documentChecker, error) {
 	read := func(source []byte) (*openapi3.T, error) {
 		loader := openapi3.NewLoader()
 		doc, err := loader.LoadFromData(source)
@@ -64,11 +63,11 @@ func describe(source []byte) (*described, error) {
 		return nil, err
 	}
 	router, err := gorillamux.NewRouter(doc)
-	return &described{doc, router}, err
+	return &documentChecker{doc, router}, err
 }
 
-// join replaces the allOf of an object by the fields of the objects that it names, so that it can
-// be closed. Its own fields replace theirs.
+// join replaces the allOf of an object by the fields of the named objects, so that it can be closed. Its own
+// fields take precedence.
 func join(schemas, schema map[string]any) {
 	parts, _ := schema["allOf"].([]any)
 	delete(schema, "allOf")
@@ -86,7 +85,7 @@ func join(schemas, schema map[string]any) {
 	}
 }
 
-// closeObjects forbids unknown fields wherever the document names those of an object.
+// closeObjects forbids unknown fields in every object whose fields the document names.
 func closeObjects(node any) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -104,7 +103,7 @@ func closeObjects(node any) {
 	}
 }
 
-// alwaysAllowed are the headers that the document describes once, for all responses.
+// alwaysAllowed has the headers that the document describes once, for all responses.
 var alwaysAllowed = map[string][]string{
 	"Content-Type": nil, "Content-Length": nil, "Date": nil,
 	"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
@@ -119,9 +118,9 @@ type exchange struct {
 	answer         []byte
 }
 
-// check returns what of an exchange the document does not describe. A request must be described if
-// it was accepted; every response must be, a refusal of a path that does not exist included.
-func (d *described) check(ctx context.Context, e *exchange) error {
+// check returns an error if the document does not describe an exchange. Accepted requests must be described,
+// and so must all responses, including the refusal of an unknown path.
+func (d *documentChecker) check(ctx context.Context, e *exchange) error {
 	method := e.method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -136,12 +135,12 @@ func (d *described) check(ctx context.Context, e *exchange) error {
 	}}
 	route, params, err := d.router.FindRoute(r)
 	if err != nil && strings.HasPrefix(e.target, docs.PlaybookPath) {
-		// A path of more than one part leads to no playbook, either.
+		// A path of more than one part is no playbook, either.
 		item := d.doc.Paths.Value(docs.PlaybookPath + "{alert}")
 		route = &routers.Route{Spec: d.doc, PathItem: item, Operation: item.Get}
 	} else if err != nil {
-		// Nothing is there, or not with this method. The document has no place for the response.
-		// Every operation may be refused in the same way, so the default of all of them counts.
+		// The path or the method does not exist, so the document has no operation. The default response of
+		// all operations applies.
 		problems := openapi3.NewResponses(openapi3.WithName("default", d.doc.Components.Responses["Problem"].Value))
 		route = &routers.Route{Spec: d.doc, PathItem: new(openapi3.PathItem), Operation: &openapi3.Operation{Responses: problems}}
 	}
@@ -184,8 +183,8 @@ func (d *described) check(ctx context.Context, e *exchange) error {
 	return nil
 }
 
-// undescribedQuery returns an accepted parameter that is not in the document. Operations that
-// describe none read none.
+// undescribedQuery returns an error if an accepted parameter is not in the document. Operations without
+// documented parameters ignore the query.
 func undescribedQuery(route *routers.Route, r *http.Request) error {
 	reads := slices.ContainsFunc(route.Operation.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.In == openapi3.ParameterInQuery })
 	if !reads {
@@ -218,8 +217,8 @@ func undescribedHeader(response *openapi3.Response, got http.Header) error {
 	return nil
 }
 
-// checkEvents checks the data of the events of a stream, whose last one may be cut.
-func (d *described) checkEvents(response *openapi3.Response, stream []byte) error {
+// checkEvents checks the data of a stream's events, the last of which may be cut off.
+func (d *documentChecker) checkEvents(response *openapi3.Response, stream []byte) error {
 	media := response.Content["text/event-stream"]
 	if media == nil {
 		return fmt.Errorf("the document does not describe a stream")
@@ -257,7 +256,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 	if _, err := description(); err != nil {
 		t.Error(err)
 	}
-	// What describe allows for every response is in the document's own words.
+	// The headers that are always allowed are in the document's description.
 	for name, values := range alwaysAllowed {
 		for _, value := range values {
 			if text := name + ": " + value; !strings.Contains(readInfo(t), text) {
@@ -275,8 +274,8 @@ func readInfo(t *testing.T) string {
 	return d.Info.Description
 }
 
-// Each of these makes the document wrong in one place, and one of the tests' requests shows it.
-func TestAWrongDocumentIsNoticed(t *testing.T) {
+// Each case breaks the document in one place, and one exchange must reveal it.
+func TestWrongDocumentIsDetected(t *testing.T) {
 	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
 	busy := exchange{method: "GET", target: executionsPath, got: problem, status: 503, answer: []byte(`{"type":"urn:handoff:problem:unavailable","title":"t","status":503}`)}
 	plain := http.Header{"Content-Type": {"application/json"}}

@@ -12,7 +12,7 @@ import (
 // cancelExecution is POST /api/v1/executions/{id}/cancel. It cancels the whole chain. It answers
 // 202 with the chain's last row, or 409 if the chain has ended. Repeating it is harmless.
 func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Problem {
-	id, problem := named(r)
+	id, problem := pathExecutionID(r)
 	if problem == nil {
 		problem = noBody(w, r)
 	}
@@ -21,7 +21,7 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Proble
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
-	answer, err := s.Submitter.Cancel(ctx, id, actor(r))
+	answer, err := s.Submitter.Cancel(ctx, id, actorName(r))
 	switch {
 	case err != nil:
 		return s.storeProblem(r, err, harmless)
@@ -33,15 +33,14 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Proble
 			Detail: fmt.Sprintf("Execution %d, the last of its chain, is %v. What has ended is not cancelled.", answer.Row.ID, answer.Row.Status),
 		}
 	}
-	w.Header().Set("Location", location(answer.Row.ID))
-	return respond(w, http.StatusAccepted, s.view(&answer.Row))
+	w.Header().Set("Location", executionPath(answer.Row.ID))
+	return respondJSON(w, http.StatusAccepted, s.viewExecution(&answer.Row))
 }
 
-// retryExecution is POST /api/v1/executions/{id}/retry. It runs an execution again that has ended
-// without completing, with the same parameters, the same pin and the limits that the request had
-// set. It answers 201 with a new execution outside the chain, because a chain's retries are counted
-// and bounded, and workflow children follow its end. With an Idempotency-Key, repeating it is
-// harmless.
+// retryExecution is POST /api/v1/executions/{id}/retry. It repeats an execution that has ended without
+// completing, with the same parameters, the same pin and the limits of the original request. It answers 201
+// with a new execution outside the chain: a chain's retries are counted and bounded, and workflow children
+// follow its end. With an Idempotency-Key, repeating it is harmless.
 func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	problem := noBody(w, r)
 	key := ""
@@ -51,12 +50,12 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 	if problem != nil {
 		return problem
 	}
-	chain, problem := s.chain(r)
+	chain, problem := s.readChain(r)
 	if problem != nil {
 		return problem
 	}
 	// The rows of the chain were read without their parameters.
-	rows, err := s.executions(r, []execution.ID{chain[len(chain)-1].ID})
+	rows, err := s.readExecutions(r, []execution.ID{chain[len(chain)-1].ID})
 	if err == nil && len(rows) == 0 {
 		err = errNoExecution
 	}
@@ -67,32 +66,31 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 	if refused, why := notRetriable(last); refused != "" {
 		return &Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}
 	}
-	item := sameAgain(last)
-	item.Limits = chain[0].Limits // a retry that cost none has raised those of the rows after it
-	result := s.submit(r, []submitRequest{{
+	item := repetitionOf(last)
+	item.Limits = chain[0].Limits // free retries have raised those of later rows
+	result := s.submitExecutions(r, []submitRequest{{
 		item: item, key: key,
 	}}, newComparison())[0]
 	if result.problem != nil {
 		return result.problem
 	}
 	w.Header().Set("Location", result.created.Location)
-	return respond(w, result.status(), result.created)
+	return respondJSON(w, result.httpStatus(), result.created)
 }
 
-// sameAgain is the request for a repetition of an execution: its action as it is now, its
-// parameters, its pin and the limits that its request had set.
-func sameAgain(e *execution.Execution) store.NewExecution {
+// repetitionOf returns the request that repeats an execution: with the current action, and with the
+// parameters, the pin and the limits of the original request.
+func repetitionOf(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
-// findLimits returns the limits of executions by their ids, without those that are gone or can't be
-// read. A chain's first row has the limits that its request had set; a retry that cost none has
-// raised those of the rows after it.
+// findLimits returns the limits of executions by id. It leaves out rows that are deleted or unreadable. A
+// chain's first row has the limits of the request; free retries have raised those of later rows.
 func (s *Server) findLimits(r *http.Request, ids []execution.ID) (map[execution.ID]execution.Limits, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.listed(r, store.ExecutionQuery{IDs: ids})
+	rows, err := s.readListed(r, store.ExecutionQuery{IDs: ids})
 	limits := make(map[execution.ID]execution.Limits, len(rows))
 	for i := range rows {
 		if rows[i].Unreadable == "" {
@@ -102,8 +100,8 @@ func (s *Server) findLimits(r *http.Request, ids []execution.ID) (map[execution.
 	return limits, err
 }
 
-// notRetriable returns why the last row of a chain can't be run again: the reason, empty if it can,
-// and a text for the client.
+// notRetriable returns why the last row of a chain can't be retried: a reason, empty if it can be, and a text
+// for the client.
 func notRetriable(last *execution.Execution) (refused, why string) {
 	switch {
 	case last.Status == execution.Completed:

@@ -133,7 +133,7 @@ func TestLists(t *testing.T) {
 }
 
 // Two callers never share a key.
-func TestKeysBelongToTheirCaller(t *testing.T) {
+func TestIdempotencyKeysArePerCaller(t *testing.T) {
 	stored := func(token string) string {
 		b := setup(t, func(o *Options) { o.Tokens = defaultToken(token) })
 		a := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer "+token)

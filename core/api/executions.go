@@ -22,7 +22,7 @@ type submitRequest struct {
 	key string
 	// position is its index in a batch.
 	position int
-	// refused is the problem of its limits under the configuration; nil for none.
+	// refused is the problem with its limits under the configuration; nil if they are allowed.
 	refused *Problem
 }
 
@@ -31,7 +31,7 @@ var submissionFields = []string{
 	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
-// keyScope is a key prefixed with the action and the caller, within which it is unique. Neither an
+// keyScope returns a key with its action and caller as a prefix; the key is unique for these. Neither an
 // action's name nor a key has a space.
 func (c *caller) keyScope(ref, key string) string {
 	if key == "" {
@@ -40,59 +40,59 @@ func (c *caller) keyScope(ref, key string) string {
 	return ref + c.scope + " " + key
 }
 
-// clientKey is the key as the client wrote it.
+// clientKey returns a stored key as the client wrote it.
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
-// readSubmission reads the execution that comes next in the body.
+// readSubmission reads the next execution in the body.
 func (s *Server) readSubmission(b *body, pointer string, allowed []string) submitRequest {
 	before := len(b.mistakes)
 	var sub submitRequest
-	root, fields := b.object(pointer, allowed, "", nil)
+	root, fields := b.readObject(pointer, allowed, "", nil)
 	if f, ok := fields["action_ref"]; ok {
-		sub.item.ActionRef, ok = b.text(f)
+		sub.item.ActionRef, ok = b.readText(f)
 		if ref := sub.item.ActionRef; ok && (ref == "" || len(ref) > maxActionRef || strings.ContainsFunc(ref, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
-			b.refuse(f.pointer, f.at, fmt.Sprintf("must be the name of an action, such as core.echo, at most %d characters", maxActionRef))
+			b.refuseAt(f.pointer, f.at, fmt.Sprintf("must be the name of an action, such as core.echo, at most %d characters", maxActionRef))
 		}
 	} else if len(b.mistakes) == before {
-		b.refuse(pointer+"/action_ref", root.at, "is missing: name the action to run")
+		b.refuseAt(pointer+"/action_ref", root.at, "is missing: name the action to run")
 	}
 	sub.item.Parameters = []byte("{}")
 	if f, ok := fields["parameters"]; ok {
 		switch {
 		case f.raw[0] != '{':
-			b.refuse(f.pointer, f.at, "must be an object, is "+f.kind())
+			b.refuseAt(f.pointer, f.at, "must be an object, is "+f.kindName())
 		case len(f.raw) > maxParameters:
-			b.refuse(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
+			b.refuseAt(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
 		default:
 			if at := tooDeep(f.raw, maxJSONDepth-strings.Count(f.pointer, "/")); at >= 0 {
-				b.refuse(f.pointer, f.at+at, fmt.Sprintf("the body is nested deeper than %d levels", maxJSONDepth))
+				b.refuseAt(f.pointer, f.at+at, fmt.Sprintf("the body is nested deeper than %d levels", maxJSONDepth))
 			}
 			sub.item.Parameters = f.raw
 		}
 	}
-	sub.item.Pinned = execution.WorkerID(b.whole(fields, "worker_id", 1, math.MaxInt64, false))
-	sub.item.Parent = execution.ID(b.whole(fields, "parent", 1, math.MaxInt64, false))
+	sub.item.Pinned = execution.WorkerID(b.readIntegerField(fields, "worker_id", 1, math.MaxInt64, false))
+	sub.item.Parent = execution.ID(b.readIntegerField(fields, "parent", 1, math.MaxInt64, false))
 	s.readLimits(b, fields, &sub)
 	if f, ok := fields["idempotency_key"]; ok {
-		if sub.key, ok = b.text(f); ok {
+		if sub.key, ok = b.readText(f); ok {
 			if why := badKey(sub.key); why != "" {
-				b.refuse(f.pointer, f.at, why)
+				b.refuseAt(f.pointer, f.at, why)
 			}
 		}
 	}
 	return sub
 }
 
-// readLimits reads the limits that replace the action's; null keeps the action's.
+// readLimits reads the limits that override the action's; null keeps the action's.
 func (s *Server) readLimits(b *body, fields map[string]value, sub *submitRequest) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
 	longest := int64(yamlfile.MaxDuration / time.Second)
-	l.Timeout = time.Duration(b.whole(fields, execution.LimitTimeout, 1, longest, true)) * time.Second
-	l.DispatchTimeout = time.Duration(b.whole(fields, execution.LimitDispatchTimeout, 1, longest, true)) * time.Second
-	l.MaxRetries = int(b.whole(fields, execution.LimitRetries, 0, config.MaxActionRetries, true))
+	l.Timeout = time.Duration(b.readIntegerField(fields, execution.LimitTimeout, 1, longest, true)) * time.Second
+	l.DispatchTimeout = time.Duration(b.readIntegerField(fields, execution.LimitDispatchTimeout, 1, longest, true)) * time.Second
+	l.MaxRetries = int(b.readIntegerField(fields, execution.LimitRetries, 0, config.MaxActionRetries, true))
 	if f, there := fields[execution.LimitRetries]; there {
-		l.OwnRetries = f.kind() != "null"
+		l.OwnRetries = f.kindName() != "null"
 	}
 	if len(b.mistakes) > before {
 		return
@@ -137,7 +137,7 @@ func headerKey(r *http.Request) (string, *Problem) {
 
 // createExecution is POST /api/v1/executions.
 func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) *Problem {
-	data, problem := read(w, r, maxBody)
+	data, problem := readBody(w, r, maxBody)
 	if problem != nil {
 		return problem
 	}
@@ -152,39 +152,39 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) *Proble
 		ok = b.close()
 	}
 	if !ok {
-		return b.problem("The body is not an execution.")
+		return b.mistakesProblem("The body is not an execution.")
 	}
 	sub.key = key
 	if sub.refused != nil {
-		locate(data, sub.refused.Errors)
+		locateMistakes(data, sub.refused.Errors)
 		return sub.refused
 	}
-	result := s.submit(r, []submitRequest{sub}, newComparison())[0]
+	result := s.submitExecutions(r, []submitRequest{sub}, newComparison())[0]
 	if result.problem != nil {
 		return result.problem
 	}
 	w.Header().Set("Location", result.created.Location)
-	return respond(w, result.status(), result.created)
+	return respondJSON(w, result.httpStatus(), result.created)
 }
 
 // getExecution is GET /api/v1/executions/{id}.
 func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) *Problem {
-	id, problem := named(r)
+	id, problem := pathExecutionID(r)
 	if problem != nil {
 		return problem
 	}
-	rows, err := s.executions(r, []execution.ID{id})
+	rows, err := s.readExecutions(r, []execution.ID{id})
 	switch {
 	case err != nil:
 		return s.storeProblem(r, err, harmless)
 	case len(rows) == 0:
 		return noExecution(id)
 	}
-	return respond(w, http.StatusOK, s.view(&rows[0]))
+	return respondJSON(w, http.StatusOK, s.viewExecution(&rows[0]))
 }
 
-// named is the id of the execution that a path names.
-func named(r *http.Request) (execution.ID, *Problem) {
+// pathExecutionID returns the id of the execution that a path names.
+func pathExecutionID(r *http.Request) (execution.ID, *Problem) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 {
@@ -193,16 +193,16 @@ func named(r *http.Request) (execution.ID, *Problem) {
 	return execution.ID(id), nil
 }
 
-// errNoExecution is for an unknown execution when a list was requested.
+// errNoExecution means that a list was requested for an unknown execution.
 var errNoExecution = errors.New("there is no such execution")
 
 func noExecution(id execution.ID) *Problem {
 	return notFound(fmt.Sprintf("There is no execution %d.", id))
 }
 
-// executions reads rows, with the bound of every database call.
-func (s *Server) executions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
-	ctx, cancel := s.statement(r)
+// readExecutions reads rows within StatementTimeout.
+func (s *Server) readExecutions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	return s.Store.Executions(ctx, ids)
 }

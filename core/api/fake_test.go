@@ -25,7 +25,7 @@ import (
 	"handoff/core/submission"
 )
 
-// fakeStore is a store.Client in memory, as a database that can be away.
+// fakeStore is a store.Client in memory that can fail like an unavailable database.
 type fakeStore struct {
 	mu      sync.Mutex
 	actions map[string]execution.Action
@@ -45,7 +45,7 @@ type fakeStore struct {
 	// fails are the errors of the next calls; a call with an unknown outcome takes effect.
 	fails []error
 	calls int
-	// unreadable are the rows that can't be read, with the reason.
+	// unreadable has the reason for each row that can't be read.
 	unreadable map[execution.ID]string
 }
 
@@ -149,7 +149,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 	return out, nil
 }
 
-// adopt makes a child of a row: one that waits, or a skipped one if the parent has failed.
+// adopt makes a row the child of another: a waiting child, or a skipped one if the parent has failed.
 func (f *fakeStore) adopt(child, parent *execution.Execution) {
 	child.Parent, child.AwaitsParent = parent.Chain(), parent.Status != execution.Failed
 	if parent.Status == execution.Failed {
@@ -178,7 +178,7 @@ func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]store.Lis
 	return page, f.fail()
 }
 
-// listed is a row as lists have it; an unknown status can't be read.
+// listed returns a row without the fields that lists leave out.
 func (f *fakeStore) listed(r execution.Execution) store.Listed {
 	if why := f.unreadable[r.ID]; why != "" {
 		return store.Listed{Execution: execution.Execution{ID: r.ID}, Unreadable: why}
@@ -208,7 +208,7 @@ func (f *fakeStore) Transitions(_ context.Context, q store.TransitionQuery) (pag
 	return page, nil
 }
 
-// Changes has one transaction for each change.
+// Changes returns changes with one transaction each.
 func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.ChangePage, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -306,7 +306,7 @@ func (f *fakeStore) SetCordon(_ context.Context, c store.Cordon) (bool, error) {
 	return at >= 0, nil
 }
 
-// bundle is a server over a fake store that knows one action.
+// bundle is a server over a fake store with one action.
 type bundle struct {
 	t     testing.TB
 	store *fakeStore
@@ -339,12 +339,12 @@ type answer struct {
 	json   map[string]any
 }
 
-// do sends a request whose answer is JSON; headers are pairs.
+// do sends a request whose response is JSON; headers are pairs.
 func (b *bundle) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	a := b.ask(method, path, body, headers...)
 	if err := json.Unmarshal([]byte(a.text), &a.json); err != nil && a.status != http.StatusNoContent && method != http.MethodHead {
-		b.t.Errorf("%s %s is answered with what is not JSON: %q", method, path, a.text)
+		b.t.Errorf("the response to %s %s is not JSON: %q", method, path, a.text)
 	}
 	if want := "application/problem+json"; a.status >= 400 && path != "/readyz" && a.header.Get("Content-Type") != want {
 		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)
@@ -352,7 +352,7 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 	return a
 }
 
-// ask sends a request. The OpenAPI document has to describe it and its response.
+// ask sends a request. The OpenAPI document must describe it and its response.
 func (b *bundle) ask(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))

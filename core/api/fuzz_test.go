@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fuzzTargets are the endpoints; FuzzEndpoints takes an index into them.
+// fuzzTargets lists the endpoints; FuzzEndpoints takes an index into it.
 var fuzzTargets = []string{
 	"GET /api/v1/executions", "POST /api/v1/executions", "POST /api/v1/executions/batch", "GET /api/v1/executions/1", "GET /api/v1/executions/1/transitions",
 	"GET /api/v1/executions/1/chain", "POST /api/v1/executions/1/cancel", "POST /api/v1/executions/1/retry", "GET /api/v1/actions", "POST /api/v1/actions",
@@ -22,8 +22,8 @@ var fuzzTargets = []string{
 	"GET /api/v1/executions/count", "POST /api/v1/executions/retry", "POST /api/v1/executions/cancel",
 }
 
-// FuzzEndpoints sends anything to any endpoint. The response is never a failure of the server, is
-// always bounded and, for a refusal, is a problem.
+// FuzzEndpoints sends arbitrary requests to any endpoint. The server must not fail, the response must be
+// bounded, and a refusal must be a problem.
 func FuzzEndpoints(f *testing.F) {
 	for i := range fuzzTargets {
 		for _, seed := range []struct{ tail, header, body string }{
@@ -45,8 +45,7 @@ func FuzzEndpoints(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The path and query as a server would have parsed them; a URL that it can't parse reaches
-		// no handler.
+		// The path and query as a server would parse them; an invalid URL reaches no handler.
 		u, err := r.URL.Parse(path + tail)
 		if err != nil || !strings.HasPrefix(u.Path, path) {
 			return
@@ -61,7 +60,7 @@ func FuzzEndpoints(f *testing.F) {
 		r.Header.Set("Last-Event-ID", header)
 		db := newStore()
 		stored(2, `{"a":1}`)(db)
-		w := &deadlines{httptest.NewRecorder()}
+		w := &deadlineRecorder{httptest.NewRecorder()}
 		whole(t, db).ServeHTTP(w, r)
 		expectDocumented(t, &exchange{method: method, target: path + tail, sent: r.Header, body: []byte(body), status: w.Code, got: w.Header(), answer: w.Body.Bytes()})
 		if w.Code >= 500 && asked != "GET /readyz" {
@@ -70,19 +69,19 @@ func FuzzEndpoints(f *testing.F) {
 		if w.Code >= 400 && asked != "GET /readyz" && !strings.HasPrefix(path, "/playbooks/") {
 			var p Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Type == "" || w.Header().Get("Content-Type") != "application/problem+json" {
-				t.Errorf("%s%s: %d is no problem: %s", asked, tail, w.Code, w.Body)
+				t.Errorf("%s%s: the response with status %d is not a problem: %s", asked, tail, w.Code, w.Body)
 			}
 		}
 		if n := w.Body.Len(); n > mostAnswer || w.Code >= 400 && n > mostProblem {
 			t.Errorf("%s%s: %d bytes with status %d", asked, tail, n, w.Code)
 		}
 		if kind := w.Header().Get("Content-Type"); kind == "application/json" && !json.Valid(bytes.TrimSpace(w.Body.Bytes())) {
-			t.Errorf("%s%s: no JSON: %s", asked, tail, w.Body)
+			t.Errorf("%s%s: not JSON: %s", asked, tail, w.Body)
 		}
 	})
 }
 
-// deadlines is a response on a connection that can have deadlines, as streams need.
-type deadlines struct{ *httptest.ResponseRecorder }
+// deadlineRecorder is a response recorder that accepts write deadlines, which streams need.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
-func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
+func (*deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }

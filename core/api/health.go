@@ -11,28 +11,25 @@ import (
 	"handoff/core/store"
 )
 
-// checkTimeout bounds one check of /readyz: clients have a timeout of their own.
+// checkTimeout bounds one check of /readyz, because clients have timeouts too.
 const checkTimeout = 2 * time.Second
 
-// healthz says that the process is up, and nothing of its surroundings: a restart would not bring a
-// database back.
-func healthz(w http.ResponseWriter, _ *http.Request) {
+// serveHealthz reports that the process is up. It ignores the servers: a restart would not repair a database.
+func serveHealthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, map[string]string{"status": "up"})
 }
 
-// readyz says whether the process can do its work, and lists the failing checks if it can't.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
+// serveReadyz reports whether the process can do its work, and lists the failing checks if it can't.
+func (s *Server) serveReadyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
-// Remark is an error of a check that found something to report, but nothing that keeps the process
-// from its work.
+// Remark is the result of a check that has something to report although the process can do its work.
 type Remark string
 
 // Error is the text of the remark.
 func (r Remark) Error() string { return string(r) }
 
-// ReadyHandler answers 200 if all checks pass, else 503 with the failing ones. It shows remarks,
-// too, and the isolation of actions unless that is nil: missing isolation is no reason to send no
-// work.
+// ReadyHandler answers 200 if all checks pass, otherwise 503 with the failing ones. It also shows remarks
+// and, if given, the isolation of actions. Missing isolation does not make a worker unready.
 func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	type answer struct {
 		Status    string            `json:"status"`
@@ -60,32 +57,31 @@ func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	}
 }
 
-// HealthHandler serves only /healthz, /readyz and /metrics, for a worker, whose /readyz shows the
-// isolation of its actions. It answers every client under every name: no request can change
-// anything here, and executors and Prometheus use whichever name they have.
+// HealthHandler serves only a worker's /healthz, /readyz and /metrics. It accepts every client and every
+// Host: no request can change anything here, and executors and Prometheus may use any name.
 func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
-	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler(checks, isolation...))})
+	mux.Handle("/healthz", methods{http.MethodGet: openEndpoint(serveHealthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: openEndpoint(ReadyHandler(checks, isolation...))})
 	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		notFound("There are /healthz, /readyz and /metrics.").write(w)
+		notFound("There are /healthz, /readyz and /metrics.").writeTo(w)
 	})
 	return mux
 }
 
-// DatabaseCheck asks the database for a row that does not exist.
+// DatabaseCheck queries the database for a row that does not exist.
 func DatabaseCheck(s store.Reader) Check {
 	return Check{"database", func(ctx context.Context) error {
 		if _, err := s.Executions(ctx, []execution.ID{-1}); err != nil {
-			// The error may contain addresses; operators find it in the log.
+			// The error may contain addresses, so it is only in the log.
 			return errors.New("not reachable")
 		}
 		return nil
 	}}
 }
 
-// BrokerCheck asks whether a publish would go out.
+// BrokerCheck passes if a message could be published now.
 func BrokerCheck(ready func() bool) Check {
 	return Check{"broker", func(context.Context) error {
 		if !ready() {
@@ -95,7 +91,7 @@ func BrokerCheck(ready func() bool) Check {
 	}}
 }
 
-// LimitCheck remarks on queues that have a delivery limit although they should not.
+// LimitCheck reports queues with an unwanted delivery limit as a Remark.
 func LimitCheck(limited func() []string) Check {
 	return Check{"delivery_limit", func(context.Context) error {
 		queues := limited()
@@ -107,8 +103,8 @@ func LimitCheck(limited func() []string) Check {
 	}}
 }
 
-// UnreadableCheck remarks on rows that this program can't read, as unreadable describes them; empty
-// for none.
+// UnreadableCheck reports rows that this program can't read as a Remark. unreadable describes them, empty for
+// none.
 func UnreadableCheck(unreadable func() string) Check {
 	return Check{"unreadable_rows", func(context.Context) error {
 		if why := unreadable(); why != "" {
@@ -118,8 +114,8 @@ func UnreadableCheck(unreadable func() string) Check {
 	}}
 }
 
-// SchemaCheck asks whether this program can still work with the database's schema: a newer program
-// may have migrated it meanwhile.
+// SchemaCheck fails if this program can't work with the database's schema: a newer program may have migrated
+// it.
 func SchemaCheck(ready func(ctx context.Context) error) Check {
 	return Check{"schema", func(ctx context.Context) error {
 		err := ready(ctx)
@@ -131,17 +127,17 @@ func SchemaCheck(ready func(ctx context.Context) error) Check {
 	}}
 }
 
-// StartingHandler answers while a process is not ready for requests yet. It serves the playbooks,
-// because operators may need them exactly when the executor can't reach its database.
+// StartingHandler answers until a process is ready for requests. It serves the playbooks, because operators
+// may need them when the executor can't reach its database.
 func StartingHandler(playbooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/playbooks/", playbooks)
-	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
-	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler([]Check{{"database", func(context.Context) error {
+	mux.Handle("/healthz", methods{http.MethodGet: openEndpoint(serveHealthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: openEndpoint(ReadyHandler([]Check{{"database", func(context.Context) error {
 		return errors.New("not connected yet")
 	}}}))})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		unavailable("The executor is starting", "Nothing was changed. Send the request again.", 2).write(w)
+		serviceUnavailable("The executor is starting", "Nothing was changed. Send the request again.", 2).writeTo(w)
 	})
 	return mux
 }

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// limited are bodies of one execution that differ only in their limits.
+// limited returns the body of an execution with these limits.
 func limited(limits string) string {
 	if limits == "" {
 		return `{"action_ref":"core.echo"}`
@@ -17,7 +17,7 @@ func limited(limits string) string {
 	return `{"action_ref":"core.echo",` + limits + `}`
 }
 
-func TestAnExecutionSetsLimitsOfItsOwn(t *testing.T) {
+func TestExecutionOverridesActionLimits(t *testing.T) {
 	b := setup(t, nil)
 	b.store.actions["core.echo"] = execution.Action{Ref: "core.echo", Timeout: 30 * time.Second, MaxRetries: 1}
 	for _, x := range []struct {
@@ -43,7 +43,7 @@ func TestAnExecutionSetsLimitsOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestLimitsHaveTheBoundsOfAnActions(t *testing.T) {
+func TestExecutionLimitsAreBounded(t *testing.T) {
 	b := setup(t, nil)
 	for _, x := range []struct {
 		limits string
@@ -65,24 +65,23 @@ func TestLimitsHaveTheBoundsOfAnActions(t *testing.T) {
 	if len(b.store.rows) > 0 {
 		t.Errorf("%d executions were created", len(b.store.rows))
 	}
-	// In a batch, limits that the configuration does not allow only affect their own item.
+	// In a batch, limits that the configuration does not allow affect only their own item.
 	a := b.do("POST", executionsPath+"/batch", `{"executions":[`+limited(`"dispatch_timeout_seconds":181`)+`,`+limited(`"dispatch_timeout_seconds":180`)+`]}`)
 	results, _ := a.json["results"].([]any)
 	if len(results) != 2 || results[0].(map[string]any)["status"] != 422.0 || results[1].(map[string]any)["status"] != 201.0 ||
 		!strings.Contains(a.text, typeInvalidLimits) || !strings.Contains(a.text, `"field":"/executions/0/dispatch_timeout_seconds"`) {
 		t.Errorf("the batch: %s", a.text)
 	}
-	// Without dead lettering a queue has no time to live, and so sets no bound, for executions as
-	// for actions.
+	// Without dead lettering a queue has no time to live, and therefore sets no bound.
 	free := setup(t, func(o *Options) { o.Config.MessageQueue.RabbitMQ.DeadLetter.Enabled = false })
 	if a := free.do("POST", executionsPath, limited(`"dispatch_timeout_seconds":181`)); a.status != 201 {
 		t.Errorf("without a time to live: %d %s", a.status, a.text)
 	}
 }
 
-// A repeated request with other limits is another request. This is also true if it leaves out a
-// limit that the first one set, or sets the value that the first one had from its action.
-func TestAKeyBelongsToTheLimitsOfItsRequest(t *testing.T) {
+// A repeated request with other limits is a different request. That is also true if it omits a limit that the
+// first one set, or sets the value that the first one had from its action.
+func TestIdempotencyKeyCoversLimits(t *testing.T) {
 	bodies := []string{"", `"timeout_seconds":5`, `"timeout_seconds":6`, `"dispatch_timeout_seconds":5`, `"max_retries":0`, `"max_retries":1`}
 	for _, first := range bodies {
 		for _, second := range bodies {
@@ -109,9 +108,8 @@ func TestAKeyBelongsToTheLimitsOfItsRequest(t *testing.T) {
 	}
 }
 
-// A retry and a replay run the execution as it was requested: with its own limits, and otherwise
-// with the action as it is now.
-func TestRetryAndReplayKeepTheLimitsOfTheRequest(t *testing.T) {
+// A retry and a replay keep the requested limits, and otherwise use the current action.
+func TestRetryAndReplayKeepRequestLimits(t *testing.T) {
 	own := execution.Limits{Timeout: 5 * time.Second, MaxRetries: 3, OwnRetries: true}
 	old := execution.Action{Ref: "core.echo", DispatchTimeout: 9 * time.Second}
 	row := execution.Execution{ID: 1, Action: own.On(old), Limits: own, Status: execution.Failed, OrchestratedAt: time.Unix(1e9, 0)}

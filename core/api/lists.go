@@ -15,14 +15,14 @@ import (
 	"handoff/core/store"
 )
 
-// parameter is a parameter that a query may have, and how to read it.
+// parameter is an allowed parameter of a query, with its reader.
 type parameter struct {
 	name string
 	read func(text string) error
 }
 
-// readQuery reads the query of a list. It refuses unknown and duplicate parameters, as everywhere.
-// legible has already checked that the query can be decoded.
+// readQuery reads the query of a request. It refuses unknown and duplicate parameters. checkTexts has already
+// checked that the query can be decoded.
 func readQuery(r *http.Request, known []parameter) *Problem {
 	values := r.URL.Query()
 	var mistakes []FieldError
@@ -48,8 +48,8 @@ func readQuery(r *http.Request, known []parameter) *Problem {
 	return nil
 }
 
-// number64 reads an id.
-func number64[T ~int64](into *T) func(string) error {
+// readID returns a reader of an id.
+func readID[T ~int64](into *T) func(string) error {
 	return func(text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
@@ -60,7 +60,7 @@ func number64[T ~int64](into *T) func(string) error {
 	}
 }
 
-// actionName reads the name of an action.
+// actionName returns a reader of an action's name.
 func actionName(into *string) func(string) error {
 	return func(text string) error {
 		if len(text) > maxActionRef {
@@ -82,29 +82,29 @@ func pageSize(into *int) func(string) error {
 	}
 }
 
-// list describes a response with a page of rows.
-type list struct {
-	// name is the field of the rows. cursor is the field of the position after which the next page
-	// begins.
+// pageSpec describes a response with a page of rows.
+type pageSpec struct {
+	// name is the response's field for the rows. cursor is its field for the position after which the next
+	// page begins.
 	name, cursor string
-	// known are the parameters beside limit. size is the default of limit.
+	// known are the parameters apart from limit. size is the default of limit.
 	known []parameter
 	size  int
-	// onward returns the cursor of a page that is not full, although it is not the last; nil for
-	// the last page. It is nil if only the last page may be short.
+	// onward returns the cursor after a page that is not full, or nil if that page is the last. onward itself
+	// is nil if only the last page may be short.
 	onward func() any
 }
 
-// servePage answers a list: it reads the query, gets a page from the store and shows as much of it
-// as maxPage allows. The cursor is null on the last page.
-func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l list,
+// servePage answers a list: it reads the query, gets a page from the store and sends as much of it as maxPage
+// allows. The cursor is null on the last page.
+func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l pageSpec,
 	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) any, cursor func(*Row) any,
 ) *Problem {
 	limit := l.size
 	if problem := readQuery(r, append(l.known, parameter{"limit", pageSize(&limit)})); problem != nil {
 		return problem
 	}
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	rows, err := find(ctx, limit)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -131,8 +131,8 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l lis
 	return nil
 }
 
-// encodePage writes rows: always the first, and then as many as fit in maxPage. It returns an
-// object without its closing brace, and the number of its rows.
+// encodePage encodes rows: always the first, and then as many as fit in maxPage. It returns an object without
+// its closing brace, and the number of encoded rows.
 func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []byte, shown int, err error) {
 	page = fmt.Appendf(nil, "{%q:[", name)
 	for i := range rows {
@@ -154,9 +154,8 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 // listExecutions is GET
 // /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
 //
-// Statuses in which some part holds the executions have short indexes. Any other filter looks
-// through at most listWindow ids. So a page may have fewer rows than its limit, or none, and still
-// have a next page.
+// The statuses between requested and the terminal ones have short indexes. Any other filter scans at most
+// listWindow ids. So a page may have fewer rows than its limit, or none, and still have a next page.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ExecutionQuery
 	onward := func() any {
@@ -165,12 +164,12 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem
 		}
 		return nil
 	}
-	return servePage(s, w, r, list{"executions", "before", []parameter{
+	return servePage(s, w, r, pageSpec{"executions", "before", []parameter{
 		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
 		{"action_ref", actionName(&q.ActionRef)},
-		{"worker_id", number64(&q.Worker)},
-		{"parent", number64(&q.Parent)},
-		{"before", number64(&q.Before)},
+		{"worker_id", readID(&q.Worker)},
+		{"parent", readID(&q.Parent)},
+		{"before", readID(&q.Before)},
 	}, defaultPage, onward}, func(ctx context.Context, limit int) ([]store.Listed, error) {
 		q.Limit = limit
 		held := q.Status > execution.Requested && !q.Status.Terminal()
@@ -191,13 +190,13 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem
 	}, s.viewListed(r), func(last *store.Listed) any { return last.ID })
 }
 
-// chain reads the chain of the execution that the path names.
-func (s *Server) chain(r *http.Request) ([]store.Listed, *Problem) {
-	id, problem := named(r)
+// readChain reads the chain of the execution that the path names.
+func (s *Server) readChain(r *http.Request) ([]store.Listed, *Problem) {
+	id, problem := pathExecutionID(r)
 	if problem != nil {
 		return nil, problem
 	}
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	chain, err := s.Store.Chain(ctx, id)
 	switch {
@@ -212,7 +211,7 @@ func (s *Server) chain(r *http.Request) ([]store.Listed, *Problem) {
 // getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It
 // is one page: store.MaxChain rows without parameters and results.
 func (s *Server) getChain(w http.ResponseWriter, r *http.Request) *Problem {
-	chain, problem := s.chain(r)
+	chain, problem := s.readChain(r)
 	if problem != nil {
 		return problem
 	}
@@ -238,20 +237,20 @@ type transitionView struct {
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
-	// Unreadable lists the words of the line that this program does not know; the other fields
-	// leave them out.
+	// Unreadable lists the words of the line that this program does not know; they are missing in the other
+	// fields.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: the changes of its
 // status and who made them, oldest first.
 func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) *Problem {
-	id, problem := named(r)
+	id, problem := pathExecutionID(r)
 	if problem != nil {
 		return problem
 	}
 	q := store.TransitionQuery{Execution: id}
-	return servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.Transition, error) {
+	return servePage(s, w, r, pageSpec{"transitions", "after", []parameter{{"after", readID(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.Transition, error) {
 		q.Limit = limit
 		all, err := s.Store.Transitions(ctx, q)
 		if err != nil || len(all) > 0 {
@@ -268,12 +267,12 @@ func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) *Problem
 func (s *Server) viewTransition(t *store.Transition) transitionView {
 	v := transitionView{
 		Line: t.Line, Unreadable: t.Unknown,
-		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
+		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: numberOrNil(int64(t.Writer)), Worker: numberOrNil(int64(t.Worker)),
 		WorkerName:  s.nameOf(t.Worker),
-		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), Actor: name(t.Actor), At: moment(t.At),
+		Incarnation: numberOrNil(int64(t.Incarnation)), Reason: textOrNil(t.Reason.String()), Actor: textOrNil(t.Actor), At: timeOrNil(t.At),
 	}
 	if t.From != execution.None {
-		v.From = name(t.From.String())
+		v.From = textOrNil(t.From.String())
 	}
 	return v
 }

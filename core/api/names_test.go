@@ -11,9 +11,9 @@ import (
 	"handoff/core/store"
 )
 
-// Wherever an answer has a worker's id, the name stands beside it: null for no worker, and for one
-// that this executor has not read of yet.
-func TestAnswersNameWorkersBesideTheirIDs(t *testing.T) {
+// Wherever a response has a worker's id, it also has the name: null without a worker, and for a worker that
+// this executor does not know yet.
+func TestResponsesIncludeWorkerNames(t *testing.T) {
 	names := map[execution.WorkerID]string{7: "shell-7", 8: "shell-8"}
 	b := setup(t, func(o *Options) { o.WorkerName = func(id execution.WorkerID) string { return names[id] } })
 	b.store.rows = []execution.Execution{{ID: 1, Status: execution.Running, Worker: 7, Pinned: 8}, {ID: 2, Status: execution.Requested}, {ID: 3, Status: execution.Running, Worker: 9}}
@@ -37,11 +37,11 @@ func TestAnswersNameWorkersBesideTheirIDs(t *testing.T) {
 	}
 }
 
-func TestTheStreamOfChangesNamesWorkers(t *testing.T) {
+func TestChangeStreamIncludesWorkerNames(t *testing.T) {
 	s := NewServer(Options{Config: config.Default(config.Hardened), WorkerName: func(execution.WorkerID) string { return "shell-7" }})
 	var said strings.Builder
-	out := &events{w: &said, view: s.viewTransition}
-	out.change(&store.Change{Execution: 1, Transition: store.Transition{To: execution.Running, Worker: 7}})
+	out := &eventWriter{w: &said, view: s.viewTransition}
+	out.writeChange(&store.Change{Execution: 1, Transition: store.Transition{To: execution.Running, Worker: 7}})
 	if !strings.Contains(said.String(), `"worker":7,"worker_name":"shell-7"`) {
 		t.Errorf("the stream says %s", said.String())
 	}

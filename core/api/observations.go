@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// observationView is an observation as the API shows it.
+// observationView is an observation in responses.
 type observationView struct {
 	ID        int64  `json:"id"`
 	Part      string `json:"part"`
@@ -27,15 +27,15 @@ type observationView struct {
 
 func (s *Server) viewObservation(o *store.Observation) observationView {
 	return observationView{
-		ID: o.ID, Part: o.Part, Execution: number(int64(o.Key.ID)), Epoch: number(int64(o.Key.Epoch)), Worker: number(int64(o.Worker.ID)), WorkerName: s.nameOf(o.Worker.ID),
-		Would: o.Would, Reason: o.Reason, At: moment(o.At), EndedAt: moment(o.EndedAt),
+		ID: o.ID, Part: o.Part, Execution: numberOrNil(int64(o.Key.ID)), Epoch: numberOrNil(int64(o.Key.Epoch)), Worker: numberOrNil(int64(o.Worker.ID)), WorkerName: s.nameOf(o.Worker.ID),
+		Would: o.Would, Reason: o.Reason, At: timeOrNil(o.At), EndedAt: timeOrNil(o.EndedAt),
 	}
 }
 
 // listObservations is GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
 func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ObservationQuery
-	return servePage(s, w, r, list{"observations", "before", []parameter{
+	return servePage(s, w, r, pageSpec{"observations", "before", []parameter{
 		{"part", func(text string) error {
 			if parts := []string{store.PartMonitor, store.PartProber}; !slices.Contains(parts, text) {
 				return fmt.Errorf("allowed: %s, %s", parts[0], parts[1])
@@ -43,9 +43,9 @@ func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) *Probl
 			q.Part = text
 			return nil
 		}},
-		{"execution", number64(&q.Execution)},
-		{"worker", number64(&q.Worker)},
-		{"before", number64(&q.Before)},
+		{"execution", readID(&q.Execution)},
+		{"worker", readID(&q.Worker)},
+		{"before", readID(&q.Before)},
 	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.Observation, error) {
 		q.Limit = limit
 		return s.Store.Observations(ctx, q)

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestObservationsAreListedInPagesAndFiltered(t *testing.T) {
+func TestObservationsArePagedAndFiltered(t *testing.T) {
 	const path = "/api/v1/observations"
 	b := setup(t, nil)
 	at := time.Unix(2e9, 0)

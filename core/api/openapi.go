@@ -5,8 +5,7 @@ import (
 	"net/http"
 )
 
-// openAPI describes the API of this package. It is written by hand, and a test compares it with the
-// code.
+// openAPI describes the API of this package. It is written manually, and a test compares it with the code.
 //
 //go:embed openapi.yaml
 var openAPI []byte

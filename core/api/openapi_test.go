@@ -14,7 +14,7 @@ import (
 	"handoff/core/execution"
 )
 
-// document is the part of the OpenAPI document that can be compared with the code.
+// document is the part of the OpenAPI document that the tests compare with the code.
 type document struct {
 	Paths      map[string]map[string]yaml.Node `yaml:"paths"`
 	Components struct {
@@ -71,8 +71,7 @@ func TestOpenAPIHasEveryPath(t *testing.T) {
 	same(t, "paths", documented, real)
 }
 
-// Tools that read the document want to know how each operation refuses. A response by default does
-// not tell them that.
+// Tools that read the document need the refusals of each operation; a default response does not show them.
 func TestEveryOperationDescribesARefusal(t *testing.T) {
 	for path, operations := range readDocument(t).Paths {
 		for method, operation := range operations {
@@ -93,7 +92,7 @@ func TestEveryOperationDescribesARefusal(t *testing.T) {
 	}
 }
 
-// Every reference leads to a component, and every component is used.
+// Every reference names a component, and every component is used.
 func TestOpenAPIReferences(t *testing.T) {
 	var all struct {
 		Components map[string]map[string]yaml.Node `yaml:"components"`
@@ -122,9 +121,9 @@ func TestOpenAPIReferences(t *testing.T) {
 func TestOpenAPIHasEveryField(t *testing.T) {
 	schemas := readDocument(t).Components.Schemas
 	for name, value := range map[string]any{
-		"Execution": executionView{}, "ListedExecution": listedView{}, "Unreadable": unreadableView{}, "ListedDeadLetter": listedLetterView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
+		"Execution": executionView{}, "ListedExecution": listedView{}, "Unreadable": unreadableView{}, "ListedDeadLetter": listedLetterView{}, "Result": resultView{}, "Created": createdView{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": newActionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "ExecutionCount": executionCount{}, "BulkResult": bulkResult{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayView{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discardView{}, "ExecutionCount": executionCount{}, "BulkResult": bulkResult{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {
@@ -155,8 +154,8 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	same(t, "statuses", schemas["Status"].Enum, statuses)
 }
 
-// The fields that a request may have are those that the refusal of an unknown field lists.
-func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
+// The refusal of an unknown field lists the allowed fields of a request.
+func TestOpenAPIHasRequestFields(t *testing.T) {
 	b := setup(t, nil)
 	d := readDocument(t)
 	allowed := func(a answer) (names []string) {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Problem is every error of the API: RFC 9457, application/problem+json.
+// Problem is the body of every error response of the API: RFC 9457, application/problem+json.
 type Problem struct {
-	// Type identifies the kind of a problem for programs. It never changes; the texts may.
+	// Type identifies the kind of problem for programs. It never changes, unlike the texts.
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Errors are all the single mistakes of a request.
+	// Errors lists every mistake in a request.
 	Errors []FieldError `json:"errors,omitempty"`
 
 	retryAfter int
@@ -34,7 +34,7 @@ type FieldError struct {
 	Allowed []string `json:"allowed,omitempty"`
 	Nearest string   `json:"nearest,omitempty"`
 
-	// at is the offset in the body. placed says that line and column have to be computed from it.
+	// at is the offset in the body. placed reports whether Line and Column must still be computed from it.
 	at     int
 	placed bool
 }
@@ -79,34 +79,36 @@ func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
 }
 
-// unavailable refuses for now; retryAfter is in seconds.
-func unavailable(title, detail string, retryAfter int) *Problem {
+// serviceUnavailable returns a temporary refusal; retryAfter is in seconds.
+func serviceUnavailable(title, detail string, retryAfter int) *Problem {
 	return &Problem{Type: typeUnavailable, Title: title, Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: retryAfter}
 }
 
-// away says that the database is away for a while.
-func away(detail string) *Problem { return unavailable("The database is away", detail, 2) }
+// databaseAway reports that the database is temporarily unavailable.
+func databaseAway(detail string) *Problem {
+	return serviceUnavailable("The database is away", detail, 2)
+}
 
-// tooLong says that a list was not ready in time.
+// tooLong reports that a list was not ready in time.
 func tooLong(within time.Duration) *Problem {
-	return unavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
+	return serviceUnavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
 		"Nothing was changed. Ask for a smaller page, or with a filter that names less, and send it again.", within), 2)
 }
 
-// unreadable says that a row in the database can't be read, and why.
-func unreadable(detail string) *Problem {
+// unreadableRow reports that a row in the database can't be read, and why.
+func unreadableRow(detail string) *Problem {
 	return &Problem{Type: typeUnreadable, Title: "The row can't be read", Status: http.StatusInternalServerError, Detail: detail}
 }
 
-func internal() *Problem {
+func internalError() *Problem {
 	return &Problem{
 		Type: typeInternal, Title: "The server failed", Status: http.StatusInternalServerError,
 		Detail: "The request failed. The server's log has the reason.",
 	}
 }
 
-// write sends the problem.
-func (p *Problem) write(w http.ResponseWriter) {
+// writeTo sends the problem.
+func (p *Problem) writeTo(w http.ResponseWriter) {
 	h := w.Header()
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
@@ -120,12 +122,12 @@ func (p *Problem) write(w http.ResponseWriter) {
 	writeJSON(w, "application/problem+json", p.Status, p)
 }
 
-// respond sends a value, for an endpoint to end with: it returns nil, or the problem of a value that
-// can't be written.
-func respond(w http.ResponseWriter, status int, value any) *Problem {
+// respondJSON sends a value. It returns nil, or a problem if the value can't be encoded, so that a handler
+// can return its result.
+func respondJSON(w http.ResponseWriter, status int, value any) *Problem {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return internal()
+		return internalError()
 	}
 	writeBody(w, "application/json", status, body)
 	return nil
@@ -134,14 +136,14 @@ func respond(w http.ResponseWriter, status int, value any) *Problem {
 func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		// All responses are plain data, or JSON that was checked when it came in.
+		// All responses are plain data, or JSON that was checked on arrival.
 		status, body = http.StatusInternalServerError, []byte(`{"type":"`+typeInternal+`","title":"The server failed","status":500}`)
 		contentType = "application/problem+json"
 	}
 	writeBody(w, contentType, status, body)
 }
 
-// writeBody sends JSON and the end of its line. The body may be large and is not copied.
+// writeBody sends JSON and a line end. The body may be large and is not copied.
 func writeBody(w http.ResponseWriter, contentType string, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

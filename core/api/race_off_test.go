@@ -2,5 +2,5 @@
 
 package api
 
-// raced says that the race detector makes everything ten times slower.
+// raced reports whether the race detector is on, which makes everything ten times slower.
 const raced = false

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// read reads the body of a request, which must be JSON, up to a limit.
-func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
+// readBody reads the body of a request, which must be JSON, up to a limit.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
 	if problem := isJSON(r); problem != nil {
 		return nil, problem
 	}
@@ -26,15 +26,15 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem
 	case errors.As(err, &over):
 		return nil, above
 	case err != nil:
-		return nil, incomplete()
+		return nil, incompleteBody()
 	}
 	// The body is complete; a deadline for reading would now end the request itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil
 }
 
-// readAll reads to the end. It allocates the length that the request states. If it states none, it
-// allocates twice what arrives.
+// readAll reads to the end. It allocates the size that the request states; if none is stated, twice the size
+// that arrives.
 func readAll(from io.Reader, size int64) ([]byte, error) {
 	if size >= 0 {
 		data := make([]byte, size)
@@ -54,14 +54,14 @@ func readAll(from io.Reader, size int64) ([]byte, error) {
 	}
 }
 
-func incomplete() *Problem { return badRequest("The body ended before it was complete.") }
+func incompleteBody() *Problem { return badRequest("The body ended before it was complete.") }
 
 // isJSON refuses a body that is not declared as plain JSON, so that nothing else is read as JSON.
 func isJSON(r *http.Request) *Problem {
 	refuse := func(detail string) *Problem {
 		return &Problem{Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType, Detail: detail}
 	}
-	// A page in a browser may send other types to other sites without asking first.
+	// A page in a browser may send other types to other sites without a preflight request.
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return refuse("Send the header Content-Type: application/json.")

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestQueuesWithADeliveryLimitAreToldAndMakeNoExecutorUnready(t *testing.T) {
+func TestDeliveryLimitKeepsExecutorReady(t *testing.T) {
 	for want, queues := range map[string][]string{
 		`"delivery_limit":"ok"`: nil, "lifts it: attune.dlx.queue, attune.executor.completed. Set the policy": {"attune.dlx.queue", "attune.executor.completed"},
 	} {
@@ -23,7 +23,7 @@ func TestQueuesWithADeliveryLimitAreToldAndMakeNoExecutorUnready(t *testing.T) {
 	}
 }
 
-func TestWhatIsolationLacksIsToldAndMakesNoWorkerUnready(t *testing.T) {
+func TestMissingIsolationKeepsWorkerReady(t *testing.T) {
 	isolation := map[string]any{"holds": []string{"a"}, "missing": map[string]string{"b": "c"}}
 	for _, c := range []struct {
 		h    http.Handler
@@ -42,7 +42,7 @@ func TestWhatIsolationLacksIsToldAndMakesNoWorkerUnready(t *testing.T) {
 
 // Rows that a newer program wrote are reported, and the process stays ready. A schema that this
 // program can't work with makes it unready.
-func TestRowsAndSchemasOfANewerProgramAreTold(t *testing.T) {
+func TestReadinessReportsNewerRowsAndSchemas(t *testing.T) {
 	skew := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for _, c := range []struct {
 		check Check

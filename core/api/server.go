@@ -26,11 +26,12 @@ type Options struct {
 	Submitter *submission.Submitter
 	Store     store.API
 	Config    config.Config
-	// Tokens are the tokens of which requests under /api must carry one; none for no check.
+	// Tokens are the accepted tokens. Every request under /api must carry one; without tokens there is no
+	// check.
 	Tokens []config.Token
 	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
 	AllowedHosts []string
-	// Loopback says that only this machine reaches the server.
+	// Loopback reports whether only this machine can reach the server.
 	Loopback bool
 	// Checks are the checks of /readyz.
 	Checks []Check
@@ -39,15 +40,15 @@ type Options struct {
 	// Playbooks answers /playbooks/; nil for none.
 	Playbooks http.Handler
 	Log       *slog.Logger
-	// WorkerName returns a worker's name, which answers show beside the worker's id; empty for one
-	// that is not known yet. It must not wait. nil for no names.
+	// WorkerName returns a worker's name, which responses show alongside its id; empty if it is not known
+	// yet. It must not block. nil for no names.
 	WorkerName func(execution.WorkerID) string
 }
 
-// Check is one thing that a ready process needs.
+// Check is one condition of readiness.
 type Check struct {
 	Name string
-	// Run returns the reason why it is missing, nil if it is there.
+	// Run returns the reason why the condition does not hold, nil if it holds.
 	Run func(ctx context.Context) error
 }
 
@@ -60,68 +61,68 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a server; use it by Handler and Serve.
+// NewServer returns a server; Serve serves its Handler.
 func NewServer(o Options) *Server {
 	s := &Server{Options: o, access: newAccess(&o), streams: newStreams(), gates: newGates()}
 	mux := http.NewServeMux()
 	for path, m := range s.routes() {
-		mux.Handle(path, s.access.authorized(s.admitted(path, m)))
+		mux.Handle(path, s.access.authorizedHandler(s.admissionHandler(path, m)))
 	}
-	mux.Handle("/healthz", s.access.open(methods{http.MethodGet: everybody(healthz)}))
-	mux.Handle("/readyz", s.access.open(s.admitted("/readyz", methods{http.MethodGet: everybody(s.readyz)})))
+	mux.Handle("/healthz", s.access.openHandler(methods{http.MethodGet: openEndpoint(serveHealthz)}))
+	mux.Handle("/readyz", s.access.openHandler(s.admissionHandler("/readyz", methods{http.MethodGet: openEndpoint(s.serveReadyz)})))
 	if o.Metrics != nil {
-		mux.Handle("/metrics", s.access.open(o.Metrics))
+		mux.Handle("/metrics", s.access.openHandler(o.Metrics))
 	}
 	if o.Playbooks != nil {
-		mux.Handle("/playbooks/", s.access.open(o.Playbooks))
+		mux.Handle("/playbooks/", s.access.openHandler(o.Playbooks))
 	}
-	mux.Handle("/", s.access.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		notFound(fmt.Sprintf("There is nothing at %s.", yamlfile.Cut(r.URL.Path))).write(w)
+	mux.Handle("/", s.access.openHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		notFound(fmt.Sprintf("There is nothing at %s.", yamlfile.Cut(r.URL.Path))).writeTo(w)
 	})))
 	// A page in a browser must not reach an API that trusts its own machine.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		crossOrigin("The request came from a page of another site.").write(w)
+		crossOrigin("The request came from a page of another site.").writeTo(w)
 	}))
 	s.handler = Logged(s.Log, origin.Handler(mux))
 	return s
 }
 
-// routes are the paths of the API, and the right that each method needs. Each path has one handler,
-// because ServeMux answers a wrong method with its own text.
+// routes returns the endpoints of the API by path and method. Each path has one handler, because ServeMux
+// answers a wrong method with its own text.
 func (s *Server) routes() map[string]methods {
 	return map[string]methods{
-		"/api/v1/executions":                  {http.MethodPost: submits(s.createExecution), http.MethodGet: reads(s.listExecutions)},
-		"/api/v1/executions/batch":            {http.MethodPost: submits(s.createBatch)},
-		"/api/v1/executions/count":            {http.MethodGet: reads(s.countExecutions)},
-		"/api/v1/executions/retry":            {http.MethodPost: submits(s.retryExecutions)},
-		"/api/v1/executions/cancel":           {http.MethodPost: submits(s.cancelExecutions)},
-		"/api/v1/executions/{id}":             {http.MethodGet: reads(s.getExecution)},
-		"/api/v1/executions/{id}/transitions": {http.MethodGet: reads(s.getTransitions)},
-		"/api/v1/executions/{id}/chain":       {http.MethodGet: reads(s.getChain)},
-		"/api/v1/executions/{id}/cancel":      {http.MethodPost: submits(s.cancelExecution)},
-		"/api/v1/executions/{id}/retry":       {http.MethodPost: submits(s.retryExecution)},
-		"/api/v1/actions":                     {http.MethodPost: operates(s.putAction), http.MethodGet: reads(s.listActions)},
-		"/api/v1/actions/{ref}":               {http.MethodGet: reads(s.getAction)},
-		"/api/v1/changes":                     {http.MethodGet: reads(s.streamChanges)},
-		"/api/v1/openapi.yaml":                {http.MethodGet: reads(s.getOpenAPI)},
+		"/api/v1/executions":                  {http.MethodPost: submitEndpoint(s.createExecution), http.MethodGet: readEndpoint(s.listExecutions)},
+		"/api/v1/executions/batch":            {http.MethodPost: submitEndpoint(s.createBatch)},
+		"/api/v1/executions/count":            {http.MethodGet: readEndpoint(s.countExecutions)},
+		"/api/v1/executions/retry":            {http.MethodPost: submitEndpoint(s.retryExecutions)},
+		"/api/v1/executions/cancel":           {http.MethodPost: submitEndpoint(s.cancelExecutions)},
+		"/api/v1/executions/{id}":             {http.MethodGet: readEndpoint(s.getExecution)},
+		"/api/v1/executions/{id}/transitions": {http.MethodGet: readEndpoint(s.getTransitions)},
+		"/api/v1/executions/{id}/chain":       {http.MethodGet: readEndpoint(s.getChain)},
+		"/api/v1/executions/{id}/cancel":      {http.MethodPost: submitEndpoint(s.cancelExecution)},
+		"/api/v1/executions/{id}/retry":       {http.MethodPost: submitEndpoint(s.retryExecution)},
+		"/api/v1/actions":                     {http.MethodPost: operateEndpoint(s.putAction), http.MethodGet: readEndpoint(s.listActions)},
+		"/api/v1/actions/{ref}":               {http.MethodGet: readEndpoint(s.getAction)},
+		"/api/v1/changes":                     {http.MethodGet: readEndpoint(s.streamChanges)},
+		"/api/v1/openapi.yaml":                {http.MethodGet: readEndpoint(s.getOpenAPI)},
 
-		"/api/v1/dead-letters":              {http.MethodGet: reads(s.listDeadLetters)},
-		"/api/v1/dead-letters/summary":      {http.MethodGet: reads(s.summarizeDeadLetters)},
-		"/api/v1/dead-letters/discard":      {http.MethodPost: operates(s.discardDeadLetters)},
-		"/api/v1/dead-letters/{id}":         {http.MethodGet: reads(s.getDeadLetter)},
-		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: operates(s.replayDeadLetter)},
-		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: operates(s.discardDeadLetter)},
-		"/api/v1/observations":              {http.MethodGet: reads(s.listObservations)},
-		"/api/v1/workers":                   {http.MethodGet: reads(s.listWorkers)},
-		"/api/v1/workers/{id}":              {http.MethodGet: reads(s.getWorker)},
-		"/api/v1/workers/{id}/cordon":       {http.MethodPost: operates(s.cordonWorker)},
-		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: operates(s.uncordonWorker)},
-		"/api/v1/workers/{id}/drain":        {http.MethodPost: operates(s.drainWorker)},
+		"/api/v1/dead-letters":              {http.MethodGet: readEndpoint(s.listDeadLetters)},
+		"/api/v1/dead-letters/summary":      {http.MethodGet: readEndpoint(s.summarizeDeadLetters)},
+		"/api/v1/dead-letters/discard":      {http.MethodPost: operateEndpoint(s.discardDeadLetters)},
+		"/api/v1/dead-letters/{id}":         {http.MethodGet: readEndpoint(s.getDeadLetter)},
+		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: operateEndpoint(s.replayDeadLetter)},
+		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: operateEndpoint(s.discardDeadLetter)},
+		"/api/v1/observations":              {http.MethodGet: readEndpoint(s.listObservations)},
+		"/api/v1/workers":                   {http.MethodGet: readEndpoint(s.listWorkers)},
+		"/api/v1/workers/{id}":              {http.MethodGet: readEndpoint(s.getWorker)},
+		"/api/v1/workers/{id}/cordon":       {http.MethodPost: operateEndpoint(s.cordonWorker)},
+		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: operateEndpoint(s.uncordonWorker)},
+		"/api/v1/workers/{id}/drain":        {http.MethodPost: operateEndpoint(s.drainWorker)},
 	}
 }
 
-// Handler is the whole API.
+// Handler returns the handler of all endpoints.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // methods are the endpoints of a path, by method.
@@ -140,26 +141,26 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&Problem{
 		Type: typeMethod, Title: "The method is not allowed here", Status: http.StatusMethodNotAllowed,
 		Detail: fmt.Sprintf("%s answers %s.", r.URL.Path, strings.Join(allowed, " and ")), allow: strings.Join(allowed, ", "),
-	}).write(w)
+	}).writeTo(w)
 }
 
-// keyed says what a repetition of a request would do.
-type keyed uint8
+// repeatEffect is the effect of repeating a request.
+type repeatEffect uint8
 
 const (
-	// harmless: the request reads, or replaces a value by itself.
-	harmless keyed = iota
+	// harmless: the request reads, or sets a value.
+	harmless repeatEffect = iota
 	// allKeyed: everything that it creates has an idempotency key.
 	allKeyed
 	// someUnkeyed: a repetition would create something twice.
 	someUnkeyed
-	// repeatableStep: part of a step may be done, and a repetition does the rest.
+	// repeatableStep: part of a step may be done, and a repetition completes it.
 	repeatableStep
 )
 
-// storeProblem translates the error of a database call for the client. Errors that the client can't
-// act on are only in the log.
-func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
+// storeProblem translates the error of a database call for the client. The details of errors that the client
+// can't act on are only in the log.
+func (s *Server) storeProblem(r *http.Request, err error, keys repeatEffect) *Problem {
 	if errors.Is(err, errNoExecution) {
 		return notFound("There is no such execution.")
 	}
@@ -167,33 +168,32 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unreadable(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
-	case passing(err) && keys == allKeyed:
-		return away("Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.")
+		return unreadableRow(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
+	case isTransient(err) && keys == allKeyed:
+		return databaseAway("Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.")
 	case errors.Is(err, store.ErrUnknownOutcome) && keys == someUnkeyed:
 		return &Problem{
 			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
 			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
 		}
-	case passing(err) && keys == repeatableStep:
-		return away("Part of the step may be done. Send the same request again: nothing is done twice.")
-	case passing(err):
-		return away("Nothing was changed. Send the request again.")
+	case isTransient(err) && keys == repeatableStep:
+		return databaseAway("Part of the step may be done. Send the same request again: nothing is done twice.")
+	case isTransient(err):
+		return databaseAway("Nothing was changed. Send the request again.")
 	}
-	return internal()
+	return internalError()
 }
 
-// passing says that the same call may succeed later.
-func passing(err error) bool {
+// isTransient reports whether the same call may succeed later.
+func isTransient(err error) bool {
 	return store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// stoppingKey finds, in the context of a request, the channel that is closed when the server is
-// told to stop. Only requests without an end of their own use it.
+// stoppingKey is the context key of the channel that is closed when the server stops. Only streams use it.
 type stoppingKey struct{}
 
-// Serve answers requests on a listener until ctx ends. Then it lets requests in progress finish,
-// for at most drain. It returns nil after a stop.
+// Serve answers requests on a listener until ctx ends. Then it waits at most drain for requests in progress.
+// It returns nil after a stop.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
 	server := &http.Server{
 		Handler: h,
@@ -228,7 +228,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 func Logged(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		out, line := &recorded{ResponseWriter: w}, &requestLine{}
+		out, line := &responseRecorder{ResponseWriter: w}, &requestLine{}
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -236,7 +236,7 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 				}
 				log.LogAttrs(r.Context(), slog.LevelError, "panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				if out.status == 0 {
-					internal().write(out)
+					internalError().writeTo(out)
 				}
 			}
 			level := slog.LevelInfo
@@ -259,21 +259,21 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// recorded notes the status and size of a response.
-type recorded struct {
+// responseRecorder records the status and size of a response.
+type responseRecorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 }
 
-func (r *recorded) WriteHeader(status int) {
+func (r *responseRecorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
-func (r *recorded) Write(p []byte) (int, error) {
+func (r *responseRecorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
@@ -282,5 +282,5 @@ func (r *recorded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
-func (r *recorded) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+// Unwrap gives http.ResponseController access to the connection.
+func (r *responseRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

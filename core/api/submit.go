@@ -14,28 +14,28 @@ import (
 	"handoff/core/store"
 )
 
-// created is the response for an accepted execution.
-type created struct {
+// createdView is the response for an accepted execution.
+type createdView struct {
 	ID        execution.ID `json:"id"`
 	ActionRef string       `json:"action_ref"`
 	Status    string       `json:"status"`
 	Epoch     int64        `json:"epoch"`
-	// Existed says that an earlier request with the idempotency key had created the execution.
+	// Existed reports whether an earlier request with the idempotency key created the execution.
 	Existed  bool   `json:"existed"`
 	Location string `json:"location"`
 }
 
-func location(id execution.ID) string {
+func executionPath(id execution.ID) string {
 	return "/api/v1/executions/" + strconv.FormatInt(int64(id), 10)
 }
 
 // outcome is the result of one submission.
 type outcome struct {
-	created *created
+	created *createdView
 	problem *Problem
 }
 
-func (o outcome) status() int {
+func (o outcome) httpStatus() int {
 	switch {
 	case o.problem != nil:
 		return o.problem.Status
@@ -45,8 +45,8 @@ func (o outcome) status() int {
 	return http.StatusCreated
 }
 
-// submit creates executions, and returns the result of each. Accepted means committed.
-func (s *Server) submit(r *http.Request, submissions []submitRequest, c *comparison) []outcome {
+// submitExecutions creates executions and returns the result of each. An accepted execution is committed.
+func (s *Server) submitExecutions(r *http.Request, submissions []submitRequest, c *comparison) []outcome {
 	out := make([]outcome, len(submissions))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
@@ -54,13 +54,13 @@ func (s *Server) submit(r *http.Request, submissions []submitRequest, c *compari
 	keys := allKeyed
 	for i, sub := range submissions {
 		items[i] = sub.item
-		items[i].Actor = actor(r)
+		items[i].Actor = actorName(r)
 		items[i].IdempotencyKey = callerOf(r).keyScope(sub.item.ActionRef, sub.key)
 		if sub.key == "" {
 			keys = someUnkeyed
 		}
 	}
-	fail := func(err error, keys keyed) []outcome {
+	fail := func(err error, keys repeatEffect) []outcome {
 		p := s.storeProblem(r, err, keys)
 		for i := range out {
 			out[i] = outcome{problem: p}
@@ -71,26 +71,26 @@ func (s *Server) submit(r *http.Request, submissions []submitRequest, c *compari
 	if err != nil {
 		return fail(err, keys)
 	}
-	rows, err := s.repeated(r, items, made, c)
+	rows, err := s.readExisting(r, items, made, c)
 	if err != nil {
 		return fail(err, keys)
 	}
 	for i, m := range made {
-		out[i] = judge(submissions[i], m, rows)
+		out[i] = judgeSubmission(submissions[i], m, rows)
 	}
 	return out
 }
 
-// comparison compares the parameters of requests that have the same key. Equal bytes are equal
-// parameters. It compares others by meaning, as long as left is large enough.
+// comparison compares the parameters of requests that have the same key. Equal bytes are equal parameters. It
+// compares other parameters by meaning as long as left is large enough.
 type comparison struct {
-	// left is how many bytes may still be compared by meaning.
+	// left is the number of bytes that may still be compared by meaning.
 	left int
 }
 
 func newComparison() *comparison { return &comparison{left: maxCompared} }
 
-// sameness says whether a request repeats another one.
+// sameness is the result of comparing the parameters of two requests.
 type sameness uint8
 
 const (
@@ -99,7 +99,7 @@ const (
 	notCompared
 )
 
-func (c *comparison) compare(x, y []byte) sameness {
+func (c *comparison) compareParameters(x, y []byte) sameness {
 	if !bytes.Equal(x, y) {
 		if c.left < len(x)+len(y) {
 			return notCompared
@@ -112,32 +112,32 @@ func (c *comparison) compare(x, y []byte) sameness {
 	return alike
 }
 
-// known is a row that a submission may repeat, or whose child it is.
-type known struct {
+// knownRow is a row that a submission may repeat, or that is its parent.
+type knownRow struct {
 	store.Listed
 	parameters sameness
 }
 
-// repeated reads the executions that already existed, to distinguish a repetition from another
-// request under a used key. It also reads children, which may have been skipped at once, and their
-// parents. It reads parameters only if their bytes differ, and only those that are compared.
-func (s *Server) repeated(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*known, error) {
+// readExisting reads the executions that already existed, to distinguish a repetition from another request
+// with a used key. It also reads children, which may have been skipped at once, and their parents. It reads
+// parameters only if their bytes differ and comparison still allows it.
+func (s *Server) readExisting(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*knownRow, error) {
 	var wanted []execution.ID
 	for i, m := range made {
 		if m.ID != 0 && (m.Existed || items[i].Parent != 0) {
 			wanted = append(wanted, m.ID, items[i].Parent)
 		}
 	}
-	rows := map[execution.ID]*known{}
+	rows := map[execution.ID]*knownRow{}
 	if len(wanted) == 0 {
 		return rows, nil
 	}
-	list, err := s.listed(r, store.ExecutionQuery{IDs: wanted, Digests: true})
+	list, err := s.readListed(r, store.ExecutionQuery{IDs: wanted, Digests: true})
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
-		rows[list[i].ID] = &known{Listed: list[i], parameters: alike}
+		rows[list[i].ID] = &knownRow{Listed: list[i], parameters: alike}
 	}
 	differs, left := map[execution.ID][]byte{}, c.left
 	for i, m := range made {
@@ -154,44 +154,44 @@ func (s *Server) repeated(r *http.Request, items []store.NewExecution, made []st
 	if len(differs) == 0 {
 		return rows, nil
 	}
-	list, err = s.listed(r, store.ExecutionQuery{IDs: slices.Sorted(maps.Keys(differs)), WithParameters: true})
+	list, err = s.readListed(r, store.ExecutionQuery{IDs: slices.Sorted(maps.Keys(differs)), WithParameters: true})
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
-		rows[list[i].ID].parameters = c.compare(list[i].Parameters, differs[list[i].ID])
+		rows[list[i].ID].parameters = c.compareParameters(list[i].Parameters, differs[list[i].ID])
 	}
 	return rows, nil
 }
 
-// listed reads rows without the fields that may be large, with the bound of every database call.
-func (s *Server) listed(r *http.Request, q store.ExecutionQuery) ([]store.Listed, error) {
-	ctx, cancel := s.statement(r)
+// readListed reads rows within StatementTimeout, without the fields that may be large.
+func (s *Server) readListed(r *http.Request, q store.ExecutionQuery) ([]store.Listed, error) {
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	return s.Store.List(ctx, q)
 }
 
-func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) outcome {
+func judgeSubmission(sub submitRequest, m store.Created, rows map[execution.ID]*knownRow) outcome {
 	ref := sub.item.ActionRef
 	if m.UnknownAction {
-		return unknown(typeUnknownAction, "There is no such action", FieldError{Field: "/action_ref", Detail: "is not the name of an action"},
+		return unknownReference(typeUnknownAction, "There is no such action", FieldError{Field: "/action_ref", Detail: "is not the name of an action"},
 			fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref))
 	}
 	if m.UnknownWorker {
-		return unknown(typeUnknownWorker, "There is no such worker", FieldError{Field: "/worker_id", Detail: "is not the number of a worker"},
+		return unknownReference(typeUnknownWorker, "There is no such worker", FieldError{Field: "/worker_id", Detail: "is not the number of a worker"},
 			fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned))
 	}
 	if m.UnknownParent {
-		return unknown(typeUnknownParent, "There is no such parent", FieldError{Field: "/parent", Detail: "is not the number of an execution"},
+		return unknownReference(typeUnknownParent, "There is no such parent", FieldError{Field: "/parent", Detail: "is not the number of an execution"},
 			fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent))
 	}
-	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
+	c := &createdView{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: executionPath(m.ID)}
 	row, ok := rows[m.ID]
 	if !ok {
 		return outcome{created: c}
 	}
 	if row.Unreadable != "" {
-		return outcome{problem: unreadable(fmt.Sprintf("Execution %d, which the key created, can't be read: %s.", m.ID, row.Unreadable))}
+		return outcome{problem: unreadableRow(fmt.Sprintf("Execution %d, which the key created, can't be read: %s.", m.ID, row.Unreadable))}
 	}
 	if m.Existed {
 		var parent execution.ID
@@ -201,7 +201,7 @@ func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) out
 		if row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent || row.Limits != sub.item.Limits {
 			return outcome{problem: keyReused(sub.key, m.ID)}
 		}
-		if problem := repeats(row.parameters, sub.key, m.ID); problem != nil {
+		if problem := repetitionProblem(row.parameters, sub.key, m.ID); problem != nil {
 			return outcome{problem: problem}
 		}
 	}
@@ -209,8 +209,8 @@ func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) out
 	return outcome{created: c}
 }
 
-// unknown refuses a submission that names something that does not exist.
-func unknown(kind, title string, field FieldError, detail string) outcome {
+// unknownReference refuses a submission that refers to something that does not exist.
+func unknownReference(kind, title string, field FieldError, detail string) outcome {
 	return outcome{problem: &Problem{Type: kind, Title: title, Status: http.StatusUnprocessableEntity, Detail: detail, Errors: []FieldError{field}}}
 }
 
@@ -221,8 +221,9 @@ func keyReused(key string, by execution.ID) *Problem {
 	}
 }
 
-// repeats is the response for a used key with equal limits; nil if the parameters are equal, too.
-func repeats(parameters sameness, key string, by execution.ID) *Problem {
+// repetitionProblem returns the refusal of a used key whose limits are equal; nil if the parameters are
+// equal, too.
+func repetitionProblem(parameters sameness, key string, by execution.ID) *Problem {
 	switch parameters {
 	case alike:
 		return nil

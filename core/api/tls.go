@@ -9,57 +9,55 @@ import (
 	"time"
 )
 
-// certificateCheck is how often the files of a certificate are checked. A renewal takes effect
-// within this time, and handshakes cost at most one check in it.
+// certificateCheck is the interval at which a certificate's files are checked. A renewal takes effect within
+// this time, and handshakes cause at most one check in it.
 const certificateCheck = 10 * time.Second
 
-// Certificate is a certificate and its key in files, which may be renewed while the server runs.
+// Certificate is a certificate with its key, from files that may be renewed while the server runs.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
-	// now is the clock. every is how often the files are checked.
+	// now is the clock. every is the interval of checks.
 	now   func() time.Time
 	every time.Duration
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	// seen is the state of the files when they were last read, whether or not that succeeded.
-	// looked is when they were last checked.
+	// seen is the state of the files at the last attempt to read them. looked is the time of the last check.
 	seen   [2]fileState
 	looked time.Time
 }
 
-// fileState distinguishes a renewed file from the one before: a replaced file differs in time or
-// size.
+// fileState identifies a version of a file: a renewed file differs in time or size.
 type fileState struct {
 	changed time.Time
 	size    int64
 }
 
-// LoadCertificate reads a certificate, with its chain, and its key from PEM files. It returns an
-// error that names the file to blame.
+// LoadCertificate reads a certificate, with its chain, and its key from PEM files. An error names the file at
+// fault.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now, every: certificateCheck}
-	seen, err := c.look()
+	seen, err := c.fileStates()
 	if err != nil {
 		return nil, err
 	}
-	if c.current, err = c.read(); err != nil {
+	if c.current, err = c.readFiles(); err != nil {
 		return nil, err
 	}
 	c.seen, c.looked = seen, c.now()
 	return c, nil
 }
 
-// Config is the TLS configuration of a listener: version 1.2 or later, and only HTTP/1.1, because
-// the server's limits are for HTTP/1.1.
+// Config returns the TLS configuration of a listener: version 1.2 or later, and only HTTP/1.1, for which the
+// server's limits are made.
 func (c *Certificate) Config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.currentCertificate}
 }
 
-// get is the certificate for a handshake. If a renewal can't be read, it logs that and keeps the
-// one before.
-func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// currentCertificate returns the certificate for a handshake. If a renewed one can't be read, it logs that
+// and keeps the previous one.
+func (c *Certificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -67,13 +65,13 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.current, nil
 	}
 	c.looked = now
-	seen, err := c.look()
+	seen, err := c.fileStates()
 	if err == nil && seen == c.seen {
 		return c.current, nil
 	}
 	var renewed *tls.Certificate
 	if err == nil {
-		renewed, err = c.read()
+		renewed, err = c.readFiles()
 	}
 	if err != nil {
 		if seen != c.seen { // once for each state of the files
@@ -87,8 +85,8 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// look returns the state of the files; a missing one has the zero state.
-func (c *Certificate) look() (seen [2]fileState, err error) {
+// fileStates returns the states of the files; a missing file has the zero state.
+func (c *Certificate) fileStates() (seen [2]fileState, err error) {
 	for i, file := range []struct{ key, name string }{{"api.tls.cert_file", c.certFile}, {"api.tls.key_file", c.keyFile}} {
 		info, failed := os.Stat(file.name)
 		if failed != nil {
@@ -100,7 +98,7 @@ func (c *Certificate) look() (seen [2]fileState, err error) {
 	return seen, err
 }
 
-func (c *Certificate) read() (*tls.Certificate, error) {
+func (c *Certificate) readFiles() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(c.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("api.tls.cert_file: %w", err)

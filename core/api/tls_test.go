@@ -22,8 +22,7 @@ import (
 	"time"
 )
 
-// certificate writes a pair of files for localhost with a serial number, and returns the
-// certificate.
+// certificate writes a certificate for localhost and its key to files, and returns the certificate.
 func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +51,7 @@ func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return parsed
 }
 
-// put writes a file with a modification time of its own, as renewals have.
+// put writes a file with a distinct modification time, as renewals do.
 func put(t *testing.T, path, text string, changed int64) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -63,7 +62,7 @@ func put(t *testing.T, path, text string, changed int64) {
 	}
 }
 
-func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
+func TestServerReloadsRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	first := certificate(t, dir, 1)
 	var log bytes.Buffer
@@ -85,7 +84,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 		served <- Serve(ctx, tls.NewListener(l, c.Config()), setup(t, nil).Handler, slog.New(slog.NewTextHandler(&errors, nil)), time.Second)
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	// serial is the serial number of the certificate that a new connection gets.
+	// serial returns the serial number of the certificate that a new connection receives.
 	serial := func(trusted *x509.Certificate, least uint16) int64 {
 		t.Helper()
 		pool := x509.NewCertPool()
@@ -110,7 +109,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	expect("at first", serial(first, tls.VersionTLS13), 1)
 	second := certificate(t, dir, 2)
 	now = now.Add(certificateCheck - 1)
-	expect("before the files are looked at again", serial(first, tls.VersionTLS12), 1)
+	expect("before the files are checked again", serial(first, tls.VersionTLS12), 1)
 	now = now.Add(1)
 	expect("after a renewal", serial(second, tls.VersionTLS12), 2)
 
@@ -123,8 +122,8 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 			key, _ := os.ReadFile(filepath.Join(other, "tls.key"))
 			put(t, filepath.Join(dir, "tls.key"), string(key), 4)
 		},
-		"with a file that is no certificate": func() { put(t, filepath.Join(dir, "tls.crt"), "nonsense", 5) },
-		"without a file":                     func() { _ = os.Remove(filepath.Join(dir, "tls.key")) },
+		"with a file that is not a certificate": func() { put(t, filepath.Join(dir, "tls.crt"), "nonsense", 5) },
+		"without a file":                        func() { _ = os.Remove(filepath.Join(dir, "tls.key")) },
 	} {
 		broken()
 		log.Reset()
@@ -138,7 +137,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	}
 	third := certificate(t, dir, 6)
 	now = now.Add(certificateCheck)
-	expect("after it was mended", serial(third, tls.VersionTLS13), 6)
+	expect("after the repair", serial(third, tls.VersionTLS13), 6)
 
 	// Older versions get no connection, and plain HTTP gets a plain response.
 	pool := x509.NewCertPool()
@@ -146,7 +145,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	old := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
 	if conn, err := old.DialContext(t.Context(), "tcp", l.Addr().String()); err == nil {
 		_ = conn.Close()
-		t.Error("TLS 1.1 is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 	answer, err := http.Get("http://" + l.Addr().String() + executionsPath) //nolint:noctx // the test ends with the server
 	if err != nil {
@@ -163,7 +162,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	}
 }
 
-func TestACertificateThatCannotBeReadIsAnErrorThatNamesTheFile(t *testing.T) {
+func TestUnreadableCertificateErrorNamesFile(t *testing.T) {
 	dir := t.TempDir()
 	certificate(t, dir, 1)
 	cert, key, missing, empty := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "missing.pem"), filepath.Join(dir, "empty.pem")

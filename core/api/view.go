@@ -10,15 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// executionView is an execution as the API shows it, with the field names of the contract. Unset
-// fields are null, so that a reader sees every field that exists.
+// executionView is an execution in responses, with the field names of the contract. Unset fields are null, so
+// that a reader sees every field that exists.
 type executionView struct {
 	listedView
 	Parameters json.RawMessage `json:"parameters"`
 	Result     *resultView     `json:"result"`
 }
 
-// listedView is an execution as lists show it: without the fields that may be large.
+// listedView is an execution in lists: without the fields that may be large.
 type listedView struct {
 	ID        execution.ID `json:"id"`
 	ActionRef string       `json:"action_ref"`
@@ -26,19 +26,19 @@ type listedView struct {
 	Status    string       `json:"status"`
 
 	Worker *int64 `json:"worker"`
-	// WorkerName and PinnedWorkerName are null where there is no worker, and for a few seconds
-	// after a worker's first registration, until this executor has read of it.
+	// WorkerName and PinnedWorkerName are null without a worker, and for a few seconds after a worker's first
+	// registration, until this executor has read its name.
 	WorkerName  *string `json:"worker_name"`
 	Incarnation *int64  `json:"incarnation"`
 	Epoch       int64   `json:"epoch"`
 	Dispatches  int     `json:"dispatches"`
-	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null
-	// for the defaults. OwnLimits names those of them, and max_retries, that the request set
-	// itself; the rest came from the action.
+	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null for the
+	// defaults. OwnLimits names the limits, including max_retries, that the request set; the others come from
+	// the action.
 	TimeoutSeconds         *int64   `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64   `json:"dispatch_timeout_seconds"`
 	OwnLimits              []string `json:"own_limits"`
-	// PinnedWorker is the only worker that may run it.
+	// PinnedWorker is the only worker that may run the execution.
 	PinnedWorker     *int64  `json:"pinned_worker"`
 	PinnedWorkerName *string `json:"pinned_worker_name"`
 
@@ -48,7 +48,7 @@ type listedView struct {
 	// awaits_parent is true, the child waits for the end of that chain.
 	Parent       *int64 `json:"parent"`
 	AwaitsParent bool   `json:"awaits_parent"`
-	// Concurrency is how many executions of the action may be in flight at once.
+	// Concurrency is the maximum number of the action's executions in flight.
 	Concurrency *int64 `json:"concurrency"`
 
 	OriginalExecution *int64  `json:"original_execution"`
@@ -60,8 +60,8 @@ type listedView struct {
 	SubmittedBy       *string `json:"submitted_by"`
 
 	Created *string `json:"created"`
-	// NoWorkerSince is since when an execution that waits finds no worker that fits it, as far as the
-	// executors have looked; null for any other.
+	// NoWorkerSince is the time since which the executors have found no fitting worker for a waiting
+	// execution; otherwise null.
 	NoWorkerSince       *string `json:"no_worker_since"`
 	SchedulingAt        *string `json:"scheduling_at"`
 	SchedulingBy        *string `json:"scheduling_by"`
@@ -86,29 +86,29 @@ type resultView struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 }
 
-// nameOf is a worker's name, nil if there is none or it is not known.
+// nameOf returns a worker's name, nil without a worker or if the name is not known.
 func (s *Server) nameOf(worker execution.WorkerID) *string {
 	if worker == 0 || s.WorkerName == nil {
 		return nil
 	}
-	return name(s.WorkerName(worker))
+	return textOrNil(s.WorkerName(worker))
 }
 
 func (s *Server) viewSmall(e *execution.Execution) listedView {
 	return listedView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Status: e.Status.String(),
-		Worker: number(int64(e.Worker)), WorkerName: s.nameOf(e.Worker), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
-		PinnedWorker: number(int64(e.Pinned)), PinnedWorkerName: s.nameOf(e.Pinned), OwnLimits: e.Limits.Names(),
-		TimeoutSeconds: number(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(e.Action.DispatchTimeout / time.Second)),
-		Parent: number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
-		FailureReason:     name(e.FailureReason.String()),
-		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
-		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),
-		SubmittedBy: name(e.SubmittedBy), CancelRequestedBy: name(e.CancelRequestedBy),
-		Created: moment(e.Created), NoWorkerSince: moment(e.UnschedulableSince), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
-		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
-		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),
-		CancelingAt: moment(e.CancelingAt), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
+		Worker: numberOrNil(int64(e.Worker)), WorkerName: s.nameOf(e.Worker), Incarnation: numberOrNil(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
+		PinnedWorker: numberOrNil(int64(e.Pinned)), PinnedWorkerName: s.nameOf(e.Pinned), OwnLimits: e.Limits.Names(),
+		TimeoutSeconds: numberOrNil(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: numberOrNil(int64(e.Action.DispatchTimeout / time.Second)),
+		Parent: numberOrNil(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: numberOrNil(int64(e.Action.Concurrency)),
+		FailureReason:     textOrNil(e.FailureReason.String()),
+		OriginalExecution: numberOrNil(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
+		RetryReason: textOrNil(e.RetryReason.String()), RetryAt: timeOrNil(e.NotBefore), IdempotencyKey: textOrNil(clientKey(e.IdempotencyKey)),
+		SubmittedBy: textOrNil(e.SubmittedBy), CancelRequestedBy: textOrNil(e.CancelRequestedBy),
+		Created: timeOrNil(e.Created), NoWorkerSince: timeOrNil(e.UnschedulableSince), SchedulingAt: timeOrNil(e.SchedulingAt), SchedulingBy: textOrNil(e.SchedulingBy), SchedulingExpiresAt: timeOrNil(e.SchedulingExpiresAt),
+		ScheduledAt: timeOrNil(e.ScheduledAt), DispatchDeadline: timeOrNil(e.DispatchDeadline), PublishedAt: timeOrNil(e.PublishedAt),
+		StartedAt: timeOrNil(e.StartedAt), RunDeadline: timeOrNil(e.RunDeadline), CancelRequestedAt: timeOrNil(e.CancelRequestedAt),
+		CancelingAt: timeOrNil(e.CancelingAt), Ended: timeOrNil(e.Ended), OrchestratedAt: timeOrNil(e.OrchestratedAt),
 	}
 }
 
@@ -118,7 +118,7 @@ type unreadableView struct {
 	Unreadable string `json:"unreadable"`
 }
 
-// viewListed shows a row of a list. It logs a row that can't be read and shows it as such.
+// viewListed returns the view of a list's rows. It logs a row that can't be read and shows it as unreadable.
 func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 	return func(row *store.Listed) any {
 		if row.Unreadable != "" {
@@ -129,7 +129,7 @@ func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 	}
 }
 
-func (s *Server) view(e *execution.Execution) executionView {
+func (s *Server) viewExecution(e *execution.Execution) executionView {
 	v := executionView{listedView: s.viewSmall(e), Parameters: e.Parameters}
 	if len(v.Parameters) == 0 {
 		v.Parameters = json.RawMessage("{}")
@@ -143,22 +143,22 @@ func (s *Server) view(e *execution.Execution) executionView {
 	return v
 }
 
-// number, name and moment are nil for values that are not set.
-func number(n int64) *int64 {
+// numberOrNil, textOrNil and timeOrNil return nil for values that are not set.
+func numberOrNil(n int64) *int64 {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-func name(s string) *string {
+func textOrNil(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func moment(t time.Time) *string {
+func timeOrNil(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"handoff/core/store"
 )
 
-// workerView is a worker as the API shows it.
+// workerView is a worker in responses.
 type workerView struct {
 	ID            int64            `json:"id"`
 	Name          string           `json:"name"`
@@ -32,7 +32,7 @@ type workerView struct {
 	CordonChanged *string          `json:"cordon_changed_by"`
 	HealthURL     *string          `json:"health_url"`
 	Capabilities  capabilitiesView `json:"capabilities"`
-	// Unreadable says which part of the row can't be read; that part is zero in the other fields.
+	// Unreadable describes the part of the row that can't be read; that part is zero in the other fields.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
@@ -40,12 +40,11 @@ type capabilitiesView struct {
 	Health healthView `json:"health"`
 }
 
-// healthView has the fields of the contract. Derived values are derived now, from this executor's
-// configuration.
+// healthView is a worker's health, with the field names of the contract. Derived values follow from this
+// executor's configuration.
 type healthView struct {
 	Status string `json:"status"`
-	// LastCheck is when the worker reported the figures that its health is derived from; null
-	// before its first heartbeat.
+	// LastCheck is the time at which the worker last reported its figures; null before its first heartbeat.
 	LastCheck           *string `json:"last_check"`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
 	TotalExecutions     int     `json:"total_executions"`
@@ -59,7 +58,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	f := w.Evidence(c.Health.Window)
 	h := healthView{
 		Status: c.Health.Of(f, w.Queued).String(), ConsecutiveFailures: f.Consecutive, TotalExecutions: f.Total, FailedExecutions: f.Failed,
-		LastCheck: moment(w.LastBeat), QueueDepth: w.Queued, AverageMS: float64(f.Average.Microseconds()) / 1000,
+		LastCheck: timeOrNil(w.LastBeat), QueueDepth: w.Queued, AverageMS: float64(f.Average.Microseconds()) / 1000,
 	}
 	if f.Total > 0 {
 		h.FailureRate = float64(f.Failed) / float64(f.Total)
@@ -67,7 +66,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	return workerView{
 		ID: int64(w.ID), Name: w.Name, Incarnation: int64(w.Incarnation), Runtimes: append([]string{}, w.Runtimes...), Capacity: w.Capacity, Load: w.Load,
 		Lifecycle: w.Lifecycle.String(), LeaseValid: w.LeaseValid(), LeaseSeconds: (-w.LeaseOverFor).Seconds(), ConsumerAlive: w.ConsumerAlive,
-		Cordoned: w.Cordoned, CordonReason: name(w.CordonReason), CordonChanged: name(w.CordonChangedBy), HealthURL: name(w.HealthURL), Capabilities: capabilitiesView{h},
+		Cordoned: w.Cordoned, CordonReason: textOrNil(w.CordonReason), CordonChanged: textOrNil(w.CordonChangedBy), HealthURL: textOrNil(w.HealthURL), Capabilities: capabilitiesView{h},
 		Unreadable: w.Unreadable,
 	}
 }
@@ -76,7 +75,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 // stopped.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.WorkerQuery
-	return servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
+	return servePage(s, w, r, pageSpec{"workers", "after", []parameter{{"after", readID(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
 		q.Limit = limit
 		return s.Store.FindWorkers(ctx, q)
 	}, func(row *store.WorkerRow) any {
@@ -89,40 +88,39 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 
 // getWorker is GET /api/v1/workers/{id}, by number or by name.
 func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) *Problem {
-	row, problem := s.worker(r)
+	row, problem := s.findWorker(r)
 	if problem != nil {
 		return problem
 	}
-	return respond(w, http.StatusOK, viewWorker(row, s.Config))
+	return respondJSON(w, http.StatusOK, viewWorker(row, s.Config))
 }
 
-// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker
-// …/drain. Each answers with the new state of the worker; repeating one is harmless.
+// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon, and drainWorker …/drain. Each
+// answers with the worker's new state. Repeating one is harmless.
 func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
-	return s.steer(w, r, store.Cordon{On: true})
+	return s.setCordon(w, r, store.Cordon{On: true})
 }
 
 func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
-	return s.steer(w, r, store.Cordon{})
+	return s.setCordon(w, r, store.Cordon{})
 }
 
-// drainWorker also cordons: the next process with this name must not get the work that this one
-// gives back.
+// drainWorker also cordons: the next process with this name must not receive the work that this one releases.
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) *Problem {
-	return s.steer(w, r, store.Cordon{On: true, Drain: true})
+	return s.setCordon(w, r, store.Cordon{On: true, Drain: true})
 }
 
-func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) *Problem {
+func (s *Server) setCordon(w http.ResponseWriter, r *http.Request, c store.Cordon) *Problem {
 	var problem *Problem
 	if c.Reason, problem = cordonReason(w, r, c.On); problem != nil {
 		return problem
 	}
-	row, problem := s.worker(r)
+	row, problem := s.findWorker(r)
 	if problem != nil {
 		return problem
 	}
-	c.Worker, c.Actor = row.ID, actor(r)
-	ctx, cancel := s.statement(r)
+	c.Worker, c.Actor = row.ID, actorName(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	if _, err := s.Store.SetCordon(ctx, c); err != nil {
 		return s.storeProblem(r, err, harmless)
@@ -130,8 +128,7 @@ func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) *
 	return s.getWorker(w, r)
 }
 
-// cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes no
-// reason.
+// cordonReason reads the optional body: {"reason": "why"}. Uncordoning takes no reason.
 func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *Problem) {
 	if !takes {
 		return "", noBody(w, r)
@@ -142,20 +139,20 @@ func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *
 		if !there {
 			return
 		}
-		text, ok := b.text(f)
+		text, ok := b.readText(f)
 		if reason = text; ok && (utf8.RuneCountInString(reason) > maxCordonReason || strings.ContainsRune(reason, 0)) {
-			b.refuse(f.pointer, f.at, fmt.Sprintf("must be at most %d characters of text", maxCordonReason))
+			b.refuseAt(f.pointer, f.at, fmt.Sprintf("must be at most %d characters of text", maxCordonReason))
 		}
 	})
 	return reason, problem
 }
 
-// byName is the prefix by which a path names a worker whose name could be taken for a number.
+// byName is the prefix in a path for a worker's name that looks like a number.
 const byName = "name:"
 
-// worker finds the worker of a path. Digits are always a worker's id, even if another worker has
-// that name. Anything else is a name, with or without the prefix "name:".
-func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
+// findWorker returns the worker that a path names. Digits are always an id, even if another worker has that
+// name. Anything else is a name, with or without the prefix "name:".
+func (s *Server) findWorker(r *http.Request) (*store.WorkerRow, *Problem) {
 	text := r.PathValue("id")
 	q, possible := store.WorkerQuery{Name: text, Limit: 1}, true
 	if name, given := strings.CutPrefix(text, byName); given {
@@ -166,7 +163,7 @@ func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 		possible = err == nil && id > 0
 	}
 	if possible = possible && (q.ID != 0 || q.Name != ""); possible {
-		ctx, cancel := s.statement(r)
+		ctx, cancel := s.statementContext(r)
 		defer cancel()
 		rows, err := s.Store.FindWorkers(ctx, q)
 		if err != nil {

@@ -24,8 +24,8 @@ func withWorkers(t *testing.T) *bundle {
 	return b
 }
 
-// The health shown is derived when it is requested: from the worker's report, and from the
-// dispatches that died in its queue within the window.
+// Health is derived at the request: from the worker's report, and from the dispatches that died in its queue
+// within the window.
 func TestWorkers(t *testing.T) {
 	b := withWorkers(t)
 	list := b.do(http.MethodGet, "/api/v1/workers", "")
@@ -76,12 +76,12 @@ func TestCordonAndDrain(t *testing.T) {
 			t.Errorf("%s %s: %+v, answered %s", c.path, c.body, b.store.cordons, a.text)
 		}
 		if c.status != http.StatusOK && len(b.store.cordons) != 0 {
-			t.Errorf("%s %s was refused and carried out", c.path, c.body)
+			t.Errorf("%s %s was refused, but carried out", c.path, c.body)
 		}
 	}
 }
 
-func TestPinned(t *testing.T) {
+func TestPinnedExecution(t *testing.T) {
 	b := withWorkers(t)
 	const path = "/api/v1/executions"
 	if a := b.do(http.MethodPost, path, `{"action_ref": "core.echo", "worker_id": 2}`, "Idempotency-Key", "k"); a.status != http.StatusCreated || b.store.rows[0].Pinned != 2 {
@@ -103,9 +103,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// A number in a path is a worker's id, whatever the names of other workers; a name made of digits
-// needs the prefix.
-func TestAWorkerIsFoundByItsNumberBeforeAnotherOneOfThatName(t *testing.T) {
+// A number in a path is always a worker's id; a name made of digits needs the prefix.
+func TestWorkerIDTakesPrecedenceOverName(t *testing.T) {
 	b := withWorkers(t)
 	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)
 	b.store.workers = append(b.store.workers, store.WorkerRow{WorkerKey: store.WorkerKey{ID: 4, Incarnation: 7}, Name: "name:2", Lifecycle: execution.Active})

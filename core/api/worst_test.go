@@ -21,7 +21,7 @@ type attempt struct {
 	name, query string
 	body        func() []byte
 	headers     []string
-	// unsized says that the request does not state the length of its body.
+	// unsized reports whether the request does not state the length of its body.
 	unsized bool
 	// prepare changes the store before the request.
 	prepare func(*fakeStore)
@@ -34,7 +34,7 @@ func (a *attempt) bytes() []byte {
 	return a.body()
 }
 
-// fill repeats a text until it has about n bytes, between a beginning and an end.
+// fill returns a body of about n bytes: a beginning, a repeated text and an end.
 func fill(begin, text string, n int, end string) func() []byte {
 	return func() []byte {
 		var b bytes.Buffer
@@ -48,7 +48,7 @@ func fill(begin, text string, n int, end string) func() []byte {
 	}
 }
 
-// numbered repeats a format with a number, so that no two pieces are the same.
+// numbered repeats a format with increasing numbers, so that no two pieces are equal.
 func numbered(begin, format string, n int, end string) func() []byte {
 	return func() []byte {
 		b := bytes.NewBufferString(begin)
@@ -59,7 +59,7 @@ func numbered(begin, format string, n int, end string) func() []byte {
 	}
 }
 
-// worstBodies are useless bodies of at most n bytes.
+// worstBodies returns invalid bodies of about n bytes.
 func worstBodies(n int) []attempt {
 	return []attempt{
 		{name: "unknown fields", body: fill(`{`, `"x":1,`, n, `}`)},
@@ -67,7 +67,7 @@ func worstBodies(n int) []attempt {
 		{name: "unknown fields on lines of their own", body: fill(`{`, "\n\"\u00fc\":1,", n, `}`)},
 		{name: "a long name", body: fill(`{"`, `action_ref`, n, `":1}`)},
 		{name: "a long name of escapes", body: fill(`{"`, `\u0041`, n, `":1}`)},
-		{name: "one field again and again", body: fill(`{`, `"action_ref":"a",`, n, `}`)},
+		{name: "one repeated field", body: fill(`{`, `"action_ref":"a",`, n, `}`)},
 		{name: "a long text", body: fill(`{"action_ref":"`, `\u003c`, n, `"}`)},
 		{name: "a long number", body: fill(`{"worker_id":`, `1`, n, `}`)},
 		{name: "deep lists", body: fill(`{"parameters":`, `[`, n, ``)},
@@ -75,7 +75,7 @@ func worstBodies(n int) []attempt {
 		{name: "many small values", body: fill(`{"parameters":{"a":[`, `1,`, n, `]}}`)},
 		{name: "many lists", body: fill(`{"x":[`, `[],`, n, `]}`)},
 		{name: "half characters", body: fill(`{"parameters":{"a":"`, `\ud800`, n, `"}}`)},
-		{name: "no text at its end", body: fill(`{"parameters":"`, "x\n", n-1, "\xff")},
+		{name: "invalid UTF-8 at the end", body: fill(`{"parameters":"`, "x\n", n-1, "\xff")},
 		{name: "long names", body: fill(`{`, `"`+strings.Repeat("n", 100_000)+`":1,`, n, `}`)},
 		{name: "lists just above the greatest depth", body: fill(`{"action_ref":"core.echo","parameters":`+strings.Repeat(`{"a":`, maxJSONDepth-4)+`[`, `[[]],`, n-maxJSONDepth, `]`+strings.Repeat(`}`, maxJSONDepth-3))},
 		{name: "lines before a mistake", body: fill(`{`, "\n", n-6, `"x":1}`)},
@@ -83,17 +83,17 @@ func worstBodies(n int) []attempt {
 		{name: "null", body: func() []byte { return []byte("null") }},
 		{name: "nothing", body: func() []byte { return nil }},
 		{name: "too long", body: fill(`{"x":"`, `x`, n+1000, `"}`)},
-		{name: "too long, and not said", body: fill(`{"x":"`, `x`, n+1000, `"}`), unsized: true},
-		{name: "of no length that is said", body: fill(`{"parameters":{"a":[`, `1,`, n, `]}}`), unsized: true},
+		{name: "too long, of unstated length", body: fill(`{"x":"`, `x`, n+1000, `"}`), unsized: true},
+		{name: "of unstated length", body: fill(`{"parameters":{"a":[`, `1,`, n, `]}}`), unsized: true},
 	}
 }
 
-// dense is an object of n bytes with as many values as possible.
+// dense returns an object of n bytes with as many values as possible.
 func dense(n int) string {
 	return string(fill(`{"a":[`, `1,`, n, `]}`)())
 }
 
-// members is an object of about n bytes with many fields, in an order or its reverse.
+// members returns an object of about n bytes with many fields, in ascending or reverse order.
 func members(n int, reverse bool) string {
 	var all []string
 	for i := range n / 13 {
@@ -119,7 +119,7 @@ func batchOf(n int, one func(i int) string) func() []byte {
 	}
 }
 
-// stored puts rows into the store that the keys "k0", "k1", … have created.
+// stored adds rows to the store that requests with the keys "k0", "k1", … have created.
 func stored(n int, parameters string) func(*fakeStore) {
 	return func(db *fakeStore) {
 		for i := range n {
@@ -130,17 +130,17 @@ func stored(n int, parameters string) func(*fakeStore) {
 	}
 }
 
-// worstBatches are batches of the largest allowed length.
+// worstBatches returns batches of about the largest allowed length.
 func worstBatches() []attempt {
 	big, small := dense(maxParameters), dense(4000)
 	all := append(worstBodies(maxBatchBody), []attempt{
 		{name: "15 with the largest parameters", body: batchOf(15, func(i int) string { return item(big, fmt.Sprint("k", i)) })},
 		{name: "1000 with 4 KB each", body: batchOf(1000, func(i int) string { return item(small, fmt.Sprint("k", i)) })},
-		{name: "one that is wrong in a million fields", body: fill(`{"executions":[{`, `"x":1,`, maxBatchBody, `}]}`)},
-		{name: "items that are no objects", body: fill(`{"executions":[`, `1,`, maxBatchBody, `]}`)},
-		{name: "items that are empty", body: fill(`{"executions":[`, `{},`, maxBatchBody, `]}`)},
+		{name: "an item with a million unknown fields", body: fill(`{"executions":[{`, `"x":1,`, maxBatchBody, `}]}`)},
+		{name: "items that are not objects", body: fill(`{"executions":[`, `1,`, maxBatchBody, `]}`)},
+		{name: "empty items", body: fill(`{"executions":[`, `{},`, maxBatchBody, `]}`)},
 		{name: "more than 1000 good items", body: fill(`{"executions":[`, `{"action_ref":"core.echo"},`, maxBatchBody, `]}`)},
-		{name: "limits that are refused, far from each other", body: batchOf(1000, func(int) string {
+		{name: "refused limits, far apart", body: batchOf(1000, func(int) string {
 			return `{"action_ref":"core.echo",` + strings.Repeat("\n ", 2000) + `"dispatch_timeout_seconds":86400}`
 		})},
 		{name: "large items for an unknown action", body: batchOf(1000, func(int) string { return `{"action_ref":"none","parameters":` + small + `}` })},
@@ -151,25 +151,25 @@ func worstBatches() []attempt {
 			body: batchOf(15, func(i int) string { return item(members(250<<10, false), fmt.Sprint("k", i)) }),
 		},
 		{name: "one key for all, with the parameters in another order", body: batchOf(15, func(i int) string { return item(members(250<<10, i%2 == 0), "k") })},
-		{name: "names of actions that nobody knows", body: batchOf(1000, func(i int) string { return fmt.Sprintf(`{"action_ref":"%s.%d"}`, strings.Repeat("x", 190), i) })},
+		{name: "unknown action names", body: batchOf(1000, func(i int) string { return fmt.Sprintf(`{"action_ref":"%s.%d"}`, strings.Repeat("x", 190), i) })},
 	}...)
 	return all
 }
 
-// worstQueries are the most expensive queries of every list.
+// worstQueries returns the most expensive queries of every list.
 func worstQueries(limit int) []attempt {
 	return []attempt{
 		{name: "a full page", query: fmt.Sprintf("?limit=%d", limit)},
 		{name: "many parameters", query: "?" + strings.Repeat("a=1&", 4000)},
 		{name: "different parameters", query: "?" + string(numbered("", "a%d=1&", 1500, "b=1")())},
 		{name: "a long name", query: "?" + strings.Repeat("x", 15<<10) + "=1"},
-		{name: "no text", query: "?" + strings.Repeat("%ff", 5000)},
+		{name: "invalid UTF-8", query: "?" + strings.Repeat("%ff", 5000)},
 		{name: "a semicolon", query: "?limit=1;select%201"},
 		{name: "a percent sign", query: "?limit=%"},
 	}
 }
 
-// worst has the most expensive requests of every endpoint.
+// worst returns the most expensive requests of every endpoint.
 func worst() map[string][]attempt {
 	key := []string{"Idempotency-Key", "k0"}
 	again := func(parameters string) func() []byte {
@@ -196,7 +196,7 @@ func worst() map[string][]attempt {
 		"GET /api/v1/actions/core.echo":            {{name: "one"}},
 		"GET /api/v1/changes":                      append(worstQueries(1)[1:], attempt{name: "a long position", headers: []string{"Last-Event-ID", long}}),
 		"GET /api/v1/openapi.yaml":                 {{name: "the document"}},
-		"POST /api/v1/dead-letters/discard":        append(worstBodies(maxBody), attempt{name: "many ids", body: fill(`{"ids":[`, `1,`, maxBody, `]}`)}, attempt{name: "ids that are no numbers", body: fill(`{"ids":[`, `"1",`, maxBody, `]}`)}),
+		"POST /api/v1/dead-letters/discard":        append(worstBodies(maxBody), attempt{name: "many ids", body: fill(`{"ids":[`, `1,`, maxBody, `]}`)}, attempt{name: "ids that are not numbers", body: fill(`{"ids":[`, `"1",`, maxBody, `]}`)}),
 		"GET /api/v1/dead-letters/1":               {{name: "a large one"}},
 		"POST /api/v1/dead-letters/1/replay":       {{name: "of large parameters"}},
 		"POST /api/v1/dead-letters/1/discard":      {{name: "one"}},
@@ -249,7 +249,7 @@ func crowded(db *fakeStore) {
 	db.audit = map[execution.ID][]store.Transition{1: slices.Repeat([]store.Transition{{From: execution.Requested, To: execution.Scheduling, By: execution.Scheduler, At: time.Unix(1e9, 0)}}, 10000)}
 }
 
-// endpoints finds the pattern that serves a request.
+// endpoints returns a mux that finds the pattern of a request's endpoint.
 func endpoints() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path := range new(Server).routes() {
@@ -262,7 +262,7 @@ func endpoints() *http.ServeMux {
 }
 
 // Every endpoint needs its most expensive requests in worst, and a fuzz target.
-func TestEveryEndpointHasItsWorstRequests(t *testing.T) {
+func TestEveryEndpointHasWorstRequests(t *testing.T) {
 	missing := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /metrics": true, "GET /playbooks/": true}
 	for path, m := range new(Server).routes() {
 		for method := range m {
@@ -284,7 +284,7 @@ func TestEveryEndpointHasItsWorstRequests(t *testing.T) {
 	}
 	for what, in := range map[string]map[string]bool{"worst requests in worst()": missing, "fuzz target in fuzz_test.go": fuzzed} {
 		if len(in) > 0 {
-			t.Errorf("these have no %s: %v", what, slices.Sorted(maps.Keys(in)))
+			t.Errorf("endpoints without %s: %v", what, slices.Sorted(maps.Keys(in)))
 		}
 	}
 }

@@ -1,17 +1,16 @@
 // Package broker declares what the core needs of a message broker ([Broker], [Session],
 // [Consumer]), and defines the core's exchanges, queues and messages. No other package defines any.
-// It also has what each process puts on top: [Client] keeps a session open, [Notifier] publishes
+// It also has the layer above that each process uses: [Client] keeps a session open, [Notifier] publishes
 // hints, and [Canary] tests the dead letter path.
 //
-// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
-// end, mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is
-// one connection. When it ends, every delivery that was not settled (acknowledged or rejected) goes
-// back to its queue. A delivery can only be settled over its own session. This matters because
-// delivery tags are numbers that a new connection counts anew: over it, a late acknowledgement
-// would settle another message.
+// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that end,
+// mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one connection.
+// When it ends, every delivery that was not settled (acknowledged or rejected) returns to its queue. A
+// delivery can only be settled over its own session. This matters because delivery tags are numbers that
+// start over with each connection: over a new one, a late acknowledgement would settle another message.
 //
 // Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
-// database decides, and the parts find there what a lost message would have told them.
+// database decides, and the parts find there what a lost message would have reported.
 package broker
 
 import (
@@ -35,12 +34,12 @@ type Broker interface {
 var (
 	// ErrUnavailable: no connection could be opened; nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrClosed: the session has ended; every unsettled delivery goes back to its queue.
+	// ErrClosed: the session has ended; every unsettled delivery returns to its queue.
 	ErrClosed = errors.New("broker session closed")
-	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
-	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
-	// on). The session lives on, but the broker may still assign messages to the cancelled
-	// consumer. Closing the session returns those messages to the queue.
+	// ErrCancelled: the broker cancelled the consumer. Its queue was deleted or moved (RabbitMQ rule 32), or
+	// the consumer kept a delivery for too long (rule 31, from 4.3 on). The session lives on, but the broker
+	// may still assign messages to the cancelled consumer. Closing the session returns those messages to the
+	// queue.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")
@@ -48,7 +47,7 @@ var (
 	ErrUnanswered = errors.New("the broker does not answer for a queue or exchange")
 )
 
-// DeclareWait is how long all declarations of one call may take. A classic queue whose process
+// DeclareWait bounds the time of all declarations of one call. A classic queue whose process
 // hangs never answers.
 const DeclareWait = 10 * time.Second
 
@@ -67,17 +66,16 @@ type Session interface {
 	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
 	// Limited returns the names, sorted, of queues that were declared over this session with
-	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They give up
-	// messages that come back often, unless a policy lifts the limit, which a client can't see.
+	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They drop or dead-letter
+	// messages that are returned often, unless a policy lifts the limit. A client can't see such a policy.
 	Limited() []string
 	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
 	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
 	// (540), so one request checks and the next deletes. A consumer that arrives between the two
 	// finds the queue gone, and a message that arrives between them is lost.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
-	// QueueState looks at a queue and changes nothing (a passive declaration). Ready does not count
-	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is
-	// false.
+	// QueueState reads the state of a queue and changes nothing (a passive declaration). Ready does not count
+	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is false.
 	QueueState(ctx context.Context, queue string) (QueueState, error)
 	// Publish sends messages mandatory, persistent and confirmed, pipelined. It returns exactly one
 	// outcome for each message, in order. It returns when all outcomes are known, or when the
@@ -85,14 +83,13 @@ type Session interface {
 	Publish(ctx context.Context, ms []Message) []Outcome
 	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked says that the broker has told the session that it holds publishers back (memory or
-	// disk alarm): publishes wait.
+	// Blocked reports whether the broker has announced that it holds publishers back (memory or disk alarm),
+	// so that publishes wait.
 	Blocked() bool
-	// Closed says that the session has ended.
+	// Closed reports whether the session has ended.
 	Closed() bool
 	// Wait returns nil as soon as the session has ended, for whatever reason, or the context's error
-	// if the context ends first. By the connection's heartbeats it also notices the end of an idle
-	// session.
+	// if the context ends first. By the connection's heartbeats it also detects the end of an idle session.
 	Wait(ctx context.Context) error
 	// Close ends the session. Unsettled deliveries go back to their queues.
 	Close()
@@ -128,7 +125,7 @@ const (
 // String names the fate for logs.
 func (q QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[q] }
 
-// QueueState is what a broker reports of a queue.
+// QueueState is a broker's report on a queue.
 type QueueState struct {
 	// Exists is false if no queue has that name; everything else is then 0.
 	Exists bool
@@ -192,7 +189,7 @@ type Death struct {
 	Queue  string
 	Reason DeathReason
 	Count  int
-	// Time is when it died there first, on the broker's clock, in whole seconds.
+	// Time is the time of its first death there, on the broker's clock, in whole seconds.
 	Time time.Time
 }
 
@@ -228,7 +225,7 @@ const (
 	DeadLetterCanary
 )
 
-// Types is how many values Type has, NoType included.
+// Types is the number of values of Type, NoType included.
 const Types = int(DeadLetterCanary) + 1
 
 // String is the type's name in a message.
@@ -275,11 +272,11 @@ type UnreadDispatch struct {
 	Body []byte
 }
 
-// Change says that an execution changed its status.
+// Change is a change of an execution's status.
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status
-	// Handled says that whoever ended the execution also handled its end, in the same step. The
-	// reader of the hint has nothing to do, except that the worker has a free slot.
+	// Handled reports whether the step that ended the execution also handled its end. The hint then only
+	// means that the worker has a free slot.
 	Handled bool
 }

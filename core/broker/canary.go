@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// canaryTTL is how long a canary lives.
+	// canaryTTL is the time to live of a canary.
 	canaryTTL = 50 * time.Millisecond
-	// CanaryWait is how long one call of Canary may take in all.
+	// CanaryWait bounds the duration of one call of Canary.
 	CanaryWait = 10 * time.Second
 	// canaryExpiry removes a canary's queues if nothing else did.
 	canaryExpiry = time.Minute
@@ -31,16 +31,16 @@ const (
 // The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
 // queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
 //
-// A second message goes to the exchange itself, with a key that only the dead letter queue's
-// binding matches: the broker returns it if that binding is missing.
+// A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches.
+// The broker returns it if that binding is missing.
 //
-// The dead letter queue receives both. Their type tells the dead letter handler to acknowledge them
-// and store nothing.
+// The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
+// nothing.
 //
-// Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's
-// error if ctx ended, or an error that wraps its cause: ErrPrecondition if the exchange is of
-// another kind, ErrClosed if the session ended, another error of the session, or a description of
-// the fault in the path.
+// Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's error if
+// ctx ended, or an error that wraps its cause. The cause is ErrPrecondition if the exchange is of another
+// kind, ErrClosed if the session ended, another error of the session, or a description of the fault in the
+// path.
 func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) error {
 	if !c.DeadLetter.Enabled {
 		return nil
@@ -48,7 +48,7 @@ func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) erro
 	within, cancel := h.WithTimeout(ctx, CanaryWait)
 	defer cancel()
 	flight := &canary{session: s, config: c, name: fmt.Sprintf("%s%012x", canaryPrefix, h.Uint64N(1<<48)), at: h.Now()}
-	err := flight.fly(within)
+	err := flight.checkDeadLetterPath(within)
 	switch {
 	case err == nil:
 		return nil
@@ -66,7 +66,7 @@ type canary struct {
 	at      time.Time
 }
 
-func (c *canary) fly(ctx context.Context) error {
+func (c *canary) checkDeadLetterPath(ctx context.Context) error {
 	exchange := c.config.DeadLetter.Exchange
 	queue := DeadLetterQueue(exchange)
 	state, err := c.session.QueueState(ctx, queue)
@@ -127,7 +127,7 @@ func (c *canary) roundTrip(ctx context.Context, arrivals Consumer) error {
 	}
 	arrivals.Ack(d)
 	if len(d.Deaths) == 0 || d.Deaths[0].Queue != c.name || d.Deaths[0].Reason != DeathExpired {
-		return fmt.Errorf("the message came round with deaths %+v, not expired in %s", d.Deaths, c.name)
+		return fmt.Errorf("the message arrived with the deaths %+v, not with an expiry in %s", d.Deaths, c.name)
 	}
 	return nil
 }

@@ -12,11 +12,10 @@ import (
 	"handoff/core/host"
 )
 
-// Client keeps one session open for a process. Whenever the session ends, it connects and declares
-// the topology again, for ever, with backoff and jitter (defect D32: a consumer whose connection
-// died in silence is a deaf worker that looks healthy). It also watches an idle session. So a
-// process that publishes seldom does not find, with its first message, that its session ended long
-// ago.
+// Client keeps one session open for a process. Whenever the session ends, it reconnects and redeclares the
+// topology, indefinitely, with backoff and jitter (defect D32: a worker whose consumer's connection died
+// silently receives nothing but looks healthy). It also watches an idle session. So a process that publishes
+// seldom does not find, with its first message, that its session ended long ago.
 //
 // All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends
 // nothing.
@@ -42,7 +41,7 @@ func NewClient(h host.Host, b Broker, t Topology, c config.RabbitMQ, log *slog.L
 func (c *Client) Run(ctx context.Context) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	for ctx.Err() == nil {
-		s, err := c.connect(ctx)
+		s, err := c.connectAndDeclare(ctx)
 		if err != nil {
 			c.log.LogAttrs(ctx, slog.LevelWarn, "broker connection failed, trying again", slog.Any("error", err))
 			if backoff.Wait(ctx) != nil {
@@ -58,7 +57,7 @@ func (c *Client) Run(ctx context.Context) {
 		if err != nil {
 			break
 		}
-		// After a session that lasted, the client tries again at once: if the broker is gone, that
+		// After a session that lasted, the client reconnects at once: if the broker is gone, that
 		// attempt fails. After a short session it waits, so that it does not connect in a hot loop
 		// to a broker that accepts connections and drops them.
 		if c.host.Monotonic()-began > c.max {
@@ -71,7 +70,7 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-func (c *Client) connect(ctx context.Context) (Session, error) {
+func (c *Client) connectAndDeclare(ctx context.Context) (Session, error) {
 	s, err := c.broker.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -122,8 +121,7 @@ func (c *Client) Session(ctx context.Context) (Session, error) {
 	}
 }
 
-// Ready says that a publish would go out: a session is open and the broker holds no publishers
-// back.
+// Ready reports whether a publish would be sent: a session is open and the broker holds no publishers back.
 func (c *Client) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +141,7 @@ func (c *Client) ConnectedFor() time.Duration {
 
 // Limited is Session.Limited of the open session; nil without a session.
 func (c *Client) Limited() []string {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return nil
 	}
@@ -152,7 +150,7 @@ func (c *Client) Limited() []string {
 
 // Publish publishes over the open session. Without a session every outcome is NotSent.
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		out := make([]Outcome, len(ms))
 		for i := range out {
@@ -166,34 +164,34 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 // DeleteIdle deletes an idle queue over the open session. Without a session it returns
 // ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return QueueInUse, ErrUnavailable
 	}
 	return s.DeleteIdle(ctx, q)
 }
 
-// Blocked says whether the broker holds back what the open session publishes. Without a session it
+// Blocked reports whether the broker holds back the publishes of the open session. Without a session it
 // returns ErrUnavailable.
 func (c *Client) Blocked() (bool, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return false, ErrUnavailable
 	}
 	return s.Blocked(), nil
 }
 
-// QueueState looks at a queue over the open session. Without a session it returns ErrUnavailable.
+// QueueState reads the state of a queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return QueueState{}, ErrUnavailable
 	}
 	return s.QueueState(ctx, queue)
 }
 
-// open returns the open session, or nil.
-func (c *Client) open() Session {
+// currentSession returns the open session, or nil.
+func (c *Client) currentSession() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil || c.session.Closed() {
@@ -202,7 +200,7 @@ func (c *Client) open() Session {
 	return c.session
 }
 
-// Subscription says what Consume subscribes to and who handles the deliveries.
+// Subscription describes the queue that Consume subscribes to and the handler of its deliveries.
 type Subscription struct {
 	Queue    string
 	Prefetch int
@@ -212,16 +210,16 @@ type Subscription struct {
 	// Handle gets every delivery, one after the other, and settles it. If it returns false, the
 	// subscription ends.
 	Handle func(Consumer, Delivery) bool
-	// Cancelled says that the process itself has cancelled its consumer (Consumer.Cancel). Then the
+	// Cancelled reports whether the process itself has cancelled its consumer (Consumer.Cancel). Then the
 	// end of deliveries ends the subscription, and the session stays open for the deliveries that
 	// are still to be settled. Nil means never.
 	Cancelled func() bool
 }
 
-// Consume maintains a subscription until ctx ends, Handle returns false or Cancelled returns true.
-// It subscribes again over every new session. If the broker refuses the subscription or cancels the
-// consumer, it closes the client's session, which ends every other use of it: a new session declares
-// the queue again.
+// Consume maintains a subscription until ctx ends, Handle returns false or Cancelled returns true. It
+// resubscribes over every new session. If the broker refuses the subscription or cancels the consumer, it
+// closes the client's session, so that a new one redeclares the queue. That ends every other use of the
+// session.
 func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	alive := sub.Alive
@@ -237,7 +235,7 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 		if err != nil {
 			if !errors.Is(err, ErrClosed) {
 				c.log.LogAttrs(ctx, slog.LevelWarn, "consuming failed, trying again", slog.String("queue", sub.Queue), slog.Any("error", err))
-				// The queue may have been deleted: a new session declares it again.
+				// The queue may have been deleted: a new session redeclares it.
 				s.Close()
 			}
 			if backoff.Wait(ctx) != nil {
@@ -247,7 +245,7 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 		}
 		backoff.Reset()
 		alive(consumer)
-		again := c.deliver(ctx, s, consumer, sub)
+		again := c.handleDeliveries(ctx, s, consumer, sub)
 		alive(nil)
 		if !again {
 			return
@@ -255,9 +253,9 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	}
 }
 
-// deliver passes deliveries to Handle until the consumer ends. It returns false if the subscription
+// handleDeliveries passes deliveries to Handle until the consumer ends. It returns false if the subscription
 // is to end.
-func (c *Client) deliver(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
+func (c *Client) handleDeliveries(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
 	for {
 		d, err := consumer.Receive(ctx)
 		switch {

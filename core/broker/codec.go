@@ -70,19 +70,19 @@ type wireChange struct {
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
-	// Handled was added later. A reader that does not know it looks at the row.
+	// Handled was added later. A reader that does not know it reads the row.
 	Handled bool `json:"handled,omitempty"`
 }
 
-// fieldError names a field and says what is wrong with it.
+// fieldError returns an error that names a field and its fault.
 func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
 }
 
-func missing(field string) error { return fieldError(field, "is missing") }
+func missingField(field string) error { return fieldError(field, "is missing") }
 
-// Encode returns the body of a message. It refuses what Decode would refuse: a message that nobody
-// can read must not be sent. It rounds durations up to milliseconds.
+// Encode returns the body of a message. It refuses what Decode would refuse: an unreadable message must not
+// be sent. It rounds durations up to milliseconds.
 func Encode(e *Envelope) ([]byte, error) {
 	if err := checkEnvelope(e); err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func checkEnvelope(e *Envelope) error {
 	case e.Type == NoType || int(e.Type) >= Types:
 		return fieldError("message_type", "is not set")
 	case e.MessageID == "":
-		return missing("message_id")
+		return missingField("message_id")
 	case (e.Type == ExecutionScheduled) != (len(e.Dispatches) > 0), len(e.Dispatches) > 0 && e.Changes != nil,
 		e.Version == WireVersion && len(e.Dispatches) > 1, e.Unread != nil:
 		return fieldError("payload", "is not the one of %s", e.Type)
@@ -203,14 +203,14 @@ func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	w := wireDispatch{
 		ExecutionID: &id, Epoch: &epoch, Worker: &worker, Incarnation: &incarnation,
 		ActionRef: &d.Action.Ref, Runtime: &d.Action.Runtime, Entrypoint: d.Action.Entrypoint,
-		TimeoutMS: milliseconds(d.Action.Timeout), DispatchTimeoutMS: milliseconds(d.Action.DispatchTimeout),
+		TimeoutMS: ceilMilliseconds(d.Action.Timeout), DispatchTimeoutMS: ceilMilliseconds(d.Action.DispatchTimeout),
 		MaxRetries: int64(d.Action.MaxRetries), Parameters: d.Parameters,
 	}
-	return w, w.check()
+	return w, w.checkFields()
 }
 
-// milliseconds rounds up: a short timeout must not become 0, which means none.
-func milliseconds(d time.Duration) int64 {
+// ceilMilliseconds rounds up: a short timeout must not become 0, which means none.
+func ceilMilliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
 		ms++
@@ -224,7 +224,7 @@ func encodeChanges(changes []Change) (*wirePayload, error) {
 		c := &changes[i]
 		id, epoch := int64(c.Key.ID), int64(c.Key.Epoch)
 		list[i] = wireChange{ID: &id, Epoch: &epoch, From: statusName(c.From), To: statusName(c.To), Handled: c.Handled}
-		if _, err := list[i].change(i); err != nil {
+		if _, err := list[i].decodeChange(i); err != nil {
 			return nil, err
 		}
 	}
@@ -244,14 +244,14 @@ func Decode(body []byte) (Envelope, error) {
 	if len(body) > MaxBody {
 		return Envelope{}, tooLong(len(body))
 	}
-	if e, ok := hint(body); ok {
+	if e, ok := decodeHint(body); ok {
 		return e, nil
 	}
-	return decode(body)
+	return decodeJSON(body)
 }
 
-// decode reads a body of any type.
-func decode(body []byte) (Envelope, error) {
+// decodeJSON reads a body of any type.
+func decodeJSON(body []byte) (Envelope, error) {
 	// The JSON package would silently replace bytes that are not UTF-8.
 	if !utf8.Valid(body) {
 		return Envelope{}, errors.New("message is not UTF-8")
@@ -260,18 +260,18 @@ func decode(body []byte) (Envelope, error) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return Envelope{}, inWords(err)
 	}
-	e, err := w.envelope()
+	e, err := w.decodeHeader()
 	if err != nil {
 		return Envelope{}, err
 	}
 	switch {
 	case e.Version == VersionBlock:
-		e.Dispatches, e.Unread, err = w.Payload.block()
+		e.Dispatches, e.Unread, err = w.Payload.decodeBlock()
 	case e.Type == ExecutionScheduled:
 		e.Dispatches = make([]Dispatch, 1)
-		err = w.Payload.dispatch(&e.Dispatches[0])
+		err = w.Payload.decodeDispatch(&e.Dispatches[0])
 	default:
-		e.Changes, err = w.Payload.changes()
+		e.Changes, err = w.Payload.decodeChanges()
 	}
 	if err != nil {
 		return Envelope{}, err
@@ -307,22 +307,22 @@ func kindName(goType string) string {
 	return "object"
 }
 
-// envelope reads everything but the payload. It checks the version first: the other fields of an
+// decodeHeader reads everything but the payload. It checks the version first: the other fields of an
 // unknown version have no known meaning.
-func (w *wireEnvelope) envelope() (Envelope, error) {
+func (w *wireEnvelope) decodeHeader() (Envelope, error) {
 	switch {
 	case w.Version == nil:
-		return Envelope{}, missing("version")
+		return Envelope{}, missingField("version")
 	case *w.Version != WireVersion && *w.Version != VersionBlock:
 		return Envelope{}, fieldError("version", "is %d, only %d and %d are known", *w.Version, WireVersion, VersionBlock)
 	case w.Type == nil:
-		return Envelope{}, missing("message_type")
+		return Envelope{}, missingField("message_type")
 	case w.MessageID == nil || *w.MessageID == "":
-		return Envelope{}, missing("message_id")
+		return Envelope{}, missingField("message_id")
 	case w.Timestamp == nil:
-		return Envelope{}, missing("timestamp")
+		return Envelope{}, missingField("timestamp")
 	case w.Payload == nil:
-		return Envelope{}, missing("payload")
+		return Envelope{}, missingField("payload")
 	}
 	e := Envelope{MessageID: *w.MessageID, CorrelationID: w.CorrelationID, Version: int(*w.Version)}
 	for t := ExecutionRequested; int(t) < Types; t++ {
@@ -353,8 +353,8 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 	return e, nil
 }
 
-func (w *wireDispatch) dispatch(d *Dispatch) error {
-	if err := w.check(); err != nil {
+func (w *wireDispatch) decodeDispatch(d *Dispatch) error {
+	if err := w.checkFields(); err != nil {
 		return err
 	}
 	*d = Dispatch{
@@ -373,8 +373,8 @@ func (w *wireDispatch) dispatch(d *Dispatch) error {
 	return nil
 }
 
-// check holds the rules for a dispatch, for writing and for reading.
-func (w *wireDispatch) check() error {
+// checkFields holds the rules for a dispatch, for writing and for reading.
+func (w *wireDispatch) checkFields() error {
 	for _, number := range []struct {
 		field   string
 		value   *int64
@@ -390,7 +390,7 @@ func (w *wireDispatch) check() error {
 	} {
 		switch {
 		case number.value == nil:
-			return missing(number.field)
+			return missingField(number.field)
 		case *number.value < 0 || *number.value > number.largest:
 			return fieldError(number.field, "is %d, which is out of range", *number.value)
 		}
@@ -399,16 +399,16 @@ func (w *wireDispatch) check() error {
 	case *w.ExecutionID == 0:
 		return fieldError("payload.execution_id", "is 0, which no execution has")
 	case w.ActionRef == nil:
-		return missing("payload.action_ref")
+		return missingField("payload.action_ref")
 	case w.Runtime == nil:
-		return missing("payload.runtime")
+		return missingField("payload.runtime")
 	}
 	return nil
 }
 
-func (w *wirePayload) changes() ([]Change, error) {
+func (w *wirePayload) decodeChanges() ([]Change, error) {
 	if w.Executions == nil {
-		return nil, missing("payload.executions")
+		return nil, missingField("payload.executions")
 	}
 	if len(*w.Executions) == 0 {
 		return nil, nil
@@ -416,21 +416,21 @@ func (w *wirePayload) changes() ([]Change, error) {
 	changes := make([]Change, len(*w.Executions))
 	for i := range *w.Executions {
 		var err error
-		if changes[i], err = (*w.Executions)[i].change(i); err != nil {
+		if changes[i], err = (*w.Executions)[i].decodeChange(i); err != nil {
 			return nil, err
 		}
 	}
 	return changes, nil
 }
 
-// change reads the i-th entry of a hint.
-func (w *wireChange) change(i int) (c Change, err error) {
+// decodeChange reads the i-th entry of a hint.
+func (w *wireChange) decodeChange(i int) (c Change, err error) {
 	at := func(name string) string { return fmt.Sprintf("payload.executions[%d].%s", i, name) }
 	switch {
 	case w.ID == nil:
-		return Change{}, missing(at("id"))
+		return Change{}, missingField(at("id"))
 	case w.Epoch == nil:
-		return Change{}, missing(at("epoch"))
+		return Change{}, missingField(at("epoch"))
 	case *w.ID <= 0:
 		return Change{}, fieldError(at("id"), "is %d, which no execution has", *w.ID)
 	case *w.Epoch < 0:

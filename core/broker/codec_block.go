@@ -8,8 +8,8 @@ import (
 
 // This file writes and reads blocks: messages of several dispatches (docs/queues.md, "Blocks").
 const (
-	// VersionBlock is the version of a block: several dispatches in one message. A worker says in
-	// its heartbeats that it reads blocks; other workers get one dispatch a message.
+	// VersionBlock is the version of a block: several dispatches in one message. A worker reports in its
+	// heartbeats that it reads blocks; other workers get one dispatch a message.
 	VersionBlock = 2
 	// MaxBlock bounds the dispatches of a block by their Length, in bytes, so that large parameters
 	// do not make a large message. A longer dispatch is sent alone.
@@ -18,7 +18,7 @@ const (
 	MaxDispatches = 1000
 )
 
-// Length estimates the bytes that the dispatch takes in a block. It rather estimates too high.
+// Length estimates the bytes that the dispatch takes in a block. The estimate is rather too high.
 func (d *Dispatch) Length() int {
 	const numbersAndNames = 256
 	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)
@@ -50,11 +50,11 @@ func encodeBlock(ds []Dispatch) (*wirePayload, error) {
 	return &wirePayload{wireDispatch: wireDispatch{Worker: &worker, Incarnation: &incarnation}, Dispatches: &parts}, nil
 }
 
-// block reads the dispatches of a block. Dispatches that can't be read are in unread and do not
+// decodeBlock reads the dispatches of a block. Dispatches that can't be read are in unread and do not
 // affect the others. If none can be read, err is the reason of the first.
-func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error) {
+func (w *wirePayload) decodeBlock() (ds []Dispatch, unread []UnreadDispatch, err error) {
 	if w.Dispatches == nil || len(*w.Dispatches) == 0 {
-		return nil, nil, missing("payload.dispatches")
+		return nil, nil, missingField("payload.dispatches")
 	}
 	if n := len(*w.Dispatches); n > MaxDispatches {
 		return nil, nil, tooMany(n)
@@ -68,7 +68,7 @@ func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error
 			err = inWords(err)
 		} else {
 			one.Worker, one.Incarnation = w.Worker, w.Incarnation
-			err = one.dispatch(&d)
+			err = one.decodeDispatch(&d)
 		}
 		if err != nil {
 			unread = append(unread, UnreadDispatch{fmt.Sprintf("dispatch %d of the block: %v", i+1, err), body})

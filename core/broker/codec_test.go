@@ -70,8 +70,8 @@ func TestWireFormat(t *testing.T) {
 	}
 }
 
-// TestForeignFieldsAreSkipped: a publisher may send fields that are not read, such as the deadline.
-func TestForeignFieldsAreSkipped(t *testing.T) {
+// TestDecodeSkipsUnknownFields: a publisher may send fields that are not read, such as the deadline.
+func TestDecodeSkipsUnknownFields(t *testing.T) {
 	e := sampleDispatch()
 	body, err := Encode(&e)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestForeignFieldsAreSkipped(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesWhatIsWrong(t *testing.T) {
+func TestDecodeErrorNamesField(t *testing.T) {
 	dispatch, hint := sampleDispatch(), sampleHint()
 	d, _ := Encode(&dispatch)
 	h, _ := Encode(&hint)
@@ -155,7 +155,7 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 
 // A dispatch that can't be read does not affect the others. If none can be read, the block is
 // treated like any other bad message.
-func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
+func TestBadDispatchLeavesBlockReadable(t *testing.T) {
 	e := sampleBlock()
 	body, err := Encode(&e)
 	if err != nil {
@@ -195,7 +195,7 @@ func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
+func TestEncodeRefusesUnreadableMessages(t *testing.T) {
 	for want, spoil := range map[string]func(*Envelope){
 		"field version is 0":                    func(e *Envelope) { e.Version = 0 },
 		"field message_type is not set":         func(e *Envelope) { e.Type = NoType },
@@ -243,7 +243,7 @@ func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 	}
 }
 
-func TestShortDurationsDoNotVanish(t *testing.T) {
+func TestEncodeRoundsShortDurationsUp(t *testing.T) {
 	e := sampleDispatch()
 	e.Dispatches[0].Action.Timeout = time.Nanosecond
 	body, err := Encode(&e)
@@ -308,8 +308,8 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 // longestHinted is the largest number that the fast reader of hints reads.
 const longestHinted = 999_999_999_999_999_999
 
-// hinted says that the fast reader has to read a message: a hint of at least one change, without a
-// character that JSON escapes and without a number that only the careful reader can check.
+// hinted reports whether the fast reader must read a message: a hint of at least one change, without escaped
+// characters and numbers beyond longestHinted.
 func hinted(e *Envelope) bool {
 	escaped := func(c rune) bool { return c < ' ' || strings.ContainsRune("\"\\\u2028\u2029", c) }
 	long := func(c Change) bool { return c.Key.ID > longestHinted || c.Key.Epoch > longestHinted }
@@ -333,10 +333,10 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(back, e) {
 			t.Fatalf("came back as %+v", back)
 		}
-		if _, ok := hint(body); ok != hinted(&e) {
+		if _, ok := decodeHint(body); ok != hinted(&e) {
 			t.Fatalf("the fast reader of hints reads %s: %v", body, ok)
 		}
-		if careful, err := decode(body); err != nil || !reflect.DeepEqual(careful, e) {
+		if careful, err := decodeJSON(body); err != nil || !reflect.DeepEqual(careful, e) {
 			t.Fatalf("the reader of all messages reads %s as %+v, %v", body, careful, err)
 		}
 		end := rapid.SampledFrom([]string{"x", "}", ",", "\x00", "{}"}).Draw(t, "behind")
@@ -348,8 +348,8 @@ func TestRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "replaced") {
 			changed = slices.Delete(changed, at+1, at+2)
 		}
-		if quick, ok := hint(changed); ok {
-			if plain, err := decode(changed); err != nil || !reflect.DeepEqual(quick, plain) {
+		if quick, ok := decodeHint(changed); ok {
+			if plain, err := decodeJSON(changed); err != nil || !reflect.DeepEqual(quick, plain) {
 				t.Fatalf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
 			}
 		}
@@ -357,7 +357,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // A body, a block and a year may be as large as their bounds, and not larger.
-func TestMessagesAtTheirBounds(t *testing.T) {
+func TestMessageBounds(t *testing.T) {
 	written := func(e Envelope) ([]byte, bool) {
 		body, err := Encode(&e)
 		return body, err == nil
@@ -403,25 +403,25 @@ func TestMessagesAtTheirBounds(t *testing.T) {
 }
 
 // The output of Encode is read as a hint if and only if it is a hint.
-func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
+func TestDecodeHintReadsOnlyHints(t *testing.T) {
 	e := sampleHint()
 	body, err := Encode(&e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read, ok := hint(body); !ok || !reflect.DeepEqual(read, e) {
+	if read, ok := decodeHint(body); !ok || !reflect.DeepEqual(read, e) {
 		t.Errorf("%s is read as %+v, %v", body, read, ok)
 	}
 	for i := range body {
 		for _, other := range []byte{'"', '{', ' ', '0', '-', 'x', '\\', 0xff} {
 			changed := bytes.Clone(body)
 			changed[i] = other
-			quick, ok := hint(changed)
-			if plain, err := decode(changed); ok && (err != nil || !reflect.DeepEqual(quick, plain)) {
+			quick, ok := decodeHint(changed)
+			if plain, err := decodeJSON(changed); ok && (err != nil || !reflect.DeepEqual(quick, plain)) {
 				t.Errorf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
 			}
 		}
-		if _, ok := hint(body[:i]); ok {
+		if _, ok := decodeHint(body[:i]); ok {
 			t.Errorf("%s is read as a hint", body[:i])
 		}
 	}
@@ -429,12 +429,12 @@ func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	if body, err = Encode(&one); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := hint(body); ok {
+	if _, ok := decodeHint(body); ok {
 		t.Errorf("%s is read as a hint", body)
 	}
 }
 
-// FuzzDecode: nothing panics, and every accepted message can be written and read again unchanged.
+// FuzzDecode: nothing panics, and every accepted message can be rewritten and reread unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, e := range []Envelope{sampleDispatch(), sampleHint(), sampleBlock()} {
 		body, err := Encode(&e)
@@ -458,8 +458,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := Decode(body)
-		if quick, ok := hint(body); ok {
-			if plain, err := decode(body); err != nil || !reflect.DeepEqual(quick, plain) {
+		if quick, ok := decodeHint(body); ok {
+			if plain, err := decodeJSON(body); err != nil || !reflect.DeepEqual(quick, plain) {
 				t.Fatalf("read as a hint %+v, as any message %+v (%v)", quick, plain, err)
 			}
 		}
@@ -469,7 +469,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		// The unreadable part of a block is not written again.
+		// The unreadable part of a block is not rewritten.
 		e.Unread = nil
 		again, err := Encode(&e)
 		if len(body) > MaxBody/2 && err != nil {
@@ -528,8 +528,8 @@ func BenchmarkDecodeHint(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, read := range map[string]func() bool{
-		"quick": func() bool { _, ok := hint(body); return ok },
-		"plain": func() bool { _, err := decode(body); return err == nil },
+		"quick": func() bool { _, ok := decodeHint(body); return ok },
+		"plain": func() bool { _, err := decodeJSON(body); return err == nil },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

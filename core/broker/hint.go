@@ -9,16 +9,15 @@ import (
 	"handoff/core/execution"
 )
 
-// Hints are the most numerous messages, and most say only which executions reached which status.
-// This file reads the body of a hint exactly as Encode writes it, several times as fast as the JSON
-// package. It refuses nothing: a body that differs, by a space or another order, goes to the JSON
-// package, which reports errors.
+// Hints are the most numerous messages, and most only report which executions reached which status. This file
+// reads the body of a hint exactly as Encode writes it, several times as fast as the JSON package. It refuses
+// nothing: a body that differs, by a space or another order, goes to the JSON package, which reports errors.
 
 // hintReader reads the rest of a body.
 type hintReader struct{ left []byte }
 
-// skip consumes a text that has to come next.
-func (h *hintReader) skip(text string) bool {
+// skipText consumes a text if it comes next.
+func (h *hintReader) skipText(text string) bool {
 	if len(h.left) < len(text) || string(h.left[:len(text)]) != text {
 		return false
 	}
@@ -26,8 +25,8 @@ func (h *hintReader) skip(text string) bool {
 	return true
 }
 
-// text reads a string without escapes and control characters, and its closing quote.
-func (h *hintReader) text() ([]byte, bool) {
+// readString reads a string without escapes and control characters, and its closing quote.
+func (h *hintReader) readString() ([]byte, bool) {
 	end := bytes.IndexByte(h.left, '"')
 	if end < 0 {
 		return nil, false
@@ -42,8 +41,8 @@ func (h *hintReader) text() ([]byte, bool) {
 	return text, true
 }
 
-// number reads a number that is not negative and has no leading zeros.
-func (h *hintReader) number() (n int64, ok bool) {
+// readNumber reads a number that is not negative and has no leading zeros.
+func (h *hintReader) readNumber() (n int64, ok bool) {
 	end := 0
 	for end < len(h.left) && h.left[end] >= '0' && h.left[end] <= '9' {
 		n = n*10 + int64(h.left[end]-'0')
@@ -57,12 +56,12 @@ func (h *hintReader) number() (n int64, ok bool) {
 	return n, true
 }
 
-// status reads the status in a field; None if the field is missing.
-func (h *hintReader) status(field string) (execution.Status, bool) {
-	if !h.skip(field) {
+// readStatus reads the status in a field; None if the field is missing.
+func (h *hintReader) readStatus(field string) (execution.Status, bool) {
+	if !h.skipText(field) {
 		return execution.None, true
 	}
-	name, ok := h.text()
+	name, ok := h.readString()
 	if !ok {
 		return execution.None, false
 	}
@@ -74,47 +73,47 @@ func (h *hintReader) status(field string) (execution.Status, bool) {
 	return execution.None, false
 }
 
-// change reads one entry of a hint.
-func (h *hintReader) change() (c Change, ok bool) {
-	if !h.skip(`{"id":`) {
+// readChange reads one entry of a hint.
+func (h *hintReader) readChange() (c Change, ok bool) {
+	if !h.skipText(`{"id":`) {
 		return Change{}, false
 	}
-	id, read := h.number()
-	if !read || id == 0 || !h.skip(`,"epoch":`) {
+	id, read := h.readNumber()
+	if !read || id == 0 || !h.skipText(`,"epoch":`) {
 		return Change{}, false
 	}
-	epoch, read := h.number()
+	epoch, read := h.readNumber()
 	if !read {
 		return Change{}, false
 	}
 	c.Key = execution.Key{ID: execution.ID(id), Epoch: execution.Epoch(epoch)}
-	if c.From, ok = h.status(`,"from":"`); !ok {
+	if c.From, ok = h.readStatus(`,"from":"`); !ok {
 		return Change{}, false
 	}
-	if c.To, ok = h.status(`,"to":"`); !ok {
+	if c.To, ok = h.readStatus(`,"to":"`); !ok {
 		return Change{}, false
 	}
-	c.Handled = h.skip(`,"handled":true`)
-	return c, h.skip(`}`)
+	c.Handled = h.skipText(`,"handled":true`)
+	return c, h.skipText(`}`)
 }
 
-// hint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's
+// decodeHint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's
 // format.
-func hint(body []byte) (e Envelope, ok bool) {
+func decodeHint(body []byte) (e Envelope, ok bool) {
 	r := hintReader{body}
-	if !r.skip(`{"message_id":"`) {
+	if !r.skipText(`{"message_id":"`) {
 		return Envelope{}, false
 	}
-	id, ok := r.text()
-	if !ok || len(id) == 0 || len(id) > maxName || !r.skip(`,"message_type":"`) {
+	id, ok := r.readString()
+	if !ok || len(id) == 0 || len(id) > maxName || !r.skipText(`,"message_type":"`) {
 		return Envelope{}, false
 	}
-	name, ok := r.text()
-	if !ok || !r.skip(`,"timestamp":"`) {
+	name, ok := r.readString()
+	if !ok || !r.skipText(`,"timestamp":"`) {
 		return Envelope{}, false
 	}
-	at, ok := r.text()
-	if !ok || !r.skip(`,"version":`+strconv.Itoa(WireVersion)+`,"payload":{"executions":[`) {
+	at, ok := r.readString()
+	if !ok || !r.skipText(`,"version":`+strconv.Itoa(WireVersion)+`,"payload":{"executions":[`) {
 		return Envelope{}, false
 	}
 	for t := ExecutionRequested; t <= ExecutionCancel; t++ {
@@ -127,16 +126,16 @@ func hint(body []byte) (e Envelope, ok bool) {
 	}
 	changes := make([]Change, 0, bytes.Count(r.left, []byte(`{"id":`)))
 	for {
-		c, ok := r.change()
+		c, ok := r.readChange()
 		if !ok {
 			return Envelope{}, false
 		}
 		changes = append(changes, c)
-		if !r.skip(`,`) {
+		if !r.skipText(`,`) {
 			break
 		}
 	}
-	if !r.skip(`]}}`) || len(r.left) > 0 || !utf8.Valid(id) {
+	if !r.skipText(`]}}`) || len(r.left) > 0 || !utf8.Valid(id) {
 		return Envelope{}, false
 	}
 	stamp, err := time.Parse(time.RFC3339Nano, string(at))

@@ -42,8 +42,8 @@ const (
 	notifyPending  = 10_000
 )
 
-// notifyTimeout bounds one attempt. Otherwise a queue that never confirms would block all later
-// hints, for everybody, as long as the session lasts.
+// notifyTimeout bounds one attempt. Otherwise a queue that never confirms would block all later hints as long
+// as the session lasts.
 const notifyTimeout = 5 * time.Second
 
 // NewNotifier returns a notifier whose message ids begin with source.
@@ -58,7 +58,7 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	}
 	n.mu.Lock()
 	for _, k := range keys {
-		n.add(ExecutionRequested, Change{Key: k, To: execution.Requested})
+		n.addChange(ExecutionRequested, Change{Key: k, To: execution.Requested})
 	}
 	n.mu.Unlock()
 	n.wake.Set()
@@ -72,9 +72,9 @@ func (n *Notifier) Changed(changes ...Change) {
 	}
 	n.mu.Lock()
 	for _, c := range changes {
-		n.add(ExecutionStatusChanged, c)
+		n.addChange(ExecutionStatusChanged, c)
 		if c.To.Terminal() {
-			n.add(ExecutionCompleted, c)
+			n.addChange(ExecutionCompleted, c)
 		}
 	}
 	n.mu.Unlock()
@@ -93,7 +93,7 @@ func (n *Notifier) Cancel(worker execution.WorkerID, key execution.Key) {
 	n.wake.Set()
 }
 
-func (n *Notifier) add(t Type, c Change) {
+func (n *Notifier) addChange(t Type, c Change) {
 	if len(n.pending[t]) >= notifyPending {
 		n.pending[t] = n.pending[t][1:]
 	}
@@ -113,14 +113,14 @@ func (n *Notifier) Run(ctx context.Context) {
 // Flush tries to publish all pending hints, as Run does, until ctx ends. A stopping process calls it
 // last, so that its last hints need not wait for a reconciler.
 func (n *Notifier) Flush(ctx context.Context) {
-	for ms := n.take(); len(ms) > 0 && ctx.Err() == nil; ms = n.take() {
-		n.send(ctx, ms)
+	for ms := n.takeMessages(); len(ms) > 0 && ctx.Err() == nil; ms = n.takeMessages() {
+		n.publishMessages(ctx, ms)
 	}
 }
 
-// take turns pending hints into messages: at most one for each type, and one with the cancellations
+// takeMessages turns pending hints into messages: at most one for each type, and one with the cancellations
 // for one worker. It removes these hints.
-func (n *Notifier) take() []Message {
+func (n *Notifier) takeMessages() []Message {
 	now := n.host.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,7 +168,7 @@ func (n *Notifier) take() []Message {
 	return ms
 }
 
-func (n *Notifier) send(ctx context.Context, ms []Message) {
+func (n *Notifier) publishMessages(ctx context.Context, ms []Message) {
 	backoff := NewBackoff(n.host, 100*time.Millisecond, 2*time.Second)
 	for attempt := 1; len(ms) > 0; attempt++ {
 		left := ms[:0:0]
@@ -176,7 +176,7 @@ func (n *Notifier) send(ctx context.Context, ms []Message) {
 		outcomes := n.client.Publish(within, ms)
 		cancel()
 		for i, o := range outcomes {
-			// A hint that may have arrived is not sent again.
+			// A hint that may have arrived is not resent.
 			if o != Confirmed && o != Unknown {
 				left = append(left, ms[i])
 			}

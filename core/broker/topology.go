@@ -37,7 +37,7 @@ func WorkerQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
 
-// IsWorkerQueue says that a name is a WorkerQueue; a CancelQueue is none. Only a dead letter from
+// IsWorkerQueue reports whether a name is a WorkerQueue; a CancelQueue is not one. Only a dead letter from
 // such a queue stands for a dispatch that died (defect D18).
 func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
@@ -48,10 +48,9 @@ func DispatchKey(id execution.WorkerID) string {
 	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue
-// because the worker takes nothing from its dispatch queue while it is full, which is when
-// cancellations matter. The queue has no dead letter exchange: the heartbeat's reply also carries
-// the cancellation.
+// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue because the
+// worker takes nothing from its dispatch queue while it is full, and cancellations matter most then. The
+// queue has no dead letter exchange: the heartbeat's reply also carries the cancellation.
 func CancelQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
@@ -64,7 +63,7 @@ func CancelKey(id execution.WorkerID) string {
 // DeadLetterQueue is the queue bound to the dead letter exchange.
 func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
 
-// ExchangeKind is how an exchange routes.
+// ExchangeKind is the routing rule of an exchange.
 type ExchangeKind string
 
 // The kinds in use. On a direct exchange "#" is an ordinary character; that is why the dead letter
@@ -102,10 +101,10 @@ type Queue struct {
 	// consumer for this time; a quorum queue a few seconds later. A new declaration of a classic
 	// queue renews the time. Zero means never.
 	Expires time.Duration
-	// KeepsReturned says that a message stays in the queue however often it comes back
-	// unacknowledged. Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its
-	// 21st return: the message goes to the dead letter exchange, or is lost if there is none. A
-	// queue that exists without it is not changed; see Session.Limited.
+	// KeepsReturned reports whether a message stays in the queue however often it is returned unacknowledged.
+	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return. The message
+	// goes to the dead letter exchange, or is lost if there is none. A queue that exists without it is not
+	// changed; see Session.Limited.
 	KeepsReturned bool
 }
 
@@ -117,9 +116,9 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
 		Queues: []Queue{
-			hints(c, QueueRequested),
-			hints(c, QueueStatusChanged),
-			hints(c, QueueCompleted),
+			hintQueue(c, QueueRequested),
+			hintQueue(c, QueueStatusChanged),
+			hintQueue(c, QueueCompleted),
 		},
 		Bindings: []Binding{
 			{ExchangeExecutions, KeyRequested, QueueRequested},
@@ -130,15 +129,15 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// hints is a queue of the executors for hints. It has no dead letter exchange.
-func hints(c config.RabbitMQ, name string) Queue {
+// hintQueue is a queue of the executors for hints. It has no dead letter exchange.
+func hintQueue(c config.RabbitMQ, name string) Queue {
 	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
 }
 
 // WorkerQueues are the queues of one worker: for dispatches and for cancellations.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
-	// A message that returns too often becomes a dead letter, and its execution is taken back
-	// without blaming the worker. Without dead lettering it would be lost.
+	// A message that returns too often becomes a dead letter, and its execution is reclaimed without blaming
+	// the worker. Without dead lettering it would be lost.
 	q := Queue{Name: WorkerQueue(id), Type: c.QueueType, KeepsReturned: !c.DeadLetter.Enabled}
 	if c.DeadLetter.Enabled {
 		q.TTL = c.WorkerQueueTTL()

@@ -8,7 +8,7 @@ import (
 
 // Messages in the dead letter queue are stored nowhere else yet. dead_letter.ttl_ms applies to the
 // table; a TTL on the queue would drop messages that no executor has seen.
-func TestOnlyTheQueuesOfWorkersLetDispatchesExpire(t *testing.T) {
+func TestOnlyWorkerQueuesExpireMessages(t *testing.T) {
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	c.DeadLetter.TTLMS = 1000
 	for _, q := range append(ExecutorTopology(c).Queues, WorkerTopology(c, 7).Queues...) {

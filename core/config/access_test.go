@@ -13,7 +13,7 @@ const (
 	tokenB = "bbbbbbbbbbbbbbbb"
 )
 
-func TestTokensAreReadFromTheFileAndFromTheEnvironment(t *testing.T) {
+func TestTokensFromFileAndEnvironment(t *testing.T) {
 	want := []Token{{Name: "ci", Token: tokenA, OldToken: tokenB, Rights: RightSubmit}, {Name: "ops.1", Token: "cccccccccccccccc", Rights: RightOperate}}
 	list := `[{name: ci, token: ` + tokenA + `, old_token: ` + tokenB + `, rights: submit}, {name: ops.1, token: cccccccccccccccc, rights: operate}]`
 	asJSON := `[{"name": "ci", "token": "` + tokenA + `", "old_token": "` + tokenB + `", "rights": "submit"}, {"name": "ops.1", "token": "cccccccccccccccc", "rights": "operate"}]`
@@ -43,9 +43,8 @@ func TestTokensAreReadFromTheFileAndFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// Every mistake is reported at its place, and no message or frame repeats a value that may be a
-// token.
-func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
+// Every mistake is reported at its position, and no message or frame quotes a value that may be a token.
+func TestTokenErrorsRevealNoTokens(t *testing.T) {
 	const secret = "s3cr3t-s3cr3t-s3cr3t"
 	for file, want := range map[string][]string{
 		"api:\n  tokens:\n  - {name: a, token: " + secret + ", rights: submit}\n  - {name: a, token: " + tokenA + ", rights: read}\n": {
@@ -89,7 +88,7 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 		var out bytes.Buffer
 		e.Print(&out)
 		if all := out.String() + problems.Error(); strings.Contains(all, "s3cr3t") {
-			t.Errorf("%s is repeated:\n%s", file, all)
+			t.Errorf("%s is revealed:\n%s", file, all)
 		}
 	}
 	_, problems := Load(Input{File: "c.yaml", Data: []byte(addresses), Environ: []string{`HANDOFF_API_TOKENS=[{"name": "a", "token": "s3cr3t", "rights": "read"}]`}})
@@ -104,7 +103,7 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 	}
 }
 
-func TestOnlyAddressesOfThisMachineAreLoopback(t *testing.T) {
+func TestLoopbackAcceptsOnlyLocalAddresses(t *testing.T) {
 	for listen, want := range map[string]bool{
 		"127.0.0.1:8080": true, "127.1.2.3:0": true, "localhost:8080": true, "LocalHost:1": true, "[::1]:8080": true, "[::ffff:127.0.0.1]:1": true,
 		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "[::ffff:0.0.0.0]:0": false, "10.0.0.1:8080": false, "192.0.2.1:80": false, "handoff.example.com:8080": false,
@@ -116,7 +115,7 @@ func TestOnlyAddressesOfThisMachineAreLoopback(t *testing.T) {
 	}
 }
 
-func TestAnOpenAPINeedsATokenOrAnExplicitWord(t *testing.T) {
+func TestExposedServerNeedsTokenOrInsecure(t *testing.T) {
 	for settings, refused := range map[string]bool{
 		"listen: 127.0.0.1:8080": false, "listen: ''": false, "listen: localhost:0": false,
 		"listen: ':8080'": true, "listen: 0.0.0.0:8080": true, "listen: '[::]:8080'": true, "listen: 10.0.0.1:80": true, "listen: handoff.example.com:80": true,
@@ -137,13 +136,13 @@ func TestAnOpenAPINeedsATokenOrAnExplicitWord(t *testing.T) {
 		}
 		for _, p := range found {
 			if !strings.HasPrefix(e.Locate(p).Where(), "c.yaml:3:") {
-				t.Errorf("%s: %v is told without its place", settings, p)
+				t.Errorf("%s: %v is reported without its position", settings, p)
 			}
 		}
 	}
 }
 
-func TestEachRightIncludesTheOnesBeforeIt(t *testing.T) {
+func TestRightsIncludeWeakerRights(t *testing.T) {
 	for i, has := range Rights() {
 		for j, needs := range Rights() {
 			if has.Includes(needs) != (i >= j) {

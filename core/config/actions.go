@@ -21,15 +21,15 @@ const (
 	maxEntrypoint = 4096
 )
 
-// MaxActionRetries and MaxActionConcurrency bound an action's settings: every unit of concurrency
-// is a row.
+// MaxActionRetries and MaxActionConcurrency bound an action's settings. Every unit of concurrency is a
+// database row.
 const (
 	MaxActionRetries     = 100
 	MaxActionConcurrency = 10_000
 )
 
-// ActionKeys are the keys of an action in a file. The API has the same keys, but calls `name`
-// `ref`, as the source documents do.
+// ActionKeys returns the keys of an action in a file. The API has the same keys, except that `name` is `ref`
+// there, as in the source documents.
 func ActionKeys() []string {
 	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}
 }
@@ -42,28 +42,28 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 	v := validation{}
 	switch {
 	case a.Ref == "":
-		v.refuse("name", "is missing; it should look like core.echo")
+		v.addProblem("name", "is missing; it should look like core.echo")
 	case len(a.Ref) > maxActionRef || !actionRef.MatchString(a.Ref):
-		v.refuse("name", "%q must be letters, digits, - and _ with dots between them, such as core.echo, at most %d characters", yamlfile.Cut(a.Ref), maxActionRef)
+		v.addProblem("name", "%q must be letters, digits, - and _ with dots between them, such as core.echo, at most %d characters", yamlfile.Cut(a.Ref), maxActionRef)
 	}
 	switch {
 	case a.Runtime == "":
-		v.refuse("runtime", "is missing; allowed: %s", strings.Join(Runtimes(), ", "))
+		v.addProblem("runtime", "is missing; allowed: %s", strings.Join(Runtimes(), ", "))
 	case !slices.Contains(Runtimes(), a.Runtime):
 		near := ""
 		if n := yamlfile.Nearest(a.Runtime, Runtimes()); n != "" {
 			near = fmt.Sprintf("; did you mean %q?", n)
 		}
-		v.refuse("runtime", "%q is not a runtime; allowed: %s%s", yamlfile.Cut(a.Runtime), strings.Join(Runtimes(), ", "), near)
+		v.addProblem("runtime", "%q is not a runtime; allowed: %s%s", yamlfile.Cut(a.Runtime), strings.Join(Runtimes(), ", "), near)
 	case a.Entrypoint == "" && a.Runtime != RuntimeNoop:
-		v.refuse("entrypoint", "is missing; name what the runtime %s is to run", a.Runtime)
+		v.addProblem("entrypoint", "is missing; name what the runtime %s is to run", a.Runtime)
 	}
 	if len(a.Entrypoint) > maxEntrypoint || strings.ContainsFunc(a.Entrypoint, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }) {
-		v.refuse("entrypoint", "must be at most %d characters without control characters", maxEntrypoint)
+		v.addProblem("entrypoint", "must be at most %d characters without control characters", maxEntrypoint)
 	}
-	v.limits(c, a.Timeout, a.DispatchTimeout, a.MaxRetries)
+	v.checkLimits(c, a.Timeout, a.DispatchTimeout, a.MaxRetries)
 	if a.Concurrency < 0 || a.Concurrency > MaxActionConcurrency {
-		v.refuse("concurrency", "is %d, must be from 1 to %d; leave it out for no limit", a.Concurrency, MaxActionConcurrency)
+		v.addProblem("concurrency", "is %d, must be from 1 to %d; leave it out for no limit", a.Concurrency, MaxActionConcurrency)
 	}
 	return v.problems
 }
@@ -71,31 +71,29 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 // ValidateLimits returns the problems of the limits that a request sets for its execution; the Key
 // of a problem is the name of the limit.
 //
-// The limits have the same bounds as those of an action. They may exceed the limits of the
-// execution's own action: a client that may submit may also replace the action, so a tighter bound
-// would protect nothing.
+// The limits have the same bounds as those of an action. They may exceed the limits of the execution's own
+// action: a client that may submit may also replace the action, so a tighter bound would protect nothing.
 func (c Config) ValidateLimits(l execution.Limits) []Problem {
 	v := validation{}
-	v.limits(c, l.Timeout, l.DispatchTimeout, l.MaxRetries)
+	v.checkLimits(c, l.Timeout, l.DispatchTimeout, l.MaxRetries)
 	return v.problems
 }
 
-// limits checks the settings that both an action and a request may have; 0 leaves a timeout to its
-// default.
-func (v *validation) limits(c Config, timeout, dispatchTimeout time.Duration, retries int) {
+// checkLimits checks the settings that both actions and requests have; a timeout of 0 means the default.
+func (v *validation) checkLimits(c Config, timeout, dispatchTimeout time.Duration, retries int) {
 	seconds := func(key string, d time.Duration) {
 		if d < 0 || d > yamlfile.MaxDuration {
-			v.refuse(key, "is %d, must be from 1 to %d; leave it out for the default", d/time.Second, yamlfile.MaxDuration/time.Second)
+			v.addProblem(key, "is %d, must be from 1 to %d; leave it out for the default", d/time.Second, yamlfile.MaxDuration/time.Second)
 		}
 	}
 	seconds(execution.LimitTimeout, timeout)
 	seconds(execution.LimitDispatchTimeout, dispatchTimeout)
 	if q := c.MessageQueue.RabbitMQ; q.DeadLetter.Enabled && dispatchTimeout > q.WorkerQueueTTL() {
-		v.refuse(execution.LimitDispatchTimeout, "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
+		v.addProblem(execution.LimitDispatchTimeout, "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
 			dispatchTimeout/time.Second, yamlfile.Short(q.WorkerQueueTTL()))
 	}
 	if retries < 0 || retries > MaxActionRetries {
-		v.refuse(execution.LimitRetries, "is %d, must be from 0 to %d", retries, MaxActionRetries)
+		v.addProblem(execution.LimitRetries, "is %d, must be from 0 to %d", retries, MaxActionRetries)
 	}
 }
 
@@ -118,15 +116,15 @@ func LoadActions(dir string, c Config) ([]execution.Action, yamlfile.Errors) {
 			l.problems = append(l.problems, yamlfile.Problem{Message: "an action can't be read: " + err.Error()})
 			continue
 		}
-		l.file(path, data)
+		l.parseFile(path, data)
 	}
 	return l.actions, l.problems
 }
 
-// ParseActions reads the bytes of one action file. Messages call it file.
+// ParseActions reads the content of one action file. Messages name it as file.
 func ParseActions(file string, data []byte, c Config) ([]execution.Action, yamlfile.Errors) {
 	l := actionLoader{config: c, first: map[string]string{}}
-	l.file(file, data)
+	l.parseFile(file, data)
 	return l.actions, l.problems
 }
 
@@ -134,11 +132,11 @@ type actionLoader struct {
 	config   Config
 	actions  []execution.Action
 	problems yamlfile.Errors
-	// first is where each action name appeared first.
+	// first has the position at which each action's name first appeared.
 	first map[string]string
 }
 
-func (al *actionLoader) file(path string, data []byte) {
+func (al *actionLoader) parseFile(path string, data []byte) {
 	r := yamlfile.NewReader(path, "list of actions", data)
 	root := r.Root(data)
 	switch {
@@ -147,15 +145,15 @@ func (al *actionLoader) file(path string, data []byte) {
 	case root == nil:
 	case root.Kind == yaml.SequenceNode:
 		for _, item := range root.Content {
-			al.action(r, path, item)
+			al.parseAction(r, path, item)
 		}
 	default:
-		al.action(r, path, root)
+		al.parseAction(r, path, root)
 	}
 	al.problems = append(al.problems, r.Problems()...)
 }
 
-func (al *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
+func (al *actionLoader) parseAction(r *yamlfile.Reader, path string, n *yaml.Node) {
 	var a execution.Action
 	at := map[string]*yaml.Node{}
 	unread := n.Kind != yaml.MappingNode
@@ -171,16 +169,16 @@ func (al *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		case "entrypoint":
 			a.Entrypoint, ok = r.Text(e.Value, e.Name)
 		case "timeout_seconds":
-			number, ok = al.seconds(r, e)
+			number, ok = al.readSeconds(r, e)
 			a.Timeout = time.Duration(number) * time.Second
 		case "dispatch_timeout_seconds":
-			number, ok = al.seconds(r, e)
+			number, ok = al.readSeconds(r, e)
 			a.DispatchTimeout = time.Duration(number) * time.Second
 		case "max_retries":
 			number, ok = r.Integer(e.Value, e.Name, 0, MaxActionRetries)
 			a.MaxRetries = int(number)
 		case "retried_exit_codes":
-			a.RetriedExitCodes, ok = exitCodes(r, e)
+			a.RetriedExitCodes, ok = readExitCodes(r, e)
 		case "concurrency":
 			if ok = yamlfile.IsNull(e.Value); !ok {
 				number, ok = r.Integer(e.Value, e.Name, 1, MaxActionConcurrency)
@@ -194,7 +192,7 @@ func (al *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		unread = unread || !ok
 	}
 	if unread {
-		return // the missing key may be one that could not be read
+		return // a key that seems to be missing may be unreadable
 	}
 	problems := al.config.ValidateAction(a)
 	for _, p := range problems {
@@ -215,8 +213,8 @@ func (al *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	al.actions = append(al.actions, a)
 }
 
-// exitCodes reads a list of exit codes; null means none, as in the API.
-func exitCodes(r *yamlfile.Reader, e yamlfile.Entry) (codes execution.ExitCodes, ok bool) {
+// readExitCodes reads a list of exit codes; null means none, as in the API.
+func readExitCodes(r *yamlfile.Reader, e yamlfile.Entry) (codes execution.ExitCodes, ok bool) {
 	if yamlfile.IsNull(e.Value) {
 		return codes, true
 	}
@@ -229,8 +227,8 @@ func exitCodes(r *yamlfile.Reader, e yamlfile.Entry) (codes execution.ExitCodes,
 	return execution.NewExitCodes(list...), ok
 }
 
-// seconds reads a number of seconds; null means the default, as in the API.
-func (al *actionLoader) seconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
+// readSeconds reads a number of seconds; null means the default, as in the API.
+func (al *actionLoader) readSeconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
 	if yamlfile.IsNull(e.Value) {
 		return 0, true
 	}

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For any configuration and any draw, a backoff stays below its cap and inside its bounds, and its
-// lower bound never falls from one attempt to the next (defect D52).
-func TestBackoffKeepsItsBounds(t *testing.T) {
+// For any configuration and any draw, a backoff stays below its cap and within its bounds, and its lower
+// bound never decreases from one attempt to the next (defect D52).
+func TestBackoffStaysWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Retry{
 			Enabled: true, BaseBackoffSecs: rapid.Int64Range(0, 600).Draw(t, "base"), MaxBackoffSecs: rapid.Int64Range(1, 3600).Draw(t, "cap"),
@@ -23,7 +23,7 @@ func TestBackoffKeepsItsBounds(t *testing.T) {
 			t.Fatalf("backoff %v is outside of [%v, %v]", got, lowest, highest)
 		}
 		if limit := time.Duration(r.MaxBackoffSecs) * time.Second; highest > limit || lowest < 0 {
-			t.Fatalf("[%v, %v] leaves 0 to the cap of %v", lowest, highest, limit)
+			t.Fatalf("[%v, %v] exceeds 0 to the cap of %v", lowest, highest, limit)
 		}
 		if next, _ := r.BackoffBounds(n + 1); next < lowest {
 			t.Fatalf("the lower bound falls from %v to %v after attempt %d", lowest, next, n)

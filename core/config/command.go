@@ -11,21 +11,20 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Command is the command line of a daemon: a configuration file, a few settings that people type,
-// and a way to print the configuration in force.
+// Command is the command line of a daemon: a configuration file, flags for a few settings, and a flag that
+// prints the configuration in force.
 type Command struct {
-	// Name is the name of the program. About says in one sentence what it does.
+	// Name is the name of the program. About describes it in one sentence.
 	Name, About string
-	// Flags are the settings of this daemon beside those that every daemon has.
+	// Flags are this daemon's flags in addition to those of every daemon.
 	Flags []FlagSpec
-	// Notes are paragraphs of the help about keys that are easily misread; an empty line follows
-	// each.
+	// Notes are paragraphs of the help about keys that are easily misunderstood; an empty line follows each.
 	Notes string
 }
 
 // FlagSpec is a flag that sets a key.
 type FlagSpec struct {
-	// Name is without dashes; Path is the key that it sets.
+	// Name is the flag without dashes. Path is the key that it sets.
 	Name, Path string
 	// Value is the placeholder that the help shows for the value. Usage is its description.
 	Value, Usage string
@@ -38,11 +37,11 @@ const ConfigVariable = envPrefix + "CONFIG"
 // Parsed is the result of reading a command line.
 type Parsed struct {
 	*Effective
-	// Problems are all problems found; a daemon with any must not run.
+	// Problems are all problems found. A daemon with any of them must not run.
 	Problems yamlfile.Errors
-	// PrintConfig says that the daemon is only to print its configuration.
+	// PrintConfig reports whether the daemon should only print its configuration.
 	PrintConfig bool
-	// Help is the help text if it was asked for, else empty.
+	// Help is the help text if it was requested, otherwise empty.
 	Help string
 }
 
@@ -63,7 +62,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		return Parsed{Help: c.help(set)}
+		return Parsed{Help: c.helpText(set)}
 	case err == nil && set.NArg() > 0:
 		err = fmt.Errorf("takes no argument, and got %q", set.Arg(0))
 	}
@@ -88,7 +87,8 @@ func (c Command) Parse(args, environ []string) Parsed {
 	return p
 }
 
-// flagValue is the text of a flag. The help shows its placeholder, which pflag calls a type.
+// flagValue is the text of a flag, with the placeholder that the help shows. Pflag calls the placeholder a
+// type.
 type flagValue struct{ text, placeholder string }
 
 func (f *flagValue) String() string { return f.text }
@@ -113,7 +113,7 @@ func flagProblem(name string, set *pflag.FlagSet, err error) yamlfile.Problem {
 	return p
 }
 
-func (c Command) help(set *pflag.FlagSet) string {
+func (c Command) helpText(set *pflag.FlagSet) string {
 	return fmt.Sprintf(`%s: %s
 
 Usage: %s [flags]
@@ -127,8 +127,8 @@ the file, the file over the defaults of the profile.
 `, c.Name, c.About, c.Name, set.FlagUsages(), EnvName("executor.dispatch_timeout"), c.Notes)
 }
 
-// Answer writes the output that a command line asked for in place of a run, or the problems that
-// prevent a run. It returns the exit code, and whether the program is to end with it.
+// Answer writes the output that a command line requests instead of a run, or the problems that prevent a run.
+// It returns the exit code, and whether the program should exit with it.
 func (p Parsed) Answer(name string, stdout, stderr io.Writer) (code int, done bool) {
 	if p.Help != "" {
 		fmt.Fprint(stdout, p.Help)

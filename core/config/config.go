@@ -1,5 +1,5 @@
-// Package config is the configuration of executor and worker: the keys and defaults of the two
-// profiles, and the rules by which settings fit together.
+// Package config is the configuration of executor and worker: keys, the defaults of the two profiles, and
+// rules for consistent settings.
 //
 // The same structs configure the daemons and, in a scenario's `config:`, the simulated ones. The
 // bounds on how long anything may take to be detected are computed from them alone.
@@ -10,9 +10,8 @@ import "time"
 // Profile names a set of defaults and policies.
 type Profile string
 
-// The two profiles. Documented keeps the constants and policies of the source documents: an
-// execution that was never claimed fails. Hardened, the default, dispatches it again. Both satisfy
-// every invariant.
+// The two profiles. Documented keeps the constants and policies of the source documents: an execution that
+// was never claimed fails. Hardened, the default, redispatches it. Both satisfy every invariant.
 const (
 	Documented Profile = "documented"
 	Hardened   Profile = "hardened"
@@ -21,7 +20,7 @@ const (
 // Profiles lists both, the default first.
 func Profiles() []Profile { return []Profile{Hardened, Documented} }
 
-// Unclaimed says what a reclaim does to an execution that no worker ever claimed.
+// Unclaimed is the policy of a reclaim for an execution that no worker ever claimed.
 type Unclaimed string
 
 // The two policies of executor.unclaimed.
@@ -30,13 +29,13 @@ const (
 	Reschedule Unclaimed = "reschedule"
 )
 
-// Mode says whether a part of the executor acts on its findings.
+// Mode determines whether a part of the executor acts on its findings.
 type Mode string
 
-// The modes of executor.timeout_monitor and executor.health_probes. A part that observes looks as
-// often as one that acts, reports what it would do in a log line, in the figure
-// handoff_observed_total and in the table observation, and changes nothing else. Off exists only
-// for the probes, and does not even look.
+// The modes of executor.timeout_monitor and executor.health_probes. A part in the mode Observe checks as
+// often as in the mode Act. It reports what it would do in a log line, in the figure handoff_observed_total
+// and in the table observation, and changes nothing else. Off exists only for the probes and disables the
+// checks, too.
 const (
 	Act     Mode = "act"
 	Observe Mode = "observe"
@@ -57,114 +56,111 @@ type Config struct {
 
 // Executor configures the executor's parts.
 type Executor struct {
-	// DispatchTimeout is the deadline of a claim: from then on a claim of this epoch is refused.
+	// DispatchTimeout is the time from dispatch within which a worker must claim; later claims of that epoch
+	// are refused.
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"`
-	// ScheduledTimeout is when the timeout monitor, the backstop, takes back an unclaimed
-	// execution.
+	// ScheduledTimeout is how long after its dispatch the timeout monitor, the backstop, reclaims an
+	// unclaimed execution.
 	ScheduledTimeout time.Duration `yaml:"scheduled_timeout"`
 	// TimeoutCheckInterval is the period of the timeout monitor.
 	TimeoutCheckInterval time.Duration `yaml:"timeout_check_interval"`
-	// TimeoutMonitor is the monitor's mode: act, or observe, for a rollout in which its deadlines
-	// are tuned before it may take anything back. While it observes, only the dead letter handler
-	// takes back unclaimed executions, which needs dead lettering, and nothing ends a run that a
-	// live worker fails to end.
+	// TimeoutMonitor is the monitor's mode: act, or observe, for a rollout in which deadlines are tuned
+	// before the monitor may reclaim. While it observes, only the dead letter handler reclaims unclaimed
+	// executions, so dead lettering is required. Then nothing ends a run that a live worker fails to end.
 	TimeoutMonitor Mode `yaml:"timeout_monitor"`
-	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails; 0 for
-	// not at all.
+	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails; 0 fails it
+	// at once.
 	UnschedulableGrace time.Duration `yaml:"unschedulable_grace"`
 	// Unclaimed is the policy for executions that were never claimed.
 	Unclaimed Unclaimed `yaml:"unclaimed"`
-	// MaxDispatches is how many dispatches may stay unclaimed at workers that stayed active.
+	// MaxDispatches is how many dispatches of an execution may remain unclaimed at workers that stayed
+	// active.
 	MaxDispatches int `yaml:"max_dispatches"`
 	// ReconcileInterval is the period of every reconciler loop.
 	ReconcileInterval time.Duration `yaml:"reconcile_interval"`
 	// DispatchAhead is how many executions a worker may hold beyond its capacity.
 	DispatchAhead int `yaml:"dispatch_ahead"`
-	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message,
-	// and how many consecutive rows a worker gets while more wait than one pass takes. With 1 every
-	// dispatch has its own message.
+	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how
+	// many consecutive rows a worker gets while more wait than one pass takes. With 1, every dispatch has its
+	// own message.
 	DispatchesPerMessage int `yaml:"dispatches_per_message"`
-	// DirectDispatch claims and dispatches in one statement the executions that need no slot, are
-	// not pinned and avoid no worker. Without it every execution is claimed first and then
-	// dispatched.
+	// DirectDispatch claims and dispatches in one statement executions that need no slot, are not pinned and
+	// avoid no worker. Without it, every execution is claimed first and then dispatched.
 	DirectDispatch bool `yaml:"direct_dispatch"`
-	// ClaimExpiry ends the scheduling claim of a dead executor.
+	// ClaimExpiry is how long a scheduling claim is valid: it ends the claims of a dead executor.
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
-	// ReapGrace is added to a lease, and to a run deadline, before an execution is taken away.
+	// ReapGrace is added to a lease, and to a run deadline, before a worker loses an execution.
 	ReapGrace time.Duration `yaml:"reap_grace"`
-	// The lease monitor holds back when more than BrakeFraction of the workers lose their leases at
-	// once, if at least BrakeMinWorkers were alive: many apparent deaths are more often one fault
-	// elsewhere.
+	// The lease monitor pauses when more than BrakeFraction of the workers lose their leases at once, if at
+	// least BrakeMinWorkers were alive: many apparent deaths more often have one cause elsewhere.
 	BrakeFraction   float64 `yaml:"brake_fraction"`
 	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
-	// QueueRetention is how long a worker must be gone until its queues are deleted, if they are
-	// empty and unused (defect D28). A worker that returns later declares them anew.
+	// QueueRetention is how long a worker must be gone before its queues are deleted, if they are empty and
+	// unused (defect D28). A worker that restarts later declares them again.
 	QueueRetention time.Duration `yaml:"queue_retention"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
-	// HealthCheckInterval is the period of the probes of workers. It is also how long after a
-	// failure an unhealthy worker gets no execution, before one may try whether the worker has
-	// recovered.
+	// HealthCheckInterval is the period of the probes of workers. It is also how long after a failure an
+	// unhealthy worker gets no execution; then one execution tests whether the worker has recovered.
 	HealthCheckInterval time.Duration `yaml:"health_check_interval"`
-	// HealthProbes is the mode of the probes of workers' health endpoints. With act, a worker that
-	// does not answer three consecutive probes, or answers that it is not ready, becomes the last
-	// choice among the healthy ones. With observe, the executor only reports it; with off, it does
-	// not probe. Without health.enabled nothing is probed.
+	// HealthProbes is the mode of the probes of workers' health endpoints. With act, a worker that fails
+	// three consecutive probes, or reports that it is not ready, becomes the last choice among the healthy
+	// ones. With observe, the executor only reports it; with off, it does not probe. Without health.enabled
+	// nothing is probed.
 	HealthProbes Mode `yaml:"health_probes"`
-	// FiguresInterval is how often the executor sets the gauges that only the database knows. Alert
-	// rules count samples that are telemetry.SampleInterval apart, so with a longer interval they
-	// see the same figure more than once.
+	// FiguresInterval is the period at which the executor sets the gauges that it reads from the database.
+	// Alert rules count samples that are telemetry.SampleInterval apart, so with a longer interval they see
+	// the same value more than once.
 	FiguresInterval time.Duration `yaml:"figures_interval"`
 	// BatchSize bounds the rows of one statement. A statement costs PostgreSQL as much as 25 to 40 of
 	// its rows (BenchmarkProcessor).
 	BatchSize int `yaml:"batch_size"`
 }
 
-// Brakes says whether the lease monitor holds back because too many of the workers that were alive
-// a lease ago have lost their leases since: more than the fraction, if at least the minimum was
-// alive (defect D47). over is their number.
+// Brakes reports whether the lease monitor must pause because too many workers have lost their leases (defect
+// D47). alive is how many were alive a lease ago, over how many of these have lost their leases since.
 func (e Executor) Brakes(alive, over int) bool {
-	return alive >= e.BrakeMinWorkers && int64(over)*whole > millionths(e.BrakeFraction)*int64(alive)
+	return alive >= e.BrakeMinWorkers && int64(over)*whole > toMillionths(e.BrakeFraction)*int64(alive)
 }
 
 // Worker configures the worker.
 type Worker struct {
-	// HeartbeatInterval is the period of the lease's renewal.
+	// HeartbeatInterval is the period at which a worker renews its lease.
 	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
-	// HeartbeatStalenessMultiplier times the interval is the lease.
+	// HeartbeatStalenessMultiplier × HeartbeatInterval is the lease.
 	HeartbeatStalenessMultiplier int `yaml:"heartbeat_staleness_multiplier"`
-	// Concurrency is how many actions run at a time: the capacity, and the prefetch.
+	// Concurrency is how many actions run at a time: the worker's capacity, and its prefetch.
 	Concurrency int `yaml:"concurrency"`
 	// ShutdownTimeout is how long a graceful stop waits for running actions.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
-	// FenceMargin is how long before the end of its lease a worker ends its actions. It has room
-	// for the kill grace, the drift of clocks, a ResultWindow and the statement after that.
+	// FenceMargin is how long before the end of its lease a worker ends its actions. It must cover the kill
+	// grace, clock drift, a ResultWindow and a statement.
 	FenceMargin time.Duration `yaml:"fence_margin"`
 	// KillGrace is the time between SIGTERM and SIGKILL.
 	KillGrace time.Duration `yaml:"kill_grace"`
-	// StatementTimeout bounds every database call of the worker, with two exceptions. A heartbeat
-	// may take a third of the rest of the lease if that is longer. A registration may take longer
-	// at each attempt, up to half a lease.
+	// StatementTimeout bounds every database call of the worker, with two exceptions. A heartbeat may take a
+	// third of the remaining lease if that is longer. A registration may take longer at each attempt, up to
+	// half a lease.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 }
 
-// ResultWindow is how long the result of a run may wait for others, to be written together with
-// them. A result does not wait if the worker is idle.
+// ResultWindow is how long the result of a run may wait for others, so that they are written together. A
+// result does not wait if the worker is idle.
 const ResultWindow = 2 * time.Millisecond
 
-// Lease is how long one heartbeat keeps a worker alive.
+// Lease returns how long one heartbeat keeps a worker alive.
 func (w Worker) Lease() time.Duration {
 	return w.HeartbeatInterval * time.Duration(w.HeartbeatStalenessMultiplier)
 }
 
-// HeartbeatPause is how long a worker waits after a heartbeat that failed.
+// HeartbeatPause returns how long a worker waits after a failed heartbeat.
 func (w Worker) HeartbeatPause() time.Duration {
 	return max(w.HeartbeatInterval/10, 100*time.Millisecond)
 }
 
-// MessageQueue configures the broker. This level exists because the source documents have it.
+// MessageQueue configures the broker. This level comes from the source documents.
 type MessageQueue struct {
 	RabbitMQ RabbitMQ `yaml:"rabbitmq"`
 }
@@ -177,14 +173,14 @@ type RabbitMQ struct {
 	WorkerQueueTTLMS int64 `yaml:"worker_queue_ttl_ms"`
 	// DeadLetter configures the dead letter path.
 	DeadLetter DeadLetter `yaml:"dead_letter"`
-	// Heartbeat is the AMQP heartbeat. A silent peer counts as dead after about three of them.
+	// Heartbeat is the AMQP heartbeat. A silent peer counts as dead after about three intervals.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// ReconnectMin and ReconnectMax bound the backoff between two attempts to connect.
 	ReconnectMin time.Duration `yaml:"reconnect_min"`
 	ReconnectMax time.Duration `yaml:"reconnect_max"`
 }
 
-// WorkerQueueTTL is WorkerQueueTTLMS as a duration.
+// WorkerQueueTTL returns WorkerQueueTTLMS as a duration.
 func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
 }
@@ -194,38 +190,36 @@ func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 type DeadLetter struct {
 	// Enabled turns on both the TTL and the dead letter exchange of the worker queues.
 	Enabled bool `yaml:"enabled"`
-	// Exchange is the dead letter exchange. The queue behind it has the exchange's name with .queue
-	// appended.
+	// Exchange is the dead letter exchange. Its queue has the exchange's name with .queue appended.
 	Exchange string `yaml:"exchange"`
-	// TTLMS is how long a stored dead letter is kept in the table dead_letter, in milliseconds, and
-	// also an observation (see Mode). The dead letter queue of the broker has no TTL: it contains
-	// the messages that no executor has stored yet. One that expired there would be lost without a
-	// trace, because a dead letter queue has no dead letter exchange of its own.
+	// TTLMS is how long dead letters in the table dead_letter, and observations (see Mode), are kept, in
+	// milliseconds. The broker's dead letter queue has no TTL: it contains messages that no executor has
+	// stored yet. A message that expired there would be lost, because that queue has no dead letter exchange.
 	TTLMS int64 `yaml:"ttl_ms"`
 }
 
-// Kept is TTLMS as a duration.
+// Kept returns TTLMS as a duration.
 func (d DeadLetter) Kept() time.Duration { return time.Duration(d.TTLMS) * time.Millisecond }
 
-// Retry configures the backoff of retries and of take-backs.
+// Retry configures the backoff of retries and of reclaims.
 type Retry struct {
-	// Enabled turns retries on. Without it, take-backs still wait for their backoff.
+	// Enabled turns retries on. Without it, reclaimed executions still wait for their backoff.
 	Enabled bool `yaml:"enabled"`
 	// BaseBackoffSecs is the first delay, MaxBackoffSecs the longest, in seconds.
 	BaseBackoffSecs int64 `yaml:"base_backoff_secs"`
 	MaxBackoffSecs  int64 `yaml:"max_backoff_secs"`
-	// BackoffMultiplier is the factor between each delay and the one before it.
+	// BackoffMultiplier is the ratio of each delay to the previous one.
 	BackoffMultiplier float64 `yaml:"backoff_multiplier"`
-	// JitterFactor is the share of a delay by which a drawn delay may be shorter or longer.
+	// JitterFactor is the fraction by which a delay may randomly be shorter or longer.
 	JitterFactor float64 `yaml:"jitter_factor"`
-	// FreeShutdowns is how many ends by worker_shutdown cost an execution and its retries none, if
-	// its action has retries at all: to be stopped by a deployment is nobody's failure. So do ends
-	// because a worker's machine could not start the action, whether it has retries or not: nothing
-	// has run. Further ones count. 0: all count.
+	// FreeShutdowns is how many ends by worker_shutdown do not count as retries of a chain, if its action has
+	// any retries: being stopped by a deployment is not a failure. The same holds, even for actions without
+	// retries, if a worker's machine could not start the action: nothing has run. Further ends count. With 0,
+	// all count.
 	FreeShutdowns int `yaml:"free_shutdowns"`
 }
 
-// MaxFreeShutdowns is the greatest retry.free_shutdowns: a chain of retries has to end.
+// MaxFreeShutdowns is the greatest retry.free_shutdowns: a chain of retries must end.
 const MaxFreeShutdowns = 100
 
 // Database configures the connections to the database. Each process has its own pools.
@@ -239,21 +233,21 @@ type Database struct {
 	// APIConnections is the size of the separate pool of an executor's API, so that no reader keeps
 	// the executor from working.
 	APIConnections int `yaml:"api_connections"`
-	// PingTimeout is how long an idle connection may take to answer before a new one is tried
-	// beside it. If the new one is ready first, all older connections are thrown away: their server
-	// is gone without a sign. 0 waits for as long as the call may take.
+	// PingTimeout is how long an idle connection may take to answer before a new one is tried in parallel. If
+	// the new one is ready first, all older connections are closed: their server has silently disappeared. 0
+	// waits for as long as the call may take.
 	PingTimeout time.Duration `yaml:"ping_timeout"`
 }
 
-// LeastAPIConnections is the least value of database.api_connections: lists may hold two
-// connections, and everything else needs some too.
+// LeastAPIConnections is the least value of database.api_connections: lists may hold two connections, and
+// other requests need some too.
 const LeastAPIConnections = 6
 
 // LongestPing is the greatest value of database.ping_timeout: a heartbeat must detect a silent
 // connection and still be answered in time.
 const LongestPing = 500 * time.Millisecond
 
-// Default returns the defaults of a profile; those of Hardened for any other name.
+// Default returns the defaults of a profile; for an unknown name, those of Hardened.
 func Default(p Profile) Config {
 	c := Config{
 		Profile: Hardened,

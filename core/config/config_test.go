@@ -17,8 +17,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// The alert rules count samples, so both profiles set gauges at the interval that the rules assume.
-func TestFiguresAreSetAsOftenAsTheyAreRead(t *testing.T) {
+// The alert rules count samples, so both profiles must set gauges at the interval that the rules assume.
+func TestFiguresIntervalMatchesSampleInterval(t *testing.T) {
 	for _, p := range Profiles() {
 		if is := Default(p).Executor.FiguresInterval; is != telemetry.SampleInterval {
 			t.Errorf("%s: executor.figures_interval is %v, the alert rules count samples of %v", p, is, telemetry.SampleInterval)
@@ -26,7 +26,7 @@ func TestFiguresAreSetAsOftenAsTheyAreRead(t *testing.T) {
 	}
 }
 
-func TestProfilesDifferWhereTheContractSays(t *testing.T) {
+func TestProfilesDifferAsDocumented(t *testing.T) {
 	d, h := Default(Documented), Default(Hardened)
 	type row struct {
 		key                  string
@@ -64,7 +64,7 @@ func TestProfilesDifferWhereTheContractSays(t *testing.T) {
 	}
 }
 
-func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
+func TestContradictorySettingsAreRefused(t *testing.T) {
 	for key, spoil := range map[string]func(*Config){
 		"worker.heartbeat_staleness_multiplier":       func(c *Config) { c.Worker.HeartbeatStalenessMultiplier = 2 },
 		"worker.fence_margin":                         func(c *Config) { c.Worker.FenceMargin = c.Worker.KillGrace + c.Worker.StatementTimeout },
@@ -91,13 +91,13 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 			keys = append(keys, p.Key)
 		}
 		if !strings.Contains(strings.Join(keys, " "), key) {
-			t.Errorf("a senseless %s is not refused (refused: %v)", key, keys)
+			t.Errorf("a contradictory %s is not refused (refused: %v)", key, keys)
 		}
 	}
 }
 
 // If the margin began before the reply to the next heartbeat, a healthy worker would fence itself.
-func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
+func TestFenceMarginAllowsHeartbeat(t *testing.T) {
 	c := Default(Hardened)
 	most := c.Worker.Lease() - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout
 	for margin, problems := range map[time.Duration]int{most: 0, most + time.Millisecond: 1} {
@@ -108,9 +108,9 @@ func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
 	}
 }
 
-// While the timeout monitor observes, only the dead letter handler takes back what a live worker does
-// not claim.
-func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
+// While the timeout monitor observes, only the dead letter handler reclaims dispatches that a live worker
+// does not claim.
+func TestObservingMonitorNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {
 		mode    Mode
 		enabled bool
@@ -130,7 +130,7 @@ func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 
 // Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (defect
 // D52).
-func TestBackoffStaysInItsWindow(t *testing.T) {
+func TestBackoffStaysInWindow(t *testing.T) {
 	r := Default(Hardened).Retry
 	inWindow := func(n uint8, draw uint64) bool {
 		count := int(n % 40)
@@ -145,6 +145,6 @@ func TestBackoffStaysInItsWindow(t *testing.T) {
 		t.Error(err)
 	}
 	if lowest, highest := r.BackoffBounds(0); lowest != 800*time.Millisecond || highest != 1200*time.Millisecond {
-		t.Errorf("the first backoff lies between %v and %v, it should be 800ms and 1.2s", lowest, highest)
+		t.Errorf("the first backoff is between %v and %v, want 800ms and 1.2s", lowest, highest)
 	}
 }

@@ -18,16 +18,15 @@ type Setting struct {
 	Node  *yaml.Node
 }
 
-// Decode reads a mapping whose keys are among all. It refuses what it can't read at its position,
-// and returns the keys of such values in unread. For a key that has another name in the source
-// documents, the refusal gives today's name. Messages call the mapping where; it is empty for a
-// whole file.
+// Decode reads a mapping whose keys are among all. It refuses unreadable values at their positions and
+// returns their keys in unread. For a key with another name in the source documents, the refusal gives the
+// current name. Messages name the mapping as where, which is empty for a whole file.
 func Decode(r *yamlfile.Reader, n *yaml.Node, where string, all []Leaf) (settings []Setting, unread []string) {
 	d := decoder{reader: r, top: where, all: all}
 	if where == "" {
 		where = "the top"
 	}
-	d.section(n, where, "")
+	d.decodeSection(n, where, "")
 	return d.settings, d.unread
 }
 
@@ -39,11 +38,11 @@ type decoder struct {
 	unread   []string
 }
 
-func (d *decoder) section(n *yaml.Node, where, prefix string) {
+func (d *decoder) decodeSection(n *yaml.Node, where, prefix string) {
 	for _, e := range d.reader.Entries(n, where) {
 		path := prefix + e.Name
 		if at := slices.IndexFunc(d.all, func(l Leaf) bool { return l.Path == path }); at >= 0 {
-			if v, ok := d.all[at].read(d.reader, e.Value); ok {
+			if v, ok := d.all[at].readNode(d.reader, e.Value); ok {
 				d.settings = append(d.settings, Setting{d.all[at], v, e.Value})
 			} else {
 				d.unread = append(d.unread, path)
@@ -55,16 +54,15 @@ func (d *decoder) section(n *yaml.Node, where, prefix string) {
 			if d.top != "" {
 				inside = d.top + "." + path
 			}
-			d.section(e.Value, inside, path+".")
+			d.decodeSection(e.Value, inside, path+".")
 			continue
 		}
-		d.unknown(e, where, prefix)
+		d.refuseUnknown(e, where, prefix)
 	}
 }
 
-// unknown refuses an unknown key and says where it belongs: under another name, in another section,
-// or nowhere.
-func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
+// refuseUnknown refuses an unknown key and suggests the right name or section if there is one.
+func (d *decoder) refuseUnknown(e yamlfile.Entry, where, prefix string) {
 	if e.Name == "profile" {
 		whose := "file"
 		if d.top != "" {
@@ -73,7 +71,7 @@ func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
 		d.reader.Refuse(e.Key, "key %q is refused here: the profile stands at the top of the %s", e.Name, whose)
 		return
 	}
-	if why := renamed(prefix + e.Name); why != "" {
+	if why := oldKeyAdvice(prefix + e.Name); why != "" {
 		d.reader.Refuse(e.Key, "key %q %s", e.Name, why)
 		return
 	}
@@ -85,8 +83,8 @@ func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
 	d.reader.RefuseAt(e.Key.Line, e.Key.Column, p)
 }
 
-// nearestKey is the key that was probably meant: the same name in another section, or one that is
-// spelt nearly so.
+// nearestKey returns the key that was probably meant: the same name in another section, or a similar
+// spelling.
 func nearestKey(name string, allowed []string, all []Leaf) string {
 	for _, l := range all {
 		if strings.HasSuffix(l.Path, "."+name) {
@@ -96,8 +94,8 @@ func nearestKey(name string, allowed []string, all []Leaf) string {
 	return yamlfile.Nearest(name, allowed)
 }
 
-// renamed tells readers of the source documents what became of a key.
-func renamed(path string) string {
+// oldKeyAdvice explains what replaced a key of the source documents; empty for other keys.
+func oldKeyAdvice(path string) string {
 	switch path[strings.LastIndex(path, ".")+1:] {
 	case "heartbeat_max_age_secs":
 		return "is refused, because freshness is the lease and nothing else: set worker.heartbeat_interval and worker.heartbeat_staleness_multiplier"

@@ -7,22 +7,20 @@ import (
 	"handoff/core/execution"
 )
 
-// Health sets the thresholds at which a worker's figures make it degraded or unhealthy. They are
-// those of source document 003, except its heartbeat_max_age_secs: only the lease decides freshness
-// (defect D33).
+// Health sets the thresholds at which a worker's figures make it degraded or unhealthy. They come from source
+// document 003, without its heartbeat_max_age_secs: only the lease determines freshness (defect D33).
 type Health struct {
-	// Enabled turns on quarantine; without it every worker is healthy.
+	// Enabled turns on quarantine. Without it, every worker counts as healthy.
 	Enabled bool `yaml:"enabled"`
-	// DegradedThreshold and UnhealthyThreshold are numbers of consecutive failures that blame the
-	// worker.
+	// DegradedThreshold and UnhealthyThreshold are numbers of consecutive failures that are the worker's
+	// fault.
 	DegradedThreshold  int `yaml:"degraded_threshold"`
 	UnhealthyThreshold int `yaml:"unhealthy_threshold"`
-	// QueueDepthDegraded and QueueDepthUnhealthy are numbers of dispatches that wait at the worker.
+	// QueueDepthDegraded and QueueDepthUnhealthy are numbers of dispatches that are waiting at the worker.
 	QueueDepthDegraded  int `yaml:"queue_depth_degraded"`
 	QueueDepthUnhealthy int `yaml:"queue_depth_unhealthy"`
-	// FailureRateDegraded and FailureRateUnhealthy are shares, from 0 to 1, of the runs within
-	// Window. They apply from MinSamples runs on: one failure of one run proves nothing (defect
-	// D43).
+	// FailureRateDegraded and FailureRateUnhealthy are shares, from 0 to 1, of the runs within Window. They
+	// apply from MinSamples runs on, because one failed run proves nothing (defect D43).
 	FailureRateDegraded  float64       `yaml:"failure_rate_degraded"`
 	FailureRateUnhealthy float64       `yaml:"failure_rate_unhealthy"`
 	Window               time.Duration `yaml:"window"`
@@ -36,60 +34,59 @@ func defaultHealth() Health {
 	}
 }
 
-// Of derives a worker's health from its figures and from the number of dispatches that wait at it.
-// A value equal to a threshold already gives the worse state.
+// Of derives a worker's health from its figures and its number of waiting dispatches. A value equal to a
+// threshold gives the worse state.
 func (h Health) Of(f execution.Figures, queued int) execution.Health {
 	switch {
 	case !h.Enabled:
 		return execution.Healthy
 	case h.Failing(f), queued >= h.QueueDepthUnhealthy:
 		return execution.Unhealthy
-	case f.Consecutive >= h.DegradedThreshold, queued >= h.QueueDepthDegraded, h.rate(f, h.FailureRateDegraded):
+	case f.Consecutive >= h.DegradedThreshold, queued >= h.QueueDepthDegraded, h.reachesFailureRate(f, h.FailureRateDegraded):
 		return execution.Degraded
 	}
 	return execution.Healthy
 }
 
-// Failing says that the worker's failures make it unhealthy, whatever its queue.
+// Failing reports whether the worker's failures alone make it unhealthy.
 func (h Health) Failing(f execution.Figures) bool {
-	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.rate(f, h.FailureRateUnhealthy))
+	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.reachesFailureRate(f, h.FailureRateUnhealthy))
 }
 
-func (h Health) rate(f execution.Figures, share float64) bool {
-	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= millionths(share)*int64(f.Total)
+func (h Health) reachesFailureRate(f execution.Figures, share float64) bool {
+	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= toMillionths(share)*int64(f.Total)
 }
 
-// whole is the unit in which shares are compared. Integers give the same result on every machine,
-// and the right one if a worker reaches the share exactly: 29 of 100 reach 0.29, but no float64 is
-// exactly 0.29.
+// whole is a share of 1 in integers. Integers give the same result on every machine, and are exact at the
+// threshold: 29 of 100 reach 0.29, but no float64 is exactly 0.29.
 const whole = 1_000_000
 
-// millionths turns a configured share into an integer, rounded once.
-func millionths(share float64) int64 { return int64(math.Round(share * whole)) }
+// toMillionths rounds a configured share to millionths.
+func toMillionths(share float64) int64 { return int64(math.Round(share * whole)) }
 
-func (v *validation) health(h Health) {
-	v.order("health.degraded_threshold", "health.unhealthy_threshold", h.DegradedThreshold, h.UnhealthyThreshold)
-	v.order("health.queue_depth_degraded", "health.queue_depth_unhealthy", h.QueueDepthDegraded, h.QueueDepthUnhealthy)
+func (v *validation) checkHealth(h Health) {
+	v.checkThresholds("health.degraded_threshold", "health.unhealthy_threshold", h.DegradedThreshold, h.UnhealthyThreshold)
+	v.checkThresholds("health.queue_depth_degraded", "health.queue_depth_unhealthy", h.QueueDepthDegraded, h.QueueDepthUnhealthy)
 	for _, r := range []struct {
 		key   string
 		share float64
 	}{{"health.failure_rate_degraded", h.FailureRateDegraded}, {"health.failure_rate_unhealthy", h.FailureRateUnhealthy}} {
 		if !(r.share > 0 && r.share <= 1) {
-			v.refuse(r.key, "is %v, must be more than 0 and at most 1: a share of the runs", r.share)
+			v.addProblem(r.key, "is %v, must be more than 0 and at most 1: a share of the runs", r.share)
 		}
 	}
 	if h.FailureRateUnhealthy < h.FailureRateDegraded {
-		v.refuse("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
+		v.addProblem("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
 	}
-	v.positive("health.window", h.Window)
-	v.atLeastOne("health.min_samples", h.MinSamples)
+	v.requirePositive("health.window", h.Window)
+	v.requireAtLeastOne("health.min_samples", h.MinSamples)
 }
 
-// order refuses thresholds that are not positive, and an unhealthy threshold below the degraded
+// checkThresholds refuses thresholds that are not positive, and an unhealthy threshold below the degraded
 // one.
-func (v *validation) order(degraded, unhealthy string, a, b int) {
-	v.atLeastOne(degraded, a)
+func (v *validation) checkThresholds(degraded, unhealthy string, a, b int) {
+	v.requireAtLeastOne(degraded, a)
 	if b < a {
-		v.refuse(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
+		v.addProblem(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
 	}
 }

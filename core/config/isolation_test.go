@@ -7,7 +7,7 @@ import (
 
 const servers = "database: {url: postgres://db/handoff}\nmessage_queue: {rabbitmq: {url: amqp://mq/}}\n"
 
-func TestIsolationIsReadAndItsMistakesAreFound(t *testing.T) {
+func TestIsolationIsParsedAndValidated(t *testing.T) {
 	e, problems := Load(Input{File: "f.yaml", Data: []byte(servers +
 		"worker: {isolation: {user: runner, privileges: keep, private_tmp: off, cgroup: require, memory_bytes: 68719476736, cpus: 0.5, processes: 64, run_dir: /var/lib/handoff}}\n")})
 	if len(problems) > 0 {
@@ -41,7 +41,7 @@ func TestIsolationIsReadAndItsMistakesAreFound(t *testing.T) {
 	}
 }
 
-func TestASecretInTheFileIsNoticed(t *testing.T) {
+func TestSecretFileIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		file    string
 		environ []string

@@ -12,10 +12,10 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Leaf is one key of the configuration. Reflection finds it, so a key is declared once, as a field,
-// and can then be set in a file, by the environment and in a scenario.
+// Leaf is one key of the configuration. Reflection finds it: a key is declared once, as a field, and can then
+// be set in a file, by the environment and in a scenario.
 type Leaf struct {
-	// Path is the dotted name of the key, with its sections.
+	// Path is the key's name with its sections, separated by dots.
 	Path string
 	// Index leads to the field from its root, as in reflect.Value.FieldByIndex.
 	Index []int
@@ -23,24 +23,24 @@ type Leaf struct {
 	Type reflect.Type
 
 	deployment bool
-	// secret is "" for none, "url" for a URL that may contain a password, "all" if the whole value
-	// is secret.
+	// secret is "" for no secret, "url" for a URL that may contain a password, "all" if the whole value is
+	// secret.
 	secret string
 }
 
 // Leaves lists the keys of Config in the order of its fields, `profile` included.
-func Leaves() []Leaf { return leaves(reflect.TypeFor[Config](), "", nil) }
+func Leaves() []Leaf { return structLeaves(reflect.TypeFor[Config](), "", nil) }
 
 // daemonLeaves lists the keys of a daemon's file: those of Config and of Deployment, section by
 // section.
 func daemonLeaves() []Leaf {
 	all := Leaves()
-	for _, l := range leaves(reflect.TypeFor[Deployment](), "", nil) {
+	for _, l := range structLeaves(reflect.TypeFor[Deployment](), "", nil) {
 		l.deployment = true
 		all = append(all, l)
 	}
-	// Keys of one section stay together in lists and in print. Sections have the order in which
-	// they first appear.
+	// Lists and printed output keep the keys of a section together. Sections have the order in which they
+	// first appear.
 	var order []string
 	section := func(path string) string { return path[:strings.LastIndex(path, ".")+1] }
 	for _, l := range all {
@@ -57,7 +57,7 @@ func daemonLeaves() []Leaf {
 	return all
 }
 
-func leaves(t reflect.Type, prefix string, index []int) []Leaf {
+func structLeaves(t reflect.Type, prefix string, index []int) []Leaf {
 	var list []Leaf
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -67,7 +67,7 @@ func leaves(t reflect.Type, prefix string, index []int) []Leaf {
 		}
 		path, at := prefix+name, append(slices.Clone(index), i)
 		if f.Type.Kind() == reflect.Struct {
-			list = append(list, leaves(f.Type, path+".", at)...)
+			list = append(list, structLeaves(f.Type, path+".", at)...)
 			continue
 		}
 		list = append(list, Leaf{Path: path, Index: at, Type: f.Type, secret: f.Tag.Get("secret")})
@@ -91,17 +91,19 @@ func Sections(all []Leaf, prefix string) []string {
 	return names
 }
 
-// optional says that an empty string is a valid value, which switches off a default.
-func (l Leaf) optional() bool {
-	return l.deployment && l.Type.Kind() == reflect.String && l.choices() == nil
+// mayBeEmpty reports whether an empty string is a valid value, which turns off a default.
+func (l Leaf) mayBeEmpty() bool {
+	return l.deployment && l.Type.Kind() == reflect.String && l.allowedNames() == nil
 }
 
-// closed says that read refuses a text that is not one of the choices. For keys of Config, Validate
-// does that, except for the profile, on which all defaults depend.
-func (l Leaf) closed() bool { return l.choices() != nil && (l.deployment || l.Path == "profile") }
+// checksChoices reports whether readNode refuses a text that is not one of the choices. For keys of Config,
+// Validate does this, except for the profile, on which all defaults depend.
+func (l Leaf) checksChoices() bool {
+	return l.allowedNames() != nil && (l.deployment || l.Path == "profile")
+}
 
-// choices lists the names that a key may have; nil if any text is allowed.
-func (l Leaf) choices() []string {
+// allowedNames lists the allowed values of a key; nil if any text is allowed.
+func (l Leaf) allowedNames() []string {
 	return map[string][]string{
 		"profile":                           {string(Hardened), string(Documented)},
 		"executor.unclaimed":                {string(Fail), string(Reschedule)},
@@ -117,19 +119,19 @@ func (l Leaf) choices() []string {
 	}[l.Path]
 }
 
-// largest bounds whole numbers, so that sums of a few can't overflow as milliseconds.
+// largest bounds integers, so that sums of a few can't overflow as milliseconds.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
-// longest bounds a duration. What is kept may be kept for years.
-func (l Leaf) longest() time.Duration {
+// maxDuration bounds a duration. Retention may last for years.
+func (l Leaf) maxDuration() time.Duration {
 	if strings.HasPrefix(l.Path, "retention.") && l.Path != "retention.interval" {
 		return longestKept
 	}
 	return yamlfile.MaxDuration
 }
 
-// read reads a value of the key's type from a file. Validate checks ranges.
-func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
+// readNode reads a value of the key's type from a file. Validate checks the ranges.
+func (l Leaf) readNode(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	v := reflect.New(l.Type).Elem()
 	if l.Type == tokensType {
 		list, ok := l.readTokens(r, n)
@@ -137,23 +139,23 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		return v, ok
 	}
 	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
-		// The message of Text would repeat the secret.
+		// The message of Text would reveal the secret.
 		r.Refuse(n, "%s must be a string; put it in quotes", l.Path)
 		return v, false
 	}
 	if l.Type == reflect.TypeFor[time.Duration]() {
-		d, ok := r.DurationWithin(n, l.Path, 0, l.longest())
+		d, ok := r.DurationWithin(n, l.Path, 0, l.maxDuration())
 		v.SetInt(int64(d))
 		return v, ok
 	}
 	switch l.Type.Kind() {
 	case reflect.String:
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" && l.optional() {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" && l.mayBeEmpty() {
 			return v, true
 		}
 		text, ok := r.Text(n, l.Path)
-		if ok && l.closed() && !slices.Contains(l.choices(), text) {
-			r.Unknown(n, "unknown "+l.Path+" "+strconv.Quote(yamlfile.Cut(text)), text, l.choices())
+		if ok && l.checksChoices() && !slices.Contains(l.allowedNames(), text) {
+			r.Unknown(n, "unknown "+l.Path+" "+strconv.Quote(yamlfile.Cut(text)), text, l.allowedNames())
 			return v, false
 		}
 		v.SetString(text)
@@ -167,7 +169,7 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		v.SetBool(b)
 		return v, ok
 	case reflect.Int, reflect.Int64:
-		number, ok := r.Integer(n, l.Path, 0, l.most())
+		number, ok := r.Integer(n, l.Path, 0, l.maxInteger())
 		v.SetInt(number)
 		return v, ok
 	case reflect.Float64:
@@ -186,8 +188,8 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 		name, good := r.Text(item, l.Path)
 		switch {
 		case !good:
-		case l.choices() != nil && !slices.Contains(l.choices(), name):
-			r.Unknown(item, "unknown name "+strconv.Quote(name)+" in "+l.Path, name, l.choices())
+		case l.allowedNames() != nil && !slices.Contains(l.allowedNames(), name):
+			r.Unknown(item, "unknown name "+strconv.Quote(name)+" in "+l.Path, name, l.allowedNames())
 			good = false
 		case slices.Contains(list, name):
 			r.Refuse(item, "duplicate value %s under %s", name, l.Path)
@@ -201,9 +203,9 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 	return list, ok
 }
 
-// parse reads a value of the key's type from an environment variable or a flag, which are not YAML.
-// If it can't, the problem says why, without a position.
-func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
+// parseText parses a value of the key's type from an environment variable or a flag, which are not YAML. If
+// it fails, p is the reason, without a position.
+func (l Leaf) parseText(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
 	if l.Type == tokensType {
 		return l.parseTokens(text)
 	}
@@ -212,15 +214,15 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		return v, yamlfile.Problem{Message: l.Path + " must be " + what + ", is " + strconv.Quote(text)}, false
 	}
 	if l.Type == reflect.TypeFor[time.Duration]() {
-		d, p, ok := yamlfile.ParseDuration(text, l.Path, strconv.Quote(text), 0, l.longest())
+		d, p, ok := yamlfile.ParseDuration(text, l.Path, strconv.Quote(text), 0, l.maxDuration())
 		v.SetInt(int64(d))
 		return v, p, ok
 	}
 	switch l.Type.Kind() {
 	case reflect.String:
-		if l.closed() && !slices.Contains(l.choices(), text) {
+		if l.checksChoices() && !slices.Contains(l.allowedNames(), text) {
 			return v, yamlfile.Problem{
-				Message: "unknown " + l.Path + " " + strconv.Quote(yamlfile.Cut(text)), Allowed: l.choices(), Nearest: yamlfile.Nearest(text, l.choices()),
+				Message: "unknown " + l.Path + " " + strconv.Quote(yamlfile.Cut(text)), Allowed: l.allowedNames(), Nearest: yamlfile.Nearest(text, l.allowedNames()),
 			}, false
 		}
 		v.SetString(text)
@@ -228,10 +230,10 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		var list []string
 		for name := range strings.SplitSeq(text, ",") {
 			name = strings.TrimSpace(name)
-			if l.choices() != nil && !slices.Contains(l.choices(), name) {
+			if l.allowedNames() != nil && !slices.Contains(l.allowedNames(), name) {
 				return v, yamlfile.Problem{
 					Message: "unknown name " + strconv.Quote(name) + " in " + l.Path + ", a list with commas",
-					Allowed: l.choices(), Nearest: yamlfile.Nearest(name, l.choices()),
+					Allowed: l.allowedNames(), Nearest: yamlfile.Nearest(name, l.allowedNames()),
 				}, false
 			}
 			if !slices.Contains(list, name) {
@@ -246,8 +248,8 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		v.SetBool(text == "true")
 	case reflect.Int, reflect.Int64:
 		number, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || number < 0 || number > l.most() {
-			return refuse("a whole number from 0 to " + strconv.FormatInt(l.most(), 10))
+		if err != nil || number < 0 || number > l.maxInteger() {
+			return refuse("a whole number from 0 to " + strconv.FormatInt(l.maxInteger(), 10))
 		}
 		v.SetInt(number)
 	case reflect.Float64:
@@ -260,8 +262,8 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 	return v, yamlfile.Problem{}, true
 }
 
-// show writes a value as YAML, secrets masked.
-func (l Leaf) show(v reflect.Value) string {
+// maskedYAML formats a value as YAML, with secrets masked.
+func (l Leaf) maskedYAML(v reflect.Value) string {
 	if l.Type == reflect.TypeFor[time.Duration]() {
 		return yamlfile.Short(time.Duration(v.Int()))
 	}
@@ -270,7 +272,7 @@ func (l Leaf) show(v reflect.Value) string {
 		if l.Type == tokensType {
 			return showTokens(v.Interface().([]Token))
 		}
-		return showNames(v.Interface().([]string), l.choices() == nil)
+		return showNames(v.Interface().([]string), l.allowedNames() == nil)
 	case reflect.String:
 		text := v.String()
 		switch {
@@ -281,7 +283,7 @@ func (l Leaf) show(v reflect.Value) string {
 		case l.secret == "url":
 			text = MaskURL(text)
 		}
-		if l.choices() != nil {
+		if l.allowedNames() != nil {
 			return text
 		}
 		return strconv.Quote(text)

@@ -17,8 +17,7 @@ type Input struct {
 	// File is the name of the YAML file, empty for none. Data is its content.
 	File string
 	Data []byte
-	// Environ is the environment as in os.Environ; variables that do not begin with HANDOFF_ are
-	// ignored.
+	// Environ is the environment as in os.Environ; only variables that begin with HANDOFF_ matter.
 	Environ []string
 	// Flags are the settings of the command line, in order.
 	Flags []Flag
@@ -26,7 +25,7 @@ type Input struct {
 
 // Flag is a setting of the command line.
 type Flag struct {
-	// Name is the flag as it was typed, Path the key that it sets.
+	// Name is the flag as typed. Path is the key that it sets.
 	Name, Path string
 	Value      string
 }
@@ -40,25 +39,25 @@ type Effective struct {
 	lines []string
 }
 
-// origin is where a value was set.
+// origin is the place where a value was set.
 type origin struct {
 	// name is the name of the file, environment variable or flag.
 	name string
-	// line and column are set for a file only, else 0.
+	// line and column are the position in a file, otherwise 0.
 	line, column int
-	// found says that the process found the value itself; name then says where.
+	// found reports whether the process found the value itself; name is then the source.
 	found bool
 }
 
-// Load merges the sources. It returns all problems, those of the file first. If there are any, the
-// Effective holds the values that could be read, and must not be run.
+// Load merges the sources. It returns all problems, those of the file first. If there are any, the Effective
+// has only the values that could be read, and must not be used to run.
 func Load(in Input) (*Effective, yamlfile.Errors) {
 	l := loader{all: daemonLeaves(), unread: map[string]bool{}}
-	l.file(in)
-	l.environment(in.Environ)
-	l.flags(in.Flags)
-	e := l.merge()
-	l.validate(e, in)
+	l.readFile(in)
+	l.readEnvironment(in.Environ)
+	l.readFlags(in.Flags)
+	e := l.mergeAssignments()
+	l.validateSettings(e, in)
 	return e, l.problems
 }
 
@@ -81,8 +80,8 @@ type loader struct {
 	all      []Leaf
 	assigned []assignment
 	problems yamlfile.Errors
-	// unread are the keys whose value was refused. Problems that Validate finds in the default that
-	// replaces it would mislead.
+	// unread are the keys whose value was refused. Problems with the defaults that replace these would be
+	// misleading.
 	unread map[string]bool
 }
 
@@ -92,7 +91,7 @@ type assignment struct {
 	origin origin
 }
 
-func (l *loader) file(in Input) {
+func (l *loader) readFile(in Input) {
 	if in.File == "" {
 		return
 	}
@@ -114,25 +113,25 @@ func (l *loader) file(in Input) {
 	}
 }
 
-// secretLine finds lines that a message must not repeat: a misspelt token is still a secret.
+// secretLine matches lines that a message must not quote: a misspelt token is still a secret.
 var secretLine = regexp.MustCompile(`(?i)tok|pass|secret|key|auth|cred|://[^/\s]*@`)
 
 func mayHoldSecret(line string) bool { return secretLine.MatchString(line) }
 
 const envPrefix = "HANDOFF_"
 
-// EnvName is the environment variable that sets a key: HANDOFF_EXECUTOR_DISPATCH_TIMEOUT for
+// EnvName returns the environment variable of a key: HANDOFF_EXECUTOR_DISPATCH_TIMEOUT for
 // executor.dispatch_timeout.
 func EnvName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// foreignVariable finds variables that begin like ours but set no key: the name of the file, those
-// of the harness, those that an action sees, and those that Kubernetes sets for every service whose
-// name begins with "handoff".
+// foreignVariable matches variables with our prefix that set no key: the name of the file, those of the
+// harness, those of actions, and those that Kubernetes sets for every service whose name begins with
+// "handoff".
 var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|TESTS|PATIENCE|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-func (l *loader) environment(environ []string) {
+func (l *loader) readEnvironment(environ []string) {
 	var names []string
 	byName := map[string]Leaf{}
 	for _, leaf := range l.all {
@@ -149,10 +148,10 @@ func (l *loader) environment(environ []string) {
 		}
 		leaf, ok := byName[name]
 		switch {
-		case ok && value == "" && !leaf.optional():
-			// Compose files pass unset variables on as empty strings.
+		case ok && value == "" && !leaf.mayBeEmpty():
+			// Compose files pass unset variables as empty strings.
 		case ok:
-			l.assign(leaf, value, name)
+			l.assignText(leaf, value, name)
 		case !foreignVariable.MatchString(name):
 			l.problems = append(l.problems, yamlfile.Problem{
 				File: name, Message: "no key is set by this environment variable", Nearest: nearestVariable(name, names),
@@ -161,7 +160,7 @@ func (l *loader) environment(environ []string) {
 	}
 }
 
-// nearestVariable is the variable that was probably meant: the same name in another section, or a
+// nearestVariable returns the variable that was probably meant: the same name in another section, or a
 // similar spelling.
 func nearestVariable(name string, names []string) string {
 	for _, n := range names {
@@ -172,15 +171,15 @@ func nearestVariable(name string, names []string) string {
 	return yamlfile.Nearest(name, names)
 }
 
-func (l *loader) flags(flags []Flag) {
+func (l *loader) readFlags(flags []Flag) {
 	for _, f := range flags {
 		at := slices.IndexFunc(l.all, func(leaf Leaf) bool { return leaf.Path == f.Path })
-		l.assign(l.all[at], f.Value, f.Name)
+		l.assignText(l.all[at], f.Value, f.Name)
 	}
 }
 
-func (l *loader) assign(leaf Leaf, text, from string) {
-	v, p, ok := leaf.parse(text)
+func (l *loader) assignText(leaf Leaf, text, from string) {
+	v, p, ok := leaf.parseText(text)
 	if !ok {
 		p.File = from
 		l.problems = append(l.problems, p)
@@ -190,8 +189,9 @@ func (l *loader) assign(leaf Leaf, text, from string) {
 	l.assigned = append(l.assigned, assignment{leaf, v, origin{name: from}})
 }
 
-// merge applies the assignments to the defaults of the profile that the last of them names.
-func (l *loader) merge() *Effective {
+// mergeAssignments applies the assignments to the defaults of the profile, which the last assignment to it
+// determines.
+func (l *loader) mergeAssignments() *Effective {
 	profile := Hardened
 	for _, a := range l.assigned {
 		if a.Path == "profile" {
@@ -200,13 +200,13 @@ func (l *loader) merge() *Effective {
 	}
 	e := &Effective{Config: Default(profile), Deployment: DefaultDeployment(), origins: map[string]origin{}}
 	for _, a := range l.assigned {
-		e.field(a.Leaf).Set(a.value)
+		e.fieldValue(a.Leaf).Set(a.value)
 		e.origins[a.Path] = a.origin
 	}
 	return e
 }
 
-func (e *Effective) field(l Leaf) reflect.Value {
+func (e *Effective) fieldValue(l Leaf) reflect.Value {
 	root := reflect.ValueOf(&e.Config).Elem()
 	if l.deployment {
 		root = reflect.ValueOf(&e.Deployment).Elem()
@@ -214,12 +214,12 @@ func (e *Effective) field(l Leaf) reflect.Value {
 	return root.FieldByIndex(l.Index)
 }
 
-// validate reports settings that make no sense, alone or together. Each problem points at the place
-// that set the key to blame.
-func (l *loader) validate(e *Effective, in Input) {
+// validateSettings reports invalid and contradictory settings. Each problem points at the place where its key
+// was set.
+func (l *loader) validateSettings(e *Effective, in Input) {
 	e.lines = strings.Split(string(in.Data), "\n")
 	for _, p := range append(e.Config.Validate(), e.Deployment.Validate()...) {
-		if !l.misleading(p) {
+		if !l.isMisleading(p) {
 			l.problems = append(l.problems, e.Locate(p))
 		}
 	}
@@ -240,7 +240,7 @@ func (l *loader) validate(e *Effective, in Input) {
 	})
 }
 
-// Locate says where the key of a problem was set.
+// Locate adds the place where the key of a problem was set.
 func (e *Effective) Locate(p Problem) yamlfile.Problem {
 	out := yamlfile.Problem{File: e.Origin(p.Key), Message: p.Error()}
 	if o := e.origins[p.Key]; o.line > 0 {
@@ -252,11 +252,10 @@ func (e *Effective) Locate(p Problem) yamlfile.Problem {
 	return out
 }
 
-// Found sets a value that was left empty and that the process found itself. where becomes its
-// origin.
+// Found sets an empty value to one that the process found itself. where becomes its origin.
 func (e *Effective) Found(path string, value any, where string) {
 	all := daemonLeaves()
-	field := e.field(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])
+	field := e.fieldValue(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])
 	if !field.IsZero() {
 		return
 	}
@@ -264,8 +263,8 @@ func (e *Effective) Found(path string, value any, where string) {
 	e.origins[path] = origin{name: where, found: true}
 }
 
-// misleading says that a problem is about the default of a key whose own value was refused.
-func (l *loader) misleading(p Problem) bool {
+// isMisleading reports whether a problem is about the default of a key whose own value was refused.
+func (l *loader) isMisleading(p Problem) bool {
 	for path := range l.unread {
 		name := path[strings.LastIndex(path, ".")+1:]
 		if p.Key == path || strings.Contains(p.Why, name) ||
@@ -276,8 +275,7 @@ func (l *loader) misleading(p Problem) bool {
 	return false
 }
 
-// Origin says what set a key: "handoff.yaml:3:5", the name of an environment variable or a flag, or
-// that it is a default.
+// Origin describes what set a key: "handoff.yaml:3:5", an environment variable, a flag, or a default.
 func (e *Effective) Origin(path string) string {
 	o, set := e.origins[path]
 	switch {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// addresses has the settings that every daemon needs.
+// addresses are the settings that every daemon needs.
 const addresses = "database: {url: postgres://h/d}\nmessage_queue: {rabbitmq: {url: amqp://h}}\n"
 
 func texts(problems yamlfile.Errors) []string {
@@ -153,8 +153,8 @@ func TestLaterSourcesWin(t *testing.T) {
 	}
 }
 
-// The printed configuration can be read back and is the same.
-func TestPrintCanBeReadBack(t *testing.T) {
+// Loading the printed configuration gives the same configuration.
+func TestPrintedConfigurationCanBeReloaded(t *testing.T) {
 	for _, p := range Profiles() {
 		e, problems := Load(Input{File: "c.yaml", Data: []byte("profile: " + string(p) + "\nworker: {name: \"w: 1\", runtimes: [noop]}\n" + addresses)})
 		if len(problems) > 0 {
@@ -172,7 +172,7 @@ func TestPrintCanBeReadBack(t *testing.T) {
 	}
 }
 
-func TestNothingRepeatsASecret(t *testing.T) {
+func TestMessagesRevealNoSecrets(t *testing.T) {
 	const secret = "s3cr3t"
 	for _, file := range []string{
 		"api: {token: s3cr3t}\n",
@@ -192,14 +192,14 @@ func TestNothingRepeatsASecret(t *testing.T) {
 		var out bytes.Buffer
 		e.Print(&out)
 		if all := out.String() + problems.Error(); strings.Contains(all, secret) {
-			t.Errorf("%s is repeated:\n%s", file, all)
+			t.Errorf("a secret of %s is revealed:\n%s", file, all)
 		}
 	}
 	e, problems := Load(Input{Environ: []string{"HANDOFF_API_TOKEN=s3cr3t ", "HANDOFF_DATABASE_URL=://s3cr3t"}})
 	var out bytes.Buffer
 	e.Print(&out)
 	if all := out.String() + problems.Error(); strings.Contains(all, secret) {
-		t.Errorf("the environment is repeated:\n%s", all)
+		t.Errorf("a secret of the environment is revealed:\n%s", all)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestMaskURL(t *testing.T) {
 }
 
 // Dots become underscores, so two keys could have the same variable.
-func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
+func TestEveryKeyHasUniqueVariable(t *testing.T) {
 	seen := map[string]string{}
 	for _, l := range daemonLeaves() {
 		name := EnvName(l.Path)
@@ -227,7 +227,7 @@ func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 			t.Errorf("%s sets both %s and %s", name, other, l.Path)
 		}
 		if foreignVariable.MatchString(name) {
-			t.Errorf("%s, which sets %s, is passed over as foreign", name, l.Path)
+			t.Errorf("%s, which sets %s, is ignored as foreign", name, l.Path)
 		}
 		seen[name] = l.Path
 	}
@@ -248,7 +248,7 @@ func FuzzLoad(f *testing.F) {
 		lines := 1 + bytes.Count(data, []byte("\n"))
 		for _, p := range problems {
 			if p.Line < 0 || p.Line > lines || p.Line > 0 && p.Column < 1 || p.Message == "" {
-				t.Errorf("a problem nowhere: %+v", p)
+				t.Errorf("a problem without a place: %+v", p)
 			}
 			_ = p.Error()
 		}

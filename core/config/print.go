@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Print writes the configuration in force as a YAML file, with the source of each value beside it.
-// Secrets are masked, so that the output can be shown to others.
+// Print writes the configuration in force as a YAML file, with the origin of each value as a comment. Secrets
+// are masked, so that the output can be shared.
 func (e *Effective) Print(w io.Writer) {
 	type line struct{ text, about string }
 	var lines []line
@@ -25,7 +25,7 @@ func (e *Effective) Print(w io.Writer) {
 			lines = append(lines, line{text: strings.Repeat("  ", i) + sections[i] + ":"})
 		}
 		open = slices.Clone(sections)
-		text := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), parts[len(parts)-1], l.show(e.field(l)))
+		text := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), parts[len(parts)-1], l.maskedYAML(e.fieldValue(l)))
 		lines = append(lines, line{text, e.Origin(l.Path)})
 	}
 	width := 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A month bounds every deadline, but what is kept is kept for longer than that.
-func TestWhatIsKeptMayBeKeptForYears(t *testing.T) {
+// Deadlines are at most a month, but retention may be longer.
+func TestRetentionAllowsYears(t *testing.T) {
 	e, problems := Load(Input{
 		File: "c.yaml", Data: []byte("retention: {executions: 2160h}\n" + addresses), Environ: []string{"HANDOFF_RETENTION_TRANSITIONS=87600h"},
 	})
@@ -28,9 +28,9 @@ func TestWhatIsKeptMayBeKeptForYears(t *testing.T) {
 	}
 }
 
-// A default may not break a configuration in silence: queues that are kept for longer than workers are
-// refused, with the key to set.
-func TestDefaultRetentionIsLongerThanQueues(t *testing.T) {
+// A default must not silently break a configuration: retention of queues beyond that of workers is refused,
+// with the key to set.
+func TestDefaultRetentionExceedsQueueRetention(t *testing.T) {
 	c := Default(Hardened)
 	if r := c.Retention; r.Executions != DefaultRetention || r.Workers != DefaultRetention || r.Workers < 10*c.Executor.QueueRetention {
 		t.Errorf("the defaults are %+v, with queues kept for %v", r, c.Executor.QueueRetention)

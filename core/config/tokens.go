@@ -12,12 +12,12 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Right is what a token of the API allows. Each right includes the ones before it.
+// Right is a permission of an API token. Each right includes the weaker ones.
 type Right string
 
-// The rights. read allows queries. submit also allows to create, cancel and retry executions.
-// operate also allows to define actions, which are commands on the workers' machines, to settle
-// dead letters and to steer workers.
+// The rights. read allows queries. submit also allows creating, cancelling and retrying executions. operate
+// also allows defining actions, which are commands on the workers' machines, settling dead letters and
+// controlling workers.
 const (
 	RightRead    Right = "read"
 	RightSubmit  Right = "submit"
@@ -27,8 +27,7 @@ const (
 // Rights lists the rights, the weakest first.
 func Rights() []Right { return []Right{RightRead, RightSubmit, RightOperate} }
 
-// Includes says that a token with r may do what needs the right need. An unknown right includes
-// none, and none includes it.
+// Includes reports whether r covers the right need. An unknown right includes none, and none includes it.
 func (r Right) Includes(need Right) bool {
 	at := slices.Index(Rights(), need)
 	return at >= 0 && slices.Index(Rights(), r) >= at
@@ -36,23 +35,22 @@ func (r Right) Includes(need Right) bool {
 
 // Token is one of the tokens that API requests may carry, and its rights.
 type Token struct {
-	// Name stands for the token wherever the token itself must not appear: in the audit trail, the
-	// log and refusals.
+	// Name represents the token in the audit trail, the log and refusals, where the token itself must not
+	// appear.
 	Name string
 	// Token is the bearer token of the requests.
 	Token string
 	// OldToken is accepted as well, under the same name; empty for none. During a rotation both are
 	// valid until every client has the new token.
 	OldToken string
-	// Rights is the strongest right of the token.
+	// Rights is the token's strongest right.
 	Rights Right
 }
 
 // DefaultToken is the name of the token in api.token.
 const DefaultToken = "default"
 
-// leastToken is how many characters a token in api.tokens has at least: 16 random ones can't be
-// guessed.
+// leastToken is the minimum length of a token in api.tokens: 16 random characters can't be guessed.
 const leastToken = 16
 
 // tokenName is the pattern of a token's name, which appears in log lines and in idempotency scopes.
@@ -70,8 +68,7 @@ func (d Deployment) Tokens() []Token {
 
 var tokensType = reflect.TypeFor[[]Token]()
 
-// readTokens reads a list of tokens. No message repeats a value, because any of them may be a token
-// in the wrong place.
+// readTokens reads a list of tokens. No message quotes a value, because any of them may be a misplaced token.
 func (l Leaf) readTokens(r *yamlfile.Reader, n *yaml.Node) ([]Token, bool) {
 	r.Hide(n)
 	if n.Kind != yaml.SequenceNode {
@@ -83,7 +80,7 @@ func (l Leaf) readTokens(r *yamlfile.Reader, n *yaml.Node) ([]Token, bool) {
 	for _, item := range n.Content {
 		t, good := l.readToken(r, item)
 		if good {
-			good = l.distinct(r, item, list, t)
+			good = l.checkDistinct(r, item, list, t)
 		}
 		ok = ok && good
 		list = append(list, t)
@@ -135,7 +132,7 @@ func (l Leaf) readToken(r *yamlfile.Reader, n *yaml.Node) (t Token, ok bool) {
 	return t, ok
 }
 
-// badTokenField says why the value of a field is refused, without repeating it.
+// badTokenField returns the reason for refusing a field's value, without quoting it; empty if it is valid.
 func badTokenField(field, value string) string {
 	switch field {
 	case "name":
@@ -147,7 +144,7 @@ func badTokenField(field, value string) string {
 			return "must be read, submit or operate; each includes the ones before it"
 		}
 	default:
-		if unsendable(value) {
+		if hasUnsendableCharacter(value) {
 			return "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces"
 		}
 		if len(value) < leastToken {
@@ -157,14 +154,14 @@ func badTokenField(field, value string) string {
 	return ""
 }
 
-// distinct refuses an entry that has the name or a token of an earlier one.
-func (l Leaf) distinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Token) bool {
+// checkDistinct refuses an entry that has the name or a token of an earlier one.
+func (l Leaf) checkDistinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Token) bool {
 	for i, e := range earlier {
 		switch {
 		case e.Name == t.Name:
 			r.Refuse(n, "the name of entry %d of %s is that of entry %d; names tell tokens apart", len(earlier)+1, l.Path, i+1)
 			return false
-		case e.shares(t):
+		case e.sharesToken(t):
 			r.Refuse(n, "entries %d and %d of %s have a token in common; each needs its own", i+1, len(earlier)+1, l.Path)
 			return false
 		}
@@ -172,8 +169,8 @@ func (l Leaf) distinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Toke
 	return true
 }
 
-// shares says that two entries have a token in common.
-func (t Token) shares(o Token) bool {
+// sharesToken reports whether two entries have a token in common.
+func (t Token) sharesToken(o Token) bool {
 	for _, one := range []string{t.Token, t.OldToken} {
 		if one != "" && (one == o.Token || one == o.OldToken) {
 			return true
@@ -182,7 +179,7 @@ func (t Token) shares(o Token) bool {
 	return false
 }
 
-// parseTokens reads the list from an environment variable, in the file's notation or in JSON.
+// parseTokens parses the list from an environment variable, in YAML or JSON.
 func (l Leaf) parseTokens(text string) (reflect.Value, yamlfile.Problem, bool) {
 	r := yamlfile.NewReader("", "list of tokens", []byte(text))
 	root := r.Root([]byte(text))
@@ -199,7 +196,7 @@ func (l Leaf) parseTokens(text string) (reflect.Value, yamlfile.Problem, bool) {
 	return reflect.ValueOf(list), yamlfile.Problem{}, true
 }
 
-// showTokens writes the list as YAML, with masked tokens.
+// showTokens formats the list as YAML, with masked tokens.
 func showTokens(list []Token) string {
 	texts := make([]string, len(list))
 	for i, t := range list {
@@ -212,7 +209,7 @@ func showTokens(list []Token) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// unsendable says that a token has a character that an HTTP header can't carry.
-func unsendable(token string) bool {
+// hasUnsendableCharacter reports whether a token has a character that an HTTP header can't carry.
+func hasUnsendableCharacter(token string) bool {
 	return strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' })
 }

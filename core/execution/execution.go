@@ -34,13 +34,13 @@ type Action struct {
 	Timeout time.Duration
 	// DispatchTimeout is how long a dispatch may wait for its claim; 0 means the configuration's.
 	DispatchTimeout time.Duration
-	// MaxRetries is how many retries may follow a claimed run that failed for a retriable reason.
+	// MaxRetries bounds the retries that may follow a claimed run that failed for a retriable reason.
 	// Each retry is a new row.
 	MaxRetries int
-	// RetriedExitCodes are exit codes that mean a failure for now, because the action's author says
-	// so: they give Transient, whatever they mean elsewhere.
+	// RetriedExitCodes are exit codes that the action's author declares temporary failures: they give
+	// Transient, whatever they mean elsewhere.
 	RetriedExitCodes ExitCodes
-	// Concurrency is how many executions of the action may be in flight, from their scheduling
+	// Concurrency bounds the executions of the action that may be in flight, from their scheduling
 	// until their end was handled; 0 for no limit.
 	Concurrency int
 	// PutBy is the name of the API token with which the action was stored. It is empty without
@@ -66,7 +66,7 @@ type Result struct {
 	Message string `json:"message,omitempty"`
 	// FailedBy is the part that decided the failure.
 	FailedBy Part `json:"-"`
-	// Output is what the action returned.
+	// Output is the JSON value that the action returned.
 	Output json.RawMessage `json:"output,omitempty"`
 }
 
@@ -86,8 +86,7 @@ type Execution struct {
 	Status        Status
 	FailureReason Reason
 	RetryReason   Reason
-	// AwaitsParent says that the row is requested and becomes due when its parent's chain
-	// completes.
+	// AwaitsParent reports whether the row is requested and becomes due when its parent's chain completes.
 	AwaitsParent bool
 
 	// Worker and Incarnation name the owner from the dispatch on. They are zero before it and after
@@ -113,15 +112,15 @@ type Execution struct {
 	// Original is the first row of the retry chain, zero for the first row itself.
 	Original   ID
 	RetryCount int
-	// NotBefore is when a requested row is due, null for at once. It holds the backoff of a retry
-	// (`retry_at`) or of a take-back.
+	// NotBefore is the time at which a requested row is due; zero for at once. It holds the backoff of a
+	// retry (`retry_at`) or of a take-back.
 	NotBefore time.Time
 
 	// Parent is the first row of the parent's chain if this is a workflow child, else 0.
 	Parent ID
 
-	// CancelRequestedAt is when the cancellation of the chain was requested. Only the chain's first
-	// row has it, because a cancellation applies to the whole chain (defect D54).
+	// CancelRequestedAt is the time at which the cancellation of the chain was requested. Only the chain's
+	// first row has it, because a cancellation applies to the whole chain (defect D54).
 	CancelRequestedAt time.Time
 	// CancelRequestedBy and SubmittedBy are the names of the API tokens that requested the
 	// cancellation and the execution; empty without tokens. Retries have the SubmittedBy of the
@@ -137,15 +136,15 @@ type Execution struct {
 	SchedulingBy        string
 	SchedulingExpiresAt time.Time
 	ScheduledAt         time.Time
-	// PublishedAt is when the current dispatch is known to have reached the broker: the time of its
-	// claim, or of the mark that a confirmed dispatch gets when nobody had claimed it by then. Zero
+	// PublishedAt is the time from which the current dispatch is known to have reached the broker. It is the
+	// time of its claim, or of the mark that a confirmed dispatch gets if it was not claimed by then. Zero
 	// means unknown.
 	PublishedAt time.Time
 	StartedAt   time.Time
 	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim. A later
 	// heartbeat that does not list the row proves that the worker does not run it.
 	ClaimBeat uint64
-	// CancelingAt is when the worker that runs the execution was asked to end it.
+	// CancelingAt is the time at which the worker that runs the execution was asked to end it.
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
@@ -155,17 +154,17 @@ type Execution struct {
 	SettlingAt time.Time
 }
 
-// KeyLifetime is how long an idempotency key belongs to the execution that it created, by the
-// database's clock. At an age of exactly KeyLifetime the key is free, even if it was not forgotten
-// yet: the next execution created with the key takes it over in the same step. Forgetting old keys
-// only keeps the index of keys small.
+// KeyLifetime is how long an idempotency key belongs to the execution that it created, by the database's
+// clock. At an age of exactly KeyLifetime the key is free, even if it was not forgotten yet. The next
+// execution created with the key takes it over in the same step. Forgetting old keys only keeps the index of
+// keys small.
 const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
 
 // Retriable reports whether another row may follow e in its chain: e ended for a reason that may
-// pass, and has attempts left. The database's is_execution_retriable decides alike. Whether a row
+// pass, and has attempts left. The database's is_execution_retriable decides in the same way. Whether a row
 // does follow also depends on retry.enabled, on whether the chain is being cancelled, and on
 // retry.free_shutdowns (MayBeFree).
 func (e *Execution) Retriable() bool {
@@ -177,10 +176,10 @@ func (e *Execution) Retriable() bool {
 	}
 }
 
-// MayBeFree reports whether a retry may follow e that costs none: its worker was stopped, which is
-// nobody's failure, and whoever wrote the action wants it to be run again; or the worker claimed it
-// and its machine could not start the action, so nothing of it has run. How many of a chain are
-// free is for the configuration to say (retry.free_shutdowns).
+// MayBeFree reports whether a free retry may follow e. Either its worker was stopped, which is nobody's
+// failure, and the action allows retries. Or the worker claimed it but its machine could not start the
+// action, so nothing of it has run. The configuration bounds the free retries of a chain
+// (retry.free_shutdowns).
 func (e *Execution) MayBeFree() bool {
 	switch e.FailureReason {
 	case WorkerShutdown:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNamesAreTheirOwnInverse(t *testing.T) {
+func TestParseInvertsString(t *testing.T) {
 	for s := Requested; s <= Abandoned; s++ {
 		if back, err := ParseStatus(s.String()); err != nil || back != s {
 			t.Errorf("status %d is called %q, which is read as %v, %v", s, s, back, err)
@@ -36,7 +36,7 @@ func TestTransitionTable(t *testing.T) {
 				t.Errorf("%v → running: legal is %v; only a scheduled execution can be claimed", from, legal)
 			}
 			if from.Claimed() && to == Requested && legal {
-				t.Errorf("%v may be put back to requested: claimed work never is", from)
+				t.Errorf("%v may become requested: claimed work never may", from)
 			}
 		}
 	}

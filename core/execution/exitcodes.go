@@ -5,10 +5,10 @@ import "math/bits"
 // MaxExitCode is the largest exit code that a program can end with.
 const MaxExitCode = 255
 
-// ExitCodes is a set of exit codes from 1 to MaxExitCode. It is comparable, as an Action has to be.
+// ExitCodes is a set of exit codes from 1 to MaxExitCode. It is comparable, because an Action must be.
 type ExitCodes struct{ words [4]uint64 }
 
-// NewExitCodes makes a set. It leaves out numbers that are not failures' exit codes.
+// NewExitCodes returns a set of exit codes. It ignores numbers below 1 and above MaxExitCode.
 func NewExitCodes[T ~int | ~int16 | ~int64](codes ...T) (s ExitCodes) {
 	for _, c := range codes {
 		if c >= 1 && c <= MaxExitCode {
@@ -18,7 +18,7 @@ func NewExitCodes[T ~int | ~int16 | ~int64](codes ...T) (s ExitCodes) {
 	return s
 }
 
-// Has says whether the set holds a code.
+// Has reports whether the set holds a code.
 func (e ExitCodes) Has(code int) bool {
 	return code >= 1 && code <= MaxExitCode && e.words[code/64]&(1<<(code%64)) != 0
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-func TestASetOfExitCodesHoldsWhatWasPutIn(t *testing.T) {
+func TestExitCodesHoldTheirMembers(t *testing.T) {
 	s := NewExitCodes(255, 64, 1, 63, 1, 0, 256, -1)
 	if got := s.List(); !slices.Equal(got, []int16{1, 63, 64, 255}) {
 		t.Errorf("the set lists %v", got)
 	}
 	for _, code := range []int{-1, 0, 2, 65, 128, 256, 320} {
 		if s.Has(code) {
-			t.Errorf("the set holds %d, which was not put in", code)
+			t.Errorf("the set holds %d, which was not added", code)
 		}
 	}
 	for _, code := range []int{1, 63, 64, 255} {

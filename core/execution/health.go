@@ -31,7 +31,7 @@ func (h Health) String() string {
 	return fmt.Sprintf("health(%d)", uint8(h))
 }
 
-// BlamesWorker says that a failure for this reason is the worker's fault and not the action's. An
+// BlamesWorker reports whether a failure for this reason is the worker's fault and not the action's. An
 // action that fails everywhere must not make every worker unhealthy (defect D44). So no reason is
 // listed that an action can give itself, or cause by running too long.
 func (r Reason) BlamesWorker() bool {
@@ -52,8 +52,7 @@ type Figures struct {
 	// Consecutive counts the latest failures that blame the worker, without another outcome in
 	// between, however old they are.
 	Consecutive int
-	// LastFailure is how long ago the latest failure that blames the worker was; meaningless if
-	// there was none.
+	// LastFailure is the time since the latest failure that blames the worker; meaningless if there was none.
 	LastFailure time.Duration
 	// Average is the average duration of the runs within the window.
 	Average time.Duration

@@ -10,7 +10,7 @@ type Limits struct {
 	Timeout time.Duration
 	// DispatchTimeout is how long a dispatch may wait for its claim; 0 leaves it to the action.
 	DispatchTimeout time.Duration
-	// MaxRetries is how many retries may follow. It counts only if OwnRetries is true, because 0 is
+	// MaxRetries bounds the retries that may follow. It counts only if OwnRetries is true, because 0 is
 	// a valid number of retries.
 	MaxRetries int
 	OwnRetries bool

@@ -19,7 +19,7 @@ const (
 	Worker
 )
 
-// Parts is how many values Part has, NoPart included.
+// Parts is the number of values of Part, NoPart included.
 const Parts = int(Worker) + 1
 
 // String is the part's name in results and logs, as in the contract.

@@ -2,8 +2,8 @@ package execution
 
 import "fmt"
 
-// Reason says why an execution failed, was taken back or is retried. The code that sees the failure
-// chooses it; nothing derives it from an error text (defect D48).
+// Reason is the cause for which an execution failed, was reclaimed or is retried. The code that sees the
+// failure chooses it; nothing derives it from an error text (defect D48).
 type Reason uint8
 
 // The reasons of the contract. Those up to Connection can be retried.
@@ -30,7 +30,7 @@ const (
 	Unknown
 )
 
-// Retriable says that a later attempt may succeed where this one failed.
+// Retriable reports whether a later attempt may succeed where this one failed.
 func (r Reason) Retriable() bool { return r >= WorkerUnavailable && r <= Connection }
 
 var reasonNames = [...]string{ //detlint:ok a constant table, never written
@@ -74,8 +74,8 @@ func ParseReason(name string) (Reason, error) {
 	return NoReason, fmt.Errorf("unknown failure reason %q", name)
 }
 
-// OfAction says that an action may give this reason for its own failure. The other reasons tell of
-// its worker, its message or its request, so an action may not give them.
+// OfAction reports whether an action may give this reason for its own failure. The other reasons concern its
+// worker, its message or its request, so an action may not give them.
 func (r Reason) OfAction() bool {
 	return r >= Transient && r <= Rejected || r == Unknown
 }

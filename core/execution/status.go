@@ -2,7 +2,8 @@ package execution
 
 import "fmt"
 
-// Status is where an execution stands. The zero value is no status: it is the "from" of a creation.
+// Status is the stage that an execution has reached. The zero value is no status: it is the "from" of a
+// creation.
 type Status uint8
 
 // The ten statuses. From Completed on they are terminal: no row ever leaves them (defect D16).
@@ -20,13 +21,13 @@ const (
 	Abandoned
 )
 
-// Statuses is how many values Status has, None included: the length of a table indexed by it.
+// Statuses is the number of values of Status, None included: the length of a table indexed by it.
 const Statuses = int(Abandoned) + 1
 
-// Terminal says that nothing may change the status any more.
+// Terminal reports whether the status is final.
 func (s Status) Terminal() bool { return s >= Completed }
 
-// Claimed says that a worker owns the execution.
+// Claimed reports whether a worker owns the execution.
 func (s Status) Claimed() bool { return s == Running || s == Canceling }
 
 // String is the name in the database, in messages and in scenario files; "none" for None.

@@ -72,7 +72,7 @@ func NewTransitionTable() *TransitionTable {
 	return l
 }
 
-// Legal says that some part may make this change. Staying in a status is not a change, so it is not
+// Legal reports whether some part may make this change. Staying in a status is not a change, so it is not
 // legal.
 func (t *TransitionTable) Legal(from, to Status) bool {
 	for _, ok := range t.by[from][to] {
@@ -83,5 +83,5 @@ func (t *TransitionTable) Legal(from, to Status) bool {
 	return false
 }
 
-// May says that this part may make this change.
+// May reports whether this part may make this change.
 func (t *TransitionTable) May(by Part, from, to Status) bool { return t.by[from][to][by] }

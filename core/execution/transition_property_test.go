@@ -8,7 +8,7 @@ import (
 
 // Any walk over lawful changes respects ownership: nothing leaves a terminal status, only a worker
 // claims, and only the worker that claimed ends the execution.
-func TestWalksOverTheTransitionTable(t *testing.T) {
+func TestTransitionWalksRespectOwnership(t *testing.T) {
 	transitions, all := NewTransitionTable(), Transitions()
 	rapid.Check(t, func(t *rapid.T) {
 		at, claimed := None, false
@@ -34,7 +34,7 @@ func TestWalksOverTheTransitionTable(t *testing.T) {
 			}
 			claimed = claimed || step.To == Running
 			if claimed && (step.To == Requested || step.To == Scheduling || step.To == Scheduled) {
-				t.Fatalf("%v puts claimed work back", step)
+				t.Fatalf("%v returns claimed work", step)
 			}
 			at = step.To
 		}
@@ -42,7 +42,7 @@ func TestWalksOverTheTransitionTable(t *testing.T) {
 }
 
 // Nobody may make a change that the table does not list.
-func TestTheTransitionTableAllowsNothingElse(t *testing.T) {
+func TestTransitionTableAllowsOnlyListedChanges(t *testing.T) {
 	transitions := NewTransitionTable()
 	listed := make(map[Transition]bool)
 	for _, known := range Transitions() {

@@ -7,33 +7,30 @@ import (
 	"handoff/core/execution"
 )
 
-// absences remembers, for each need of the executions, when this executor last saw a fitting worker
-// and since when it has seen none, pass after pass. After a long pause between passes the grace of
-// an execution starts anew, because a worker may have fitted meanwhile. But the grace does not
-// depend on when the execution itself was looked at. Executors pass over an execution that waits
-// for a concurrency slot: if many waited for one slot, each would start its grace anew for ever.
-// Nor do they look at an execution while its fitting workers are full, but they know that those
-// workers are there.
+// absences remembers, for each need of the executions, when this executor last saw a fitting worker and since
+// when it has seen none. After a long pause between passes the grace of an execution restarts, because a
+// worker may have fitted meanwhile. The grace must not depend on when the execution itself was examined:
+// executors skip executions that wait for a concurrency slot, or whose fitting workers are full.
 type absences struct {
-	// patience is the longest pause between two passes after which the memory still counts.
+	// patience is the longest pause between two passes after which the memory is still valid.
 	patience time.Duration
-	// began is the first pass after the last long pause. looked is the latest pass.
+	// began is the time of the first pass after the last long pause, looked that of the latest pass.
 	began, looked time.Duration
-	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search.
-	// fitted has one for each worker and runtime, in the order in which passes see them.
+	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search. fitted
+	// has an entry for each worker and runtime, in the order in which passes see them.
 	anyone, fitted []presence
 }
 
-// presence is the last pass at which a worker fitted a runtime, and the first one after it at which
-// none did: the worker that an execution is pinned to, or any worker if that is 0.
+// presence records the last pass at which a worker fitted a runtime, and the first later pass at which it no
+// longer did. worker is 0 in an entry for any worker.
 type presence struct {
 	runtime    string
 	worker     execution.WorkerID
 	last, gone time.Duration
 }
 
-// look notes which workers a pass sees at a moment of the monotonic clock.
-func (a *absences) look(now time.Duration, f *roster) {
+// noteRoster records which workers a pass sees at the monotonic time now.
+func (a *absences) noteRoster(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
 		a.began, a.anyone, a.fitted = now, a.anyone[:0], make([]presence, 0, len(f.workers))
 	}
@@ -43,8 +40,8 @@ func (a *absences) look(now time.Duration, f *roster) {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
-				a.anyone, _ = fits(a.anyone, 0, r, 0, now)
-				a.fitted, next = fits(a.fitted, next, r, w.ID, now)
+				a.anyone, _ = noteFit(a.anyone, 0, r, 0, now)
+				a.fitted, next = noteFit(a.fitted, next, r, w.ID, now)
 			}
 		}
 	}
@@ -57,12 +54,12 @@ func (a *absences) look(now time.Duration, f *roster) {
 	}
 }
 
-// fits notes in a list that a worker fits a runtime. It looks first where the entry is likely, and
-// returns where the next one is.
-func fits(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
+// noteFit records in a list that a worker fits a runtime. It tries the index likely first, and returns the
+// index after the entry.
+func noteFit(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
 	at := likely
-	if at >= len(list) || !list[at].is(runtime, worker) {
-		if at = find(list, runtime, worker); at < 0 {
+	if at >= len(list) || !list[at].isFor(runtime, worker) {
+		if at = presenceIndex(list, runtime, worker); at < 0 {
 			at, list = len(list), append(list, presence{runtime: runtime, worker: worker})
 		}
 	}
@@ -70,31 +67,31 @@ func fits(list []presence, likely int, runtime string, worker execution.WorkerID
 	return list, at + 1
 }
 
-// find is the index of an entry, -1 if there is none.
-func find(list []presence, runtime string, worker execution.WorkerID) int {
-	return slices.IndexFunc(list, func(p presence) bool { return p.is(runtime, worker) })
+// presenceIndex returns the index of an entry, -1 if there is none.
+func presenceIndex(list []presence, runtime string, worker execution.WorkerID) int {
+	return slices.IndexFunc(list, func(p presence) bool { return p.isFor(runtime, worker) })
 }
 
-func (p *presence) is(runtime string, worker execution.WorkerID) bool {
+func (p *presence) isFor(runtime string, worker execution.WorkerID) bool {
 	return p.worker == worker && p.runtime == runtime
 }
 
-// of returns for how long no worker has fitted a row, if the current pass has found none. least is
+// absenceBounds returns for how long no worker has fitted a row, if the current pass has found none. least is
 // a lower bound. most is an upper bound, or 0 if this executor has never seen a fitting worker.
-func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
+func (a *absences) absenceBounds(row *execution.Execution) (least, most time.Duration) {
 	list := a.fitted
 	if row.Pinned == 0 {
 		list = a.anyone
 	}
-	at := find(list, row.Action.Runtime, row.Pinned)
+	at := presenceIndex(list, row.Action.Runtime, row.Pinned)
 	if at < 0 {
 		return a.looked - a.began, 0
 	}
 	return a.looked - list[at].gone, a.looked - list[at].last
 }
 
-// since is when a row's current absence began. It is the same moment in each pass.
-func (a *absences) since(row *execution.Execution) time.Duration {
-	least, _ := a.of(row)
+// absenceStart returns when a row's current absence began, which is the same moment in each pass.
+func (a *absences) absenceStart(row *execution.Execution) time.Duration {
+	least, _ := a.absenceBounds(row)
 	return a.looked - least
 }

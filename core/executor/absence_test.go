@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
+func TestAbsenceRestartsAfterLongPause(t *testing.T) {
 	a := absences{patience: 20 * time.Second}
 	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := execution.Execution{Action: execution.Action{Runtime: "shell"}, Pinned: 7}
@@ -18,11 +18,11 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	}}}
 	step := func(at time.Duration, f *roster, row *execution.Execution, least, most time.Duration) {
 		t.Helper()
-		a.look(at*time.Second, f)
+		a.noteRoster(at*time.Second, f)
 		if row == nil {
 			return
 		}
-		if l, m := a.of(row); l != least*time.Second || m != most*time.Second {
+		if l, m := a.absenceBounds(row); l != least*time.Second || m != most*time.Second {
 			t.Errorf("at %d s nobody has come for %v to %v, want %d s to %d s", at, l, m, least, most)
 		}
 	}
@@ -39,7 +39,7 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	step(186, nobody, &shell, 20, 21)
 	avoiding := shell
 	avoiding.Avoid = 3
-	step(186, nobody, &avoiding, 20, 21) // the same need: it has waited as long
-	step(207, nobody, &shell, 0, 0)      // more than the patience later
+	step(186, nobody, &avoiding, 20, 21) // the same need: its absence is as long
+	step(207, nobody, &shell, 0, 0)      // later than the patience allows
 	step(207, nobody, &pinned, 0, 0)
 }

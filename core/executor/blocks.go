@@ -9,10 +9,10 @@ import (
 	"handoff/core/execution"
 )
 
-// A message costs the broker, its publisher and its consumer much more than its content. So a pass
-// sends the rows for one worker in blocks: messages of several dispatches, each with its own id and
-// epoch. Each row of a block has the same guarantees as a single dispatch, because the broker
-// stores, delivers, returns and kills a message as a whole:
+// The fixed cost of a message far exceeds that of its content. So a pass sends the rows for one worker in
+// blocks: messages of several dispatches, each with its own id and epoch. Each row of a block has the same
+// guarantees as a single dispatch, because the broker stores, delivers, returns and kills a message as a
+// whole:
 //
 //   - A confirm, a return, a refusal or a missing answer applies to every row in it.
 //   - The worker acknowledges it when all its rows are claimed. If it can't, the dead letter
@@ -20,7 +20,7 @@ import (
 //   - No worker gets more rows than without blocks: the dispatch of each row is committed under the
 //     limit of its worker.
 
-// block is the rows that one message carries, as indexes into a list.
+// block holds the rows that one message carries, as indexes into a list.
 type block struct {
 	incarnation execution.Incarnation
 	timeout     time.Duration
@@ -28,10 +28,10 @@ type block struct {
 	bytes       int
 }
 
-// send publishes dispatches and returns the broker's answer for the message of each. blocks says
-// which incarnations read messages of several dispatches; nil means none.
-func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
-	packed := pack(rows, s.config.Executor.DispatchesPerMessage, blocks)
+// sendDispatches publishes dispatches and returns, for each, the broker's answer to its message. blocks
+// reports whether an incarnation reads messages of several dispatches; nil means that none does.
+func (s *Service) sendDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
+	packed := packBlocks(rows, s.config.Executor.DispatchesPerMessage, blocks)
 	messages := make([]broker.Message, len(packed))
 	for i, b := range packed {
 		messages[i] = s.dispatchMessage(rows, b.rows)
@@ -48,10 +48,10 @@ func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarna
 	return outcomes
 }
 
-// pack puts rows into messages of at most most dispatches. The rows of a message go to the same
-// incarnation and have the same dispatch timeout, so they become too late at the same time. When
-// large parameters fill a message, the next one begins.
-func pack(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
+// packBlocks puts rows into messages of at most `most` dispatches. The rows of a message go to the same
+// incarnation and have the same dispatch timeout, so they expire together. When large parameters fill a
+// message, the next one begins.
+func packBlocks(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
 	var packed, open []*block
 	for i := range rows {
 		row := &rows[i]
@@ -83,9 +83,8 @@ func dispatchOf(row *execution.Execution) broker.Dispatch {
 	}
 }
 
-// dispatchMessage is the message of the rows at the indexes these, at least one, in the oldest
-// version that can carry them. The id of a block is that of its first dispatch and the number of
-// the others.
+// dispatchMessage builds the message of the rows at the indexes these, at least one, in the oldest version
+// that can carry them. A block's id combines the id of its first dispatch and the number of the others.
 func (s *Service) dispatchMessage(rows []execution.Execution, these []int) broker.Message {
 	first := &rows[these[0]]
 	id := strconv.FormatInt(int64(first.ID), 10)

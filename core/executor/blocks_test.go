@@ -12,7 +12,7 @@ import (
 )
 
 // A message carries rows of one incarnation and one dispatch timeout, up to a number and a length.
-func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
+func TestPackGroupsRowsByIncarnationAndTimeout(t *testing.T) {
 	row := func(id execution.ID, to execution.Incarnation, timeout time.Duration, length int) execution.Execution {
 		return execution.Execution{
 			ID: id, Epoch: 2, Incarnation: to, Worker: execution.WorkerID(to), Action: execution.Action{DispatchTimeout: timeout},
@@ -45,7 +45,7 @@ func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 		{"none", 9, reads, nil, "[]"},
 	} {
 		var got [][]int
-		for _, b := range pack(c.rows, c.most, c.blocks) {
+		for _, b := range packBlocks(c.rows, c.most, c.blocks) {
 			got = append(got, b.rows)
 		}
 		if fmt.Sprint(got) != c.want {
@@ -56,8 +56,8 @@ func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 
 // A message of one dispatch has the old version, so that an old worker can read it; a block has
 // another version.
-func TestOnlyABlockHasAnotherVersion(t *testing.T) {
-	s := &Service{host: &dated{day: time.Unix(2e9, 0)}}
+func TestOnlyBlocksUseNewWireVersion(t *testing.T) {
+	s := &Service{host: &timedHost{day: time.Unix(2e9, 0)}}
 	rows := []execution.Execution{{ID: 7, Epoch: 3, Worker: 4, Incarnation: 5}, {ID: 8, Epoch: 1, Worker: 4, Incarnation: 5}}
 	one, both := s.dispatchMessage(rows, []int{1}), s.dispatchMessage(rows, []int{0, 1})
 	for _, m := range []broker.Message{one, both} {
@@ -75,13 +75,13 @@ func TestOnlyABlockHasAnotherVersion(t *testing.T) {
 
 // Under load, each worker gets several rows in a row: as many as may share a message, and no more
 // than half of its capacity. Otherwise the rows are dealt out one by one.
-func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
+func TestWorkersGetBlocksUnderLoad(t *testing.T) {
 	given := func(load bool, most int, rows []execution.Execution, workers ...store.WorkerRow) string {
 		f := rosterOf(workers...)
 		f.most, f.ahead = most, 0
 		f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
 		var at []int
-		for _, p := range f.place(rows, load) {
+		for _, p := range f.placeRows(rows, load) {
 			at = append(at, p.worker)
 		}
 		return fmt.Sprint(at)
@@ -118,7 +118,7 @@ func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
 }
 
 // A worker of an older release gets no blocks: it can't read them.
-func TestOnlyAWorkerThatReadsBlocksGetsThem(t *testing.T) {
+func TestOldWorkersGetNoBlocks(t *testing.T) {
 	f := &roster{workers: []store.WorkerRow{
 		{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 10}, Messages: broker.WireVersion},
 		{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 20}, Messages: broker.VersionBlock},

@@ -15,7 +15,7 @@ func newBrake() *brake {
 	return &brake{config: config.Default(config.Hardened), departed: make(map[execution.WorkerID]departure)}
 }
 
-func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
+func TestBrakeHoldsThenTrickles(t *testing.T) {
 	const lease = 30 * time.Second
 	b := newBrake()
 	at := time.Hour
@@ -26,7 +26,7 @@ func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
 	}{
 		{0, 4, 0}, {2*lease - 1, 4, 0}, {2 * lease, 4, 1}, {2*lease + brakeStep, 3, 1}, {2*lease + 2*brakeStep, 1, 1}, {2*lease + 3*brakeStep, 0, 0},
 	} {
-		if got := len(b.admit(at+step.after, reaps(step.over), 6)); got != step.want {
+		if got := len(b.admitReaps(at+step.after, reaps(step.over), 6)); got != step.want {
 			t.Errorf("%v after most were over, with %d left: %d reaped, want %d", step.after, step.over, got, step.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
 	}
 }
 
-func TestBrakeAtItsBoundaries(t *testing.T) {
+func TestBrakeBoundaries(t *testing.T) {
 	for _, c := range []struct {
 		alive, over, lost, stopped, want int
 	}{
@@ -46,7 +46,7 @@ func TestBrakeAtItsBoundaries(t *testing.T) {
 		{5, 1, 2, 0, 1},
 		{3, 3, 0, 1, 0}, // of four workers, one has stopped just now
 		{3, 3, 0, 3, 3}, // of six, half has stopped
-		{1, 1, 0, 5, 1}, // a fleet that is scaled down is not over
+		{1, 1, 0, 5, 1}, // a scaled-down fleet is no mass failure
 	} {
 		b := newBrake()
 		for id := range c.lost {
@@ -55,36 +55,35 @@ func TestBrakeAtItsBoundaries(t *testing.T) {
 		for id := range c.stopped {
 			b.departed[execution.WorkerID(200+id)] = departure{time.Hour - time.Second, false}
 		}
-		if got := len(b.admit(time.Hour, reaps(c.over), c.alive)); got != c.want {
+		if got := len(b.admitReaps(time.Hour, reaps(c.over), c.alive)); got != c.want {
 			t.Errorf("%+v: %d reaped", c, got)
 		}
 	}
 }
 
-func TestBrakeLetsGoWhenTheWorkersAreBack(t *testing.T) {
+func TestBrakeReleasesWhenWorkersReturn(t *testing.T) {
 	b := newBrake()
-	b.admit(0, reaps(4), 6)
-	if got := len(b.admit(10*time.Second, reaps(1), 6)); got != 1 || b.engaged {
+	b.admitReaps(0, reaps(4), 6)
+	if got := len(b.admitReaps(10*time.Second, reaps(1), 6)); got != 1 || b.engaged {
 		t.Errorf("five of six are back: %d reaped, engaged %v", got, b.engaged)
 	}
 }
 
-func TestBrakeHoldsAlthoughSomebodyStops(t *testing.T) {
+func TestBrakeHoldsWhenWorkerStops(t *testing.T) {
 	const lease = 30 * time.Second
 	b := newBrake()
 	at := time.Hour
-	if got := len(b.admit(at, reaps(3), 4)); got != 0 {
+	if got := len(b.admitReaps(at, reaps(3), 4)); got != 0 {
 		t.Fatalf("three of four are over: %d reaped", got)
 	}
 	b.departed[4] = departure{at + 5*time.Second, false}
-	// Even longer than a lease after the stop, the hold counts the workers that were there at its
-	// beginning.
+	// Even more than a lease after the stop, the hold counts the workers that existed at its start.
 	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
-		if got := len(b.admit(at+after, reaps(3), 3)); got != 0 {
+		if got := len(b.admitReaps(at+after, reaps(3), 3)); got != 0 {
 			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)
 		}
 	}
-	if got := len(b.admit(at+2*lease, reaps(3), 3)); got != 1 || !b.trickles {
+	if got := len(b.admitReaps(at+2*lease, reaps(3), 3)); got != 1 || !b.trickles {
 		t.Errorf("after the hold %d reaped, one at a time is %v", got, b.trickles)
 	}
 }
@@ -92,31 +91,31 @@ func TestBrakeHoldsAlthoughSomebodyStops(t *testing.T) {
 func TestOutage(t *testing.T) {
 	const lease = 30 * time.Second
 	o := newOutage(config.Default(config.Hardened), 0)
-	if !o.recent(0, lease) {
+	if !o.isRecent(0, lease) {
 		t.Error("an executor that has just started does not wait")
 	}
-	o.answer(3 * time.Second)
-	if !o.recent(3*time.Second+lease-1, lease) {
+	o.noteAnswer(3 * time.Second)
+	if !o.isRecent(3*time.Second+lease-1, lease) {
 		t.Error("the wait after a start does not last a lease from the first answer")
 	}
 	for at := 5 * time.Second; at <= 100*time.Second; at += 5 * time.Second {
-		o.answer(at)
+		o.noteAnswer(at)
 	}
-	o.answer(115 * time.Second)
-	if o.recent(115*time.Second, lease) || o.recent(130*time.Second, lease) || !o.recent(130*time.Second+1, lease) {
+	o.noteAnswer(115 * time.Second)
+	if o.isRecent(115*time.Second, lease) || o.isRecent(130*time.Second, lease) || !o.isRecent(130*time.Second+1, lease) {
 		t.Error("fifteen seconds of silence are no outage, and a nanosecond more is one")
 	}
-	if !o.recent(131*time.Second, lease) {
+	if !o.isRecent(131*time.Second, lease) {
 		t.Error("an outage that lasts is not recent")
 	}
-	o.answer(131 * time.Second)
-	if !o.recent(131*time.Second+14*time.Second, lease) {
+	o.noteAnswer(131 * time.Second)
+	if !o.isRecent(131*time.Second+14*time.Second, lease) {
 		t.Error("the wait ends before a lease is over")
 	}
 	for at := 135 * time.Second; at <= 165*time.Second; at += 5 * time.Second {
-		o.answer(at)
+		o.noteAnswer(at)
 	}
-	if !o.recent(131*time.Second+lease-1, lease) || o.recent(165*time.Second, lease) {
+	if !o.isRecent(131*time.Second+lease-1, lease) || o.isRecent(165*time.Second, lease) {
 		t.Error("the wait does not end a lease after the outage")
 	}
 }

@@ -17,35 +17,34 @@ import (
 // timeout monitor still finds the executions, so a few minutes are short enough.
 const canaryInterval = 5 * time.Minute
 
-// suspectInterval is the least time between two tests while unreadable messages arrive: whoever
-// sends garbage may also have sent a message that ends dead lettering.
+// suspectInterval is the shortest time between two tests while unreadable messages arrive: their sender may
+// also have sent a message that stops dead lettering.
 const suspectInterval = 30 * time.Second
 
-// endedTests is how many tests in a row may end with their session, while the executor's own
-// session stays open, before the path counts as broken. While its dead lettering stands still,
-// RabbitMQ closes the connection that declares a queue (S5).
+// endedTests is the number of consecutive tests that must lose their session, while the executor's own
+// session stays open, before the path counts as broken. While dead lettering is stuck, RabbitMQ closes any
+// connection that declares a queue (S5).
 const endedTests = 3
 
-// deadLetterPath sends canaries at start and then regularly, because nothing else reveals that
-// somebody has removed a binding or an exchange.
+// deadLetterPath tests dead lettering with canary messages, at start and then regularly, because nothing else
+// reveals a missing binding or exchange.
 type deadLetterPath struct {
 	*Service
 	suspicious host.Signal
-	// watched is since when settled has tested the path at least every watchGap. last is its latest
-	// test. Only one task reads and writes them.
+	// watched is since when hasSettled has tested the path at least every watchGap. last is its latest test.
+	// Only one task uses them.
 	watched, last time.Duration
 
 	mu     sync.Mutex
 	tested bool
 	broken error
-	// good is since when every test succeeded, if the last one did.
+	// good is since when every test has succeeded; it is valid only if the last one did.
 	good time.Duration
 }
 
-// Every three minutes the broker tries again to route a dead letter that had no route. Between two
-// tests somebody may remove the binding and put it back. So before a queue is deleted, the path is
-// tested at every pass for longer than three minutes. By then the broker has tried the dead letters
-// of the queue again while the path was known to work.
+// Every three minutes the broker retries dead letters that had no route. A binding may be removed and
+// restored between two tests. So before a queue is deleted, every pass tests the path for longer than three
+// minutes. By then the broker has retried the queue's dead letters while the path worked.
 const (
 	watchedFor = 200 * time.Second
 	watchGap   = 2 * idleQueueSweep
@@ -55,8 +54,8 @@ func newDeadLetterPath(s *Service) *deadLetterPath {
 	return &deadLetterPath{Service: s, suspicious: s.host.NewSignal()}
 }
 
-// suspect asks for a test soon.
-func (d *deadLetterPath) suspect() { d.suspicious.Set() }
+// requestTest requests a test soon.
+func (d *deadLetterPath) requestTest() { d.suspicious.Set() }
 
 // run tests the path until ctx ends.
 func (d *deadLetterPath) run(ctx context.Context) {
@@ -64,7 +63,7 @@ func (d *deadLetterPath) run(ctx context.Context) {
 	ended := 0
 	for ctx.Err() == nil {
 		began := d.host.Monotonic()
-		err := d.test(ctx)
+		err := d.testPath(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -76,19 +75,19 @@ func (d *deadLetterPath) run(ctx context.Context) {
 			}
 			continue
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
-			// A session that ended says nothing about the path, and the client logs it. But it may
-			// be the test that ends the session each time.
+			// The end of a session proves nothing about the path, and the client logs it. But the test itself
+			// may be what ends the session each time.
 			d.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
 			if ended++; d.client.ConnectedFor() < d.host.Monotonic()-began {
 				ended = 0
 			}
 			if ended >= endedTests {
 				d.limited.LogAttrs(ctx, slog.LevelError, "the broker ends the connection of each test of the dead letter path, testing it again", slog.Int("tests", ended))
-				d.found(errTestEnds)
+				d.noteResult(errTestEnds)
 			}
 		default:
 			d.limited.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
-			d.found(err)
+			d.noteResult(err)
 		}
 		if backoff.Wait(ctx) != nil {
 			return
@@ -96,11 +95,11 @@ func (d *deadLetterPath) run(ctx context.Context) {
 	}
 }
 
-// errTestEnds is the error of a path whose test can't even begin.
+// errTestEnds is the path's error if each test loses its session.
 var errTestEnds = errors.New("the broker ends the connection of each test")
 
-// waitForNext waits for the next test after a successful one. It comes sooner if unreadable
-// messages arrive.
+// waitForNext waits after a successful test until the next one is due, which is sooner if unreadable messages
+// arrive.
 func (d *deadLetterPath) waitForNext(ctx context.Context) error {
 	if err := d.host.Sleep(ctx, suspectInterval); err != nil {
 		return err
@@ -109,10 +108,9 @@ func (d *deadLetterPath) waitForNext(ctx context.Context) error {
 	return err
 }
 
-// test sends one canary, after the service's own session has declared the topology. The canary has
-// its own session: a failure must not end the session on which the executor works, and nothing of
-// the canary outlives its session.
-func (d *deadLetterPath) test(ctx context.Context) error {
+// testPath sends one canary, after the service's own session has declared the topology. The canary has its
+// own session: a failure must not end the executor's session, and nothing of the canary must outlive it.
+func (d *deadLetterPath) testPath(ctx context.Context) error {
 	if _, err := d.client.Session(ctx); err != nil {
 		return err
 	}
@@ -123,13 +121,13 @@ func (d *deadLetterPath) test(ctx context.Context) error {
 	defer session.Close()
 	err = broker.Canary(ctx, d.host, session, d.config.MessageQueue.RabbitMQ)
 	if err == nil {
-		d.found(nil)
+		d.noteResult(nil)
 	}
 	return err
 }
 
-// found notes the result of a test.
-func (d *deadLetterPath) found(broken error) {
+// noteResult records the result of a test.
+func (d *deadLetterPath) noteResult(broken error) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	if !d.tested || d.broken != nil {
@@ -137,13 +135,12 @@ func (d *deadLetterPath) found(broken error) {
 	}
 	d.tested, d.broken = true, broken
 	d.mu.Unlock()
-	d.recorder.Set(telemetry.DeadLetterPathBroken, flag(broken != nil), telemetry.Labels{})
+	d.recorder.Set(telemetry.DeadLetterPathBroken, flagValue(broken != nil), telemetry.Labels{})
 }
 
-// settled says that the path works now, and that all tests succeeded for long enough for the broker
-// to have routed the dead letters that a queue kept. It is called at every pass while a queue is
-// due for deletion, and tests the path each time.
-func (d *deadLetterPath) settled(ctx context.Context) bool {
+// hasSettled tests the path. It reports whether the path works, and has worked long enough for the broker to
+// have routed every retained dead letter. Each pass calls it while a queue is due for deletion.
+func (d *deadLetterPath) hasSettled(ctx context.Context) bool {
 	d.mu.Lock()
 	good := d.tested && d.broken == nil
 	d.mu.Unlock()
@@ -152,9 +149,9 @@ func (d *deadLetterPath) settled(ctx context.Context) bool {
 		return false
 	}
 	// The last test may be minutes old; a new one shows whether the path has broken since.
-	if err := d.test(ctx); err != nil {
+	if err := d.testPath(ctx); err != nil {
 		d.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
-		d.suspect()
+		d.requestTest()
 		d.last = 0
 		return false
 	}

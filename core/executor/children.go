@@ -9,15 +9,14 @@ import (
 	"handoff/core/store"
 )
 
-// The workflow children of an ended chain are started or skipped in bounded batches, after the
-// transaction that handles the end. A chain may have any number of children. One statement for all
-// of them would exceed the statement timeout, hold the lock of the parent's row all that time, and
-// fail again at every attempt. The database notes which chains still have children to settle
-// (store.Executor.SettleChildren), so this executor may stop after any batch.
+// The workflow children of an ended chain are started or skipped in bounded batches, after the transaction
+// that handles the end. A chain may have any number of children. One statement for all of them would exceed
+// the statement timeout, hold the lock of the parent's row all that time, and fail again at every attempt.
+// The database records which chains have unsettled children (store.Executor.SettleChildren), so an executor
+// may stop after any batch.
 
-// beginChildren settles a first batch of children of chains whose ends were just handled, so that
-// the few children of a typical chain start at once. It leaves the rest to settleWhatIsLeft, also
-// after an error.
+// beginChildren settles a first batch of children of chains whose ends were just handled, so that the few
+// children of a typical chain start at once. settleWhatIsLeft does the rest, also after an error.
 func (cl *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
@@ -31,11 +30,11 @@ func (cl *completionListener) beginChildren(chains []execution.ID) {
 	}
 }
 
-// settleWhatIsLeft settles children until ctx ends: at once those that beginChildren has left, and
-// every reconcile interval those that a dead executor has left.
+// settleWhatIsLeft settles children until ctx ends: those that beginChildren left, at once; those that a dead
+// executor left, every reconcile interval.
 func (cl *completionListener) settleWhatIsLeft(ctx context.Context) {
 	interval := cl.config.Executor.ReconcileInterval
-	loop := cl.loop("reconciler of children")
+	loop := cl.newLoop("reconciler of children")
 	for {
 		woken, err := cl.unsettled.Wait(ctx, interval)
 		if err != nil {
@@ -52,10 +51,9 @@ func (cl *completionListener) settleWhatIsLeft(ctx context.Context) {
 	}
 }
 
-// settleChildren visits the chains that Find returns, a batch at a time, until none has waiting
-// children. SettleChildren gives a chain with more children a new date, so Find returns it after the
-// others, and a chain with very many children does not hold them up. The rest of the pass skips a
-// chain of which no child could be settled.
+// settleChildren visits the chains that Find returns, in batches, until none has waiting children.
+// SettleChildren gives a chain with more children a new date, so Find returns it last, and a large chain does
+// not delay the others. A pass skips chains of which no child could be settled.
 func (cl *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = cl.config.Executor.BatchSize
 	for range passBatches {
@@ -67,17 +65,17 @@ func (cl *completionListener) settleChildren(ctx context.Context, f store.Findin
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
-		// From here on the pass also visits chains of which it has just settled children. So it goes
-		// on until no chain has waiting children.
+		// From here on the pass revisits chains of which it has just settled children, until none has waiting
+		// children.
 		f.Age, f.Skip = 0, append(f.Skip, stuck...)
 	}
 	cl.unsettled.Set()
 	return nil
 }
 
-// settleBatch settles one batch of children, an equal share for each chain, and announces the
-// changes. stuck are the chains of which no child could be settled. more says that another chain
-// still has waiting children. It returns an error only when the database is away.
+// settleBatch settles one batch of children, an equal share for each chain, and announces the changes. stuck
+// lists the chains of which no child could be settled. more reports whether another chain still has waiting
+// children. An error means that the database is away.
 func (cl *completionListener) settleBatch(chains []execution.ID) (stuck []execution.ID, more bool, err error) {
 	share := max(1, cl.config.Executor.BatchSize/len(chains))
 	settled, err := cl.commitChildren(chains, share)
@@ -97,21 +95,21 @@ func (cl *completionListener) settleBatch(chains []execution.ID) (stuck []execut
 	return stuck, more, nil
 }
 
-// settledChain is the answer for one chain; failed says that there was none.
+// settledChain is the answer for one chain; failed reports whether there was none.
 type settledChain struct {
 	store.Settled
 	failed bool
 }
 
-// commitChildren settles all chains in one call. If that call fails, it settles each chain alone,
-// like commit.
+// commitChildren settles all chains in one call. If that call fails, it settles each chain alone, like
+// commitOrchestrations.
 func (cl *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
 	var answers []store.Settled
 	err := cl.db(func(ctx context.Context) (err error) {
 		answers, err = cl.store.SettleChildren(ctx, chains, most)
 		return err
 	})
-	if err != nil && store.Retriable(err) && !cl.reachable() {
+	if err != nil && store.Retriable(err) && !cl.databaseAnswers() {
 		return nil, err
 	}
 	settled := make([]settledChain, len(chains))

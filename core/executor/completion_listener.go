@@ -11,20 +11,21 @@ import (
 	"handoff/core/telemetry"
 )
 
-// completionListener handles the end of an execution, once, in one transaction with the mark that
-// it was handled. Hints of completion start it early; the reconciler starts it in any case.
-// Afterwards it settles the children of the ended chain in batches: see children.go.
+// completionListener handles the end of an execution exactly once, in the transaction that marks it as
+// handled. Hints of completion trigger it early; the reconciler triggers it in any case. Afterwards it
+// settles the children of the ended chain in batches: see children.go.
 //
-// If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish),
-// and the hint says so. Then only the scheduler has to be woken, because the worker has room. That
-// takes no statement. A hint that lies only costs time, because the reconciler finds the end.
+// If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish), and the hint
+// says so. Then only the scheduler has to be woken, without a statement, because the worker has room. A wrong
+// hint only costs time, because the reconciler finds the end.
 type completionListener struct {
 	*Service
 	hints *hints
 	// unsettled wakes the loop that settles the remaining children.
 	unsettled host.Signal
-	// freed are the ends that were handled by their workers and have woken the scheduler.
-	freed twins
+	// freed recognises repeated hints about ends that workers have handled: the first one wakes the
+	// scheduler.
+	freed hintPairs
 }
 
 func newCompletionListener(s *Service) *completionListener {
@@ -32,19 +33,19 @@ func newCompletionListener(s *Service) *completionListener {
 }
 
 func (cl *completionListener) run(ctx context.Context) {
-	loop := cl.loop("completion listener")
+	loop := cl.newLoop("completion listener")
 	for ctx.Err() == nil {
 		if _, err := cl.hints.wake.Wait(ctx, cl.config.Executor.ReconcileInterval); err != nil {
 			return
 		}
-		held := cl.hints.take()
-		ids, handled := terminals(held)
-		if cl.freed.anew(handled) {
+		held := cl.hints.takeHeld()
+		ids, handled := terminalExecutions(held)
+		if cl.freed.recordEnds(handled) {
 			cl.scheduler.wakeIn(0)
 		}
-		err := loop.Pass(func() error { return cl.handle(ids) })
+		err := loop.Pass(func() error { return cl.handleHinted(ids) })
 		loop.Interval(cl.config.Executor.ReconcileInterval)
-		cl.hints.settle(held, err == nil)
+		cl.hints.settleHeld(held, err == nil)
 		if err != nil {
 			cl.log.LogAttrs(ctx, slog.LevelWarn, "terminal handling failed, its messages are kept", slog.Any("error", err))
 			if cl.host.Sleep(ctx, cl.config.Executor.ReconcileInterval) != nil {
@@ -55,19 +56,18 @@ func (cl *completionListener) run(ctx context.Context) {
 	}
 }
 
-// handle orchestrates the executions that hints named, in batches. The rows decide: a hint has no
-// effect if its execution is not terminal or was already handled. handle returns an error only when
-// the database is away. An end that can't be handled for another reason is left to the reconciler,
-// and its hint is acknowledged. The same applies to an execution that this program can't read: it
-// waits for a program that can, and survey reports it.
-func (cl *completionListener) handle(ids []execution.ID) error {
+// handleHinted handles the ended executions that hints named, in batches. The rows decide: a hint has no
+// effect if its execution is not terminal or was already handled. It returns an error only when the database
+// is away. The reconciler retries other failures, and their hints are acknowledged. An execution that this
+// program can't read waits for a program that can, and sampleDatabase reports it.
+func (cl *completionListener) handleHinted(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), cl.config.Executor.BatchSize)
 		rows, err := askStore(cl.db, cl.store.Executions, ids[:n])
 		if err != nil && !errors.Is(err, store.ErrUnreadable) {
 			return err
 		}
-		if _, err := cl.orchestrate(rows); err != nil {
+		if _, err := cl.orchestrateEnded(rows); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -75,30 +75,30 @@ func (cl *completionListener) handle(ids []execution.ID) error {
 	return nil
 }
 
-// orchestrate commits the terminal handling of the rows that are terminal and not handled yet, and
+// orchestrateEnded commits the terminal handling of the rows that are terminal and not handled yet, and
 // returns those that it could not handle. It returns an error only when the database is away.
-func (cl *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
+func (cl *completionListener) orchestrateEnded(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
 	var chains []execution.ID
 	var statuses []execution.Status
 	for i := range rows {
 		row := &rows[i]
 		if row.Status.Terminal() && row.OrchestratedAt.IsZero() {
-			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: cl.retry(row)}), append(chains, row.Chain())
+			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: cl.retryFor(row)}), append(chains, row.Chain())
 			statuses = append(statuses, row.Status)
 		}
 	}
 	if len(os) == 0 {
 		return nil, nil
 	}
-	outcomes, err := cl.commit(os)
+	outcomes, err := cl.commitOrchestrations(os)
 	var parents []execution.ID
 	for i, o := range outcomes {
 		if !o.Applied {
 			left = append(left, os[i].ID)
 			continue
 		}
-		// At debug, like the scheduler's line: there is one for each execution of the fleet.
+		// At level debug, like the scheduler's line: there is one for each execution.
 		cl.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
 			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {
@@ -117,15 +117,15 @@ func (cl *completionListener) orchestrate(rows []execution.Execution) (left []ex
 	return left, err
 }
 
-// commit handles all ends in one call. If that fails while the database answers, it handles each
-// end alone, so that one that can't be handled, or takes too long, does not hold up the others. It
-// returns an error only when the database is away, together with the outcomes before that.
-func (cl *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
+// commitOrchestrations handles all ends in one call. If that fails while the database answers, it handles
+// each end alone, so that a failing or slow one does not delay the others. An error means that the database
+// is away; the outcomes up to then are returned with it.
+func (cl *completionListener) commitOrchestrations(os []store.Orchestration) ([]store.Orchestrated, error) {
 	outcomes, err := askStore(cl.db, cl.store.Orchestrate, os)
 	switch {
 	case err == nil:
 		return outcomes, nil
-	case store.Retriable(err) && !cl.reachable():
+	case store.Retriable(err) && !cl.databaseAnswers():
 		return nil, err
 	case len(outcomes) < len(os):
 		outcomes = make([]store.Orchestrated, len(os))
@@ -139,7 +139,7 @@ func (cl *completionListener) commit(os []store.Orchestration) ([]store.Orchestr
 		if outcomes[i].Applied {
 			continue
 		}
-		one, err := cl.commit(os[i : i+1])
+		one, err := cl.commitOrchestrations(os[i : i+1])
 		if err != nil {
 			return outcomes, err
 		}

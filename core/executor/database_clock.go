@@ -9,50 +9,48 @@ import (
 	"handoff/core/host"
 )
 
-// databaseClock compares the database's clock, which somebody may set, with this executor's
-// monotonic clock, which nobody sets. Run deadlines are in the database's time. A step of its clock
-// makes runs look longer than they are. If a run is then ended as timed out while its action is
-// alive, its retry runs the action a second time (defects D15, D35).
+// databaseClock detects steps of the database's clock by comparing it with this executor's monotonic clock.
+// Run deadlines are in the database's time, so a step makes runs look too long. If a run were then marked
+// timed out while its action is alive, its retry would run the action twice (defects D15, D35).
 //
-// It is a list of spans in which both clocks advanced alike. The span that contains a row's start
-// tells when that was on this executor's clock. The first span also stands for the time before the
-// first reading: until then this executor trusts the database's clock, so it does not notice a step
-// before that reading. Nor does it notice a step that another step undoes before the next reading.
+// It is a list of spans in which both clocks advanced alike. The span that contains a row's start converts it
+// to this executor's clock. The first span also covers the time before the first reading, so earlier steps go
+// undetected. So does a step that another step undoes before the next reading.
 type databaseClock struct {
 	host host.Host
 
 	mu    sync.Mutex
 	spans []span
-	// read is when the latest reading without doubt began, on this executor's clock.
+	// read is when the latest precise reading began, on this executor's clock.
 	read time.Duration
 }
 
-// span is a time in which the offset between the clocks stayed the same. from and to are on the
-// database's clock.
+// span is a period in which the offset between the clocks stayed the same. from and to are on the database's
+// clock.
 type span struct {
 	from, to time.Time
 	// began is the latest moment, on this executor's clock, at which from was read. doubt is how
 	// much earlier it may have been.
 	began, doubt time.Duration
-	// before is how far before from the clock may already have been in this span: after a step
-	// backwards, as long as there was no reading. It is 0 after a step forwards.
+	// before is how long before from this span may have begun, on the database's clock. It is 0 after a step
+	// forwards.
 	before time.Duration
 }
 
 const (
-	// clockTolerance is how much the offset may change within a span. It is larger than the error
-	// of a reading, and smaller than the grace of every take-back.
+	// clockTolerance is how much the offset may change within a span. It is larger than the error of a
+	// reading, and smaller than the grace of every reclaim.
 	clockTolerance = 500 * time.Millisecond
 	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every
 	// eight minutes.
 	clockSpans = 500
-	// century bounds how far before the first reading a moment may lie, so that sums don't overflow.
+	// century bounds the time between a moment and the first reading, so that sums don't overflow.
 	century = 100 * 365 * 24 * time.Hour
 )
 
-// observe adds one reading, made between two moments of this executor's clock. A slow reading only
-// reveals steps that are larger than the time it took.
-func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
+// addReading adds a reading that was made between two moments of this executor's clock. A slow reading
+// reveals only steps that are larger than its duration.
+func (d *databaseClock) addReading(now time.Time, before, after time.Duration) {
 	doubt := after - before
 	if doubt <= clockTolerance {
 		doubt = 0
@@ -83,10 +81,10 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	d.spans = append(d.spans, begins)
 }
 
-// since returns the least time that can have passed, by this executor's clock, since the database's
-// clock showed moment. It is known once there was a reading. A moment before the first one lies as
-// far before it as the database's clock says.
-func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
+// elapsedSince returns a lower bound of the time, on this executor's clock, since the database's clock showed
+// moment. known is false before the first reading. For moments before that reading, the database's clock is
+// trusted.
+func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,28 +121,26 @@ func (s *Service) readDatabaseClock() error {
 	}); err != nil {
 		return err
 	}
-	s.databaseClock.observe(now, before, s.host.Monotonic())
+	s.databaseClock.addReading(now, before, s.host.Monotonic())
 	return nil
 }
 
-// overrun says whether a row that is overrun by the database's clock has also used up its time and
-// grace on this executor's clock. The grace is included because until it is over, the worker may
-// still be ending the action.
-func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
-	ran, known := s.databaseClock.since(row.StartedAt)
+// isOverrun reports whether a row that is overrun by the database's clock has also exceeded its time and
+// grace on this executor's clock. During the grace, the worker may still be ending the action.
+func (s *Service) isOverrun(row *execution.Execution, grace time.Duration) bool {
+	ran, known := s.databaseClock.elapsedSince(row.StartedAt)
 	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
 }
 
-// lay says whether a dispatch has also waited unclaimed for atLeast on this executor's clock. If
-// not, only a step of the database's clock made it late: its worker could no longer claim it, and
-// is not to blame. Clocks may drift by a tenth of the time. The caller has read the database's
-// clock since the dispatch.
-func (s *Service) lay(row *execution.Execution, atLeast time.Duration) bool {
-	lay, known := s.databaseClock.since(row.ScheduledAt)
+// waitedUnclaimed reports whether a dispatch has also waited unclaimed for atLeast on this executor's clock.
+// If not, a step of the database's clock made it late, and its worker is not to blame. The clocks may drift
+// by a tenth. The caller must have read the database's clock since the dispatch.
+func (s *Service) waitedUnclaimed(row *execution.Execution, atLeast time.Duration) bool {
+	lay, known := s.databaseClock.elapsedSince(row.ScheduledAt)
 	return !known || lay >= atLeast-atLeast/10
 }
 
-// ownTime is how long a dispatch may wait for its claim.
+// ownTime returns how long a dispatch may wait for its claim.
 func ownTime(row *execution.Execution) time.Duration {
 	return row.DispatchDeadline.Sub(row.ScheduledAt)
 }

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
+func TestRunsAreTimedByExecutorClock(t *testing.T) {
 	const minute, second = time.Minute, time.Second
 	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	h := &still{now: time.Hour}
+	h := &manualHost{now: time.Hour}
 	d := &databaseClock{host: h}
-	// look lets time pass on both clocks, sets the database's clock, and makes a reading.
+	// look advances both clocks, sets the database's clock, and makes a reading.
 	offset := time.Duration(0)
 	look := func(pass, step time.Duration) {
 		h.now += pass
 		offset += step
-		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now)
+		d.addReading(zero.Add(h.now-time.Hour+offset), h.now, h.now)
 	}
 	ran := func(started time.Duration) (time.Duration, bool) {
-		return d.since(zero.Add(started))
+		return d.elapsedSince(zero.Add(started))
 	}
 	expect := func(what string, started, want time.Duration, wantKnown bool) {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("before the first look", 0, 0, false)
 	look(0, 0)
 	expect("it started before the first look", -second, second, true)
-	if ran, known := d.since(zero.AddDate(-8000, 0, 0)); ran < century || !known {
+	if ran, known := d.elapsedSince(zero.AddDate(-8000, 0, 0)); ran < century || !known {
 		t.Errorf("it started ages before the first look: ran for %v, known %v", ran, known)
 	}
 	look(minute, 0)
@@ -42,24 +42,24 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("it started before the first look, and the clock was set since", -second, 2*minute+21*second, true)
 	expect("after it", 7*minute+10*second+300*time.Millisecond, 10*second, true)
 	expect("after the last look", 9*minute, 0, true)
-	// The clock shows an earlier time again: the later moment counts.
+	// The clock repeats an earlier time: the later moment counts.
 	look(10*second, -15*second)
 	h.now += 5 * second
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
 	expect("between a step backwards and the next look", 7*minute+10*second+300*time.Millisecond, 5*second, true)
-	// A far step backwards shows times from before the first look. What began between the step and
-	// the look that finds it is dated by that look, and what began earlier by the first look.
+	// A far step backwards shows times from before the first reading. Runs that began between the step and
+	// the reading that detects it are dated by that reading, earlier ones by the first reading.
 	look(10*second, -time.Hour)
 	h.now += 3 * second
 	from := h.now - time.Hour + offset - 3*second
 	expect("between a far step backwards and the next look", from-9*second, 3*second, true)
 	expect("long before a far step backwards", from-20*second, h.now-time.Hour-from+20*second, true)
-	look(0, time.Hour) // as if it had not been
+	look(0, time.Hour) // as if it had not happened
 
 	before := len(d.spans)
 	slow := func(step time.Duration) {
 		offset += step
-		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now+4*clockTolerance)
+		d.addReading(zero.Add(h.now-time.Hour+offset), h.now, h.now+4*clockTolerance)
 	}
 	slow(0)
 	slow(3 * clockTolerance)

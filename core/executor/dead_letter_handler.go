@@ -19,15 +19,14 @@ import (
 // deadLetterPrefetch bounds the dead letters that are held while the database is away.
 const deadLetterPrefetch = 50
 
-// handleDeadLetters consumes the dead letter queue until ctx ends. A dead letter says that a
-// message died, not that its execution is unclaimed: a prefetched message that is requeued after
-// its expiry dies while its execution runs (defect D20). So the row decides.
+// handleDeadLetters consumes the dead letter queue until ctx ends. A dead letter does not prove that its
+// execution is unclaimed: a prefetched message that is requeued after its expiry dies while its execution
+// runs (defect D20). So the row decides.
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed == nil && d.Envelope.Type == broker.DeadLetterCanary {
-			// It has served its purpose (broker.Canary): no dispatch died, and nobody has to look
-			// at it.
+			// It has served its purpose (broker.Canary): no dispatch died, and no operator need see it.
 			s.recorder.Add(telemetry.Canaries, 1, telemetry.Labels{})
 			c.Ack(d)
 			return true
@@ -38,15 +37,14 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			s.unread.KeepAs(c, d, queue, letter)
 			return true
 		}
-		letters, died, until := lettersOf(&d), s.died(&d), s.host.Monotonic()+unread.Patience
+		letters, died, until := lettersOf(&d), s.deathTime(&d), s.host.Monotonic()+unread.Patience
 		return s.keepTrying(ctx, func() error { return s.handleOrKeep(letters, died, until) }, func() { c.Ack(d) })
 	}})
 }
 
-// died is when a message died, on the monotonic clock. The broker notes this in whole seconds of
-// its own clock. If it noted nothing, or its clock is ahead of this machine's, the message counts
-// as dead from its delivery on.
-func (s *Service) died(d *broker.Delivery) time.Duration {
+// deathTime returns when a message died, on the monotonic clock. The broker records this in whole seconds of
+// its own clock. Without a record, or if that clock is ahead of this machine's, it is the time of delivery.
+func (s *Service) deathTime(d *broker.Delivery) time.Duration {
 	now := s.host.Monotonic()
 	if len(d.Deaths) == 0 || d.Deaths[0].Time.IsZero() {
 		return now
@@ -54,9 +52,9 @@ func (s *Service) died(d *broker.Delivery) time.Duration {
 	return now - max(0, s.host.Now().Sub(d.Deaths[0].Time))
 }
 
-// keepTrying repeats act with backoff while the database is away, then calls settle. Meanwhile it
-// holds the message, so that the message is neither lost nor sent round in a hot loop (defect D25).
-// It returns false if ctx ended first.
+// keepTrying repeats act with backoff while the database is away, then calls settle. Meanwhile it holds the
+// message, so that the message is neither lost nor requeued in a hot loop (defect D25). It returns false if
+// ctx ended first.
 func (s *Service) keepTrying(ctx context.Context, act func() error, settle func()) bool {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 10*time.Second)
 	for {
@@ -78,13 +76,12 @@ type deadLetter struct {
 	// dispatch is nil if the letter is not about a handoff.
 	dispatch *broker.Dispatch
 	death    broker.DeathReason
-	// done says that the letter was handled or given up.
+	// done reports whether the letter was handled or abandoned.
 	done bool
 }
 
-// lettersOf are the dead letters of a message. A block died with all its dispatches, and each is a
-// letter, as if it had been a message of its own. Only the death of a dispatch in a worker's queue
-// is about a handoff (defect D18); every other letter waits for an operator.
+// lettersOf returns the dead letters of a message: one for each dispatch of a block. Only a dispatch that
+// died in a worker's queue is about a handoff (defect D18); every other letter waits for an operator.
 func lettersOf(d *broker.Delivery) []*deadLetter {
 	whole := describeDeath(d)
 	e := &d.Envelope
@@ -106,12 +103,11 @@ func lettersOf(d *broker.Delivery) []*deadLetter {
 	return letters
 }
 
-// handleOrKeep handles dead letters, first all in one call. If the database refuses that, it
-// handles each alone, so that one bad row does not affect the other dispatches of a block. A letter
-// that the database refuses alone is tried again for unread.Patience: without its letter an
-// execution waits for its scheduled timeout. If the database still refuses it after patience, a
-// moment on the monotonic clock, the letter is stored without its body. If even that is refused, it
-// is only logged, so that it does not block all others.
+// handleOrKeep handles dead letters, first all in one call. If the database refuses that, it handles each
+// alone, so that one bad row does not affect the rest of a block. A letter that is refused alone is retried
+// until patience, a moment on the monotonic clock, because without it an execution waits for its scheduled
+// timeout. After that the letter is stored without its body. If even that is refused, it is only logged, so
+// that it does not block the others.
 func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Duration) error {
 	letters = slices.DeleteFunc(slices.Clone(letters), func(l *deadLetter) bool { return l.done })
 	err := s.handleTogether(letters)
@@ -121,7 +117,7 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 	if err == nil {
 		for _, l := range letters {
 			l.done = true
-			s.announce(&l.DeadLetter)
+			s.announceDeadLetter(&l.DeadLetter)
 			s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, l.Outcome})
 			s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		}
@@ -143,23 +139,22 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 	if s.host.Monotonic() < patience {
 		return err
 	}
-	kept := s.keep(store.DeadLetter{Queue: l.Queue, Reason: l.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
+	kept := s.storeDeadLetters(store.DeadLetter{Queue: l.Queue, Reason: l.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
 	if store.Retriable(kept) {
 		return kept
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
-	// It is given up once, after however many attempts.
+	// It is abandoned once, after however many attempts.
 	l.done = true
-	s.announce(&l.DeadLetter)
+	s.announceDeadLetter(&l.DeadLetter)
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, "unhandled"})
 	return nil
 }
 
-// announce logs and counts a dead letter, once its handling no longer waits for the database. It
-// logs a warning for each: a message died, and its content did not reach its worker. Only a letter
-// about an existing execution counts by action and worker, so that a client that can publish can't
-// create new series.
-func (s *Service) announce(letter *store.DeadLetter) {
+// announceDeadLetter logs and counts a dead letter after it was handled. Each gets a warning, because its
+// content did not reach its worker. Only letters of existing executions are counted by action and worker;
+// otherwise any client that can publish could create series.
+func (s *Service) announceDeadLetter(letter *store.DeadLetter) {
 	s.limited.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
 		slog.Int64("execution", int64(letter.Key.ID)), slog.Int64("epoch", int64(letter.Key.Epoch)), slog.String("queue", letter.Queue),
 		slog.String("reason", letter.Reason), slog.String("outcome", letter.Outcome))
@@ -169,15 +164,14 @@ func (s *Service) announce(letter *store.DeadLetter) {
 	}
 }
 
-func (s *Service) keep(letters ...store.DeadLetter) error {
+func (s *Service) storeDeadLetters(letters ...store.DeadLetter) error {
 	for i := range letters {
 		letters[i] = letters[i].Bounded()
 	}
 	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letters...) })
 }
 
-// describeDeath fills in a dead letter from its message. The code that stores the letter shortens
-// the body.
+// describeDeath fills in a dead letter from its message. Its body is shortened when it is stored.
 func describeDeath(d *broker.Delivery) store.DeadLetter {
 	letter := store.DeadLetter{Body: d.Body, Reason: broker.DeathUnknown.String()}
 	if len(d.Deaths) > 0 {
@@ -187,7 +181,7 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 	return letter
 }
 
-// handleTogether acts on dead letters, notes the outcome in each, and stores them.
+// handleTogether acts on dead letters, sets the outcome of each, and stores them.
 func (s *Service) handleTogether(letters []*deadLetter) error {
 	if err := s.reclaimDeadLettered(letters); err != nil {
 		return err
@@ -196,12 +190,12 @@ func (s *Service) handleTogether(letters []*deadLetter) error {
 	for i, l := range letters {
 		all[i] = l.DeadLetter
 	}
-	return s.keep(all...)
+	return s.storeDeadLetters(all...)
 }
 
-// reclaimDeadLettered takes back each execution that still waits at the epoch of its dead dispatch,
-// and notes in each letter, in a word, what it found. If the execution exists, the letter also gets
-// the action and worker of the dispatch.
+// reclaimDeadLettered reclaims each execution that still waits at the epoch of its dead dispatch, and sets
+// the outcome of each letter. If the execution exists, the letter also gets the action and worker of the
+// dispatch.
 func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	var ids []execution.ID
 	for _, l := range letters {
@@ -228,21 +222,21 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 		if l.dispatch == nil {
 			continue
 		}
-		if l.Outcome = l.found(found[l.Key.ID]); l.Outcome == "" {
+		if l.Outcome = l.outcomeFor(found[l.Key.ID]); l.Outcome == "" {
 			waiting = append(waiting, l)
 		}
 	}
 	// All letters of a message died the same death.
-	if len(waiting) > 0 && waiting[0].late() {
+	if len(waiting) > 0 && waiting[0].isLate() {
 		if err := s.readDatabaseClock(); err != nil {
 			return err
 		}
 	}
 	rs := make([]store.Reclaim, len(waiting))
 	for i, l := range waiting {
-		rs[i] = s.deadLettered(found[l.Key.ID], l)
+		rs[i] = s.deadLetterReclaim(found[l.Key.ID], l)
 	}
-	taken, err := s.takeTogether(rs, nil)
+	taken, err := s.reclaimBatch(rs, nil)
 	if err != nil {
 		return err
 	}
@@ -255,9 +249,9 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	return nil
 }
 
-// found says why nothing has to be done about a dead dispatch of a row; empty if the row still
-// waits. row is nil if it does not exist. It notes in the letter what the dispatch was about.
-func (d *deadLetter) found(row *execution.Execution) string {
+// outcomeFor returns why a dead dispatch of a row needs no action, or "" if the row still waits. row is nil
+// if it does not exist. If it does, the letter gets the action and worker.
+func (d *deadLetter) outcomeFor(row *execution.Execution) string {
 	if row == nil {
 		return "unknown execution"
 	}
@@ -271,27 +265,26 @@ func (d *deadLetter) found(row *execution.Execution) string {
 	return ""
 }
 
-// late says that the message died because its time was over, by the broker's clock or the
-// database's.
-func (d *deadLetter) late() bool {
+// isLate reports whether the message died because its time was over, by the broker's clock or the database's.
+func (d *deadLetter) isLate() bool {
 	return d.death == broker.DeathRejected || d.death == broker.DeathExpired
 }
 
-// deadLettered is the reclaim of a row whose dispatch died while the row waited.
-func (s *Service) deadLettered(row *execution.Execution, l *deadLetter) store.Reclaim {
+// deadLetterReclaim returns the reclaim of a row whose dispatch died while the row waited.
+func (s *Service) deadLetterReclaim(row *execution.Execution, l *deadLetter) store.Reclaim {
 	reason, text, counts := causeOfDeath(l.death)
-	r := s.unclaimed(row, execution.DeadLetterHandler, reason, text)
+	r := s.unclaimedReclaim(row, execution.DeadLetterHandler, reason, text)
 	r.Cause, r.Counts = store.DeadLettered, counts
-	if l.late() && !s.lay(row, ownTime(row)) {
+	if l.isLate() && !s.waitedUnclaimed(row, ownTime(row)) {
 		r.Policy, r.Counts = config.Reschedule, false
 	}
 	return r
 }
 
-// causeOfDeath translates the reason in x-death (defect D19), and says whether the dispatch counts
-// against the worker, if the worker could have taken it. A worker rejects a dispatch that it can't
-// claim any more in time. A full queue says nothing about the worker. Neither does the delivery
-// limit: a message is delivered again whenever its connection ends before the claim.
+// causeOfDeath translates the reason in x-death (defect D19), and reports whether the dispatch counts against
+// the worker, if it could have claimed it. A worker rejects a dispatch that it can no longer claim in time. A
+// full queue does not blame the worker. Nor does the delivery limit: a message is redelivered whenever its
+// connection ends before the claim.
 func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text string, counts bool) {
 	switch death {
 	case broker.DeathRejected:

@@ -17,37 +17,37 @@ import (
 	"handoff/core/telemetry"
 )
 
-// dated is a host with a time of day, whose sleeps end at once.
-type dated struct {
-	still
+// timedHost is a host with a time of day, whose sleeps end at once.
+type timedHost struct {
+	manualHost
 	day time.Time
 }
 
 // Now implements host.Host.
-func (da *dated) Now() time.Time { return da.day }
+func (t *timedHost) Now() time.Time { return t.day }
 
 // Uint64N implements host.Host.
-func (*dated) Uint64N(uint64) uint64 { return 0 }
+func (*timedHost) Uint64N(uint64) uint64 { return 0 }
 
 // Sleep implements host.Host.
-func (da *dated) Sleep(_ context.Context, d time.Duration) error {
-	da.now += d
+func (t *timedHost) Sleep(_ context.Context, d time.Duration) error {
+	t.now += d
 	return nil
 }
 
 // WithTimeout implements host.Host.
-func (*dated) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+func (*timedHost) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
-// awayFor is a database that is away for so many attempts to store a dead letter.
-type awayFor struct {
+// awayStore is a database that is away for a number of attempts to store a dead letter.
+type awayStore struct {
 	store.Executor
 	attempts int
 }
 
 // StoreDeadLetters implements store.Executor.
-func (a *awayFor) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
+func (a *awayStore) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
 	if a.attempts--; a.attempts >= 0 {
 		return store.ErrUnavailable
 	}
@@ -65,7 +65,7 @@ func (l *latencies) Observe(f telemetry.Figure, d time.Duration, _ telemetry.Lab
 	}
 }
 
-func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
+func TestDeadLetterLatencyCountsFromDeath(t *testing.T) {
 	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	died := func(at time.Time) []broker.Death { return []broker.Death{{Queue: "worker.1.executions", Time: at}} }
 	for _, c := range []struct {
@@ -80,12 +80,12 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		{"by a broker whose clock is ahead", died(noon.Add(time.Minute)), 4, time.Second, time.Minute},
 		{"at an unknown moment, while the database was away", nil, 4, time.Second, time.Minute},
 	} {
-		h := &dated{still: still{now: time.Hour}, day: noon}
+		h := &timedHost{manualHost: manualHost{now: time.Hour}, day: noon}
 		var seen latencies
 		cfg := config.Default(config.Hardened)
-		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
+		s := &Service{host: h, store: &awayStore{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Deaths: c.deaths}
-		at := s.died(&d)
+		at := s.deathTime(&d)
 		letters := lettersOf(&d)
 		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(letters, at, h.now) }, func() {})
 		if len(seen.of) != 1 || seen.of[0] < c.least || seen.of[0] > c.most {
@@ -126,7 +126,7 @@ func (d *deaths) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
 	}
 }
 
-func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *testing.T) {
+func TestDeadDispatchMetricNeedsExistingExecution(t *testing.T) {
 	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
 	dispatch := func(id execution.ID) broker.Envelope {
 		// The message names another action than the row, as only a forged one would.
@@ -153,7 +153,7 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 		{"in a queue of no worker", dispatch(7), "elsewhere", nil, store.DeadLetter{Outcome: "not a dispatch", Open: true}},
 	} {
 		db, seen, cfg := &archive{row: row}, &deaths{}, config.Default(config.Hardened)
-		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+		h := &timedHost{manualHost: manualHost{now: time.Hour}, day: time.Unix(2e9, 0)}
 		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Envelope: c.envelope, Deaths: []broker.Death{{Queue: c.queue, Reason: broker.DeathExpired}}}
 		if err := s.handleOrKeep(lettersOf(&d), h.now, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
@@ -166,18 +166,18 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 	}
 }
 
-// foreign is a database whose execution a newer program wrote.
-type foreign struct{ archive }
+// newerArchive is a database whose execution a newer program wrote.
+type newerArchive struct{ archive }
 
 // Executions implements store.Reader.
-func (*foreign) Executions(context.Context, []execution.ID) ([]execution.Execution, error) {
+func (*newerArchive) Executions(context.Context, []execution.ID) ([]execution.Execution, error) {
 	return nil, store.ErrUnreadable
 }
 
-// Nobody here can say whether the execution of such a letter still waits, so an operator has to.
-func TestTheDeathOfADispatchWhoseExecutionCantBeReadWaitsForAnOperator(t *testing.T) {
-	db, cfg := new(foreign), config.Default(config.Hardened)
-	h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+// This program can't tell whether the execution of such a letter still waits, so an operator must decide.
+func TestDeadLetterOfUnreadableExecutionStaysOpen(t *testing.T) {
+	db, cfg := new(newerArchive), config.Default(config.Hardened)
+	h := &timedHost{manualHost: manualHost{now: time.Hour}, day: time.Unix(2e9, 0)}
 	s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: telemetry.Discard{}, config: cfg, outage: newOutage(cfg, h.now)}
 	e := broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 1, Epoch: 3}}, {Key: execution.Key{ID: 2, Epoch: 3}}}}
 	d := broker.Delivery{Envelope: e, Deaths: []broker.Death{{Queue: "worker.4.executions", Reason: broker.DeathExpired}}}
@@ -192,7 +192,7 @@ func TestTheDeathOfADispatchWhoseExecutionCantBeReadWaitsForAnOperator(t *testin
 	}
 }
 
-func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
+func TestQueueLimitsBlameNoWorker(t *testing.T) {
 	for death, want := range map[broker.DeathReason]string{broker.DeathMaxLength: textQueueFull, broker.DeathDeliveryLimit: textDeliveryLimit} {
 		if reason, text, counts := causeOfDeath(death); reason != execution.WorkerUnavailable || text != want || counts {
 			t.Errorf("%v is read as %v, %q, and counts: %t", death, reason, text, counts)
@@ -200,18 +200,18 @@ func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
 	}
 }
 
-// fussy is a database of waiting executions. It refuses to take one of them back, and every call
-// that contains it.
-type fussy struct {
+// refusingStore is a database of waiting executions. It refuses to reclaim one of them, and every call that contains
+// it.
+type refusingStore struct {
 	archive
 	refuses execution.ID
-	// away is which call finds the database away, counted from 1; 0 for none.
+	// away is the number of the call that finds the database away, counted from 1; 0 for none.
 	away     int
 	reclaims []int
 }
 
 // Executions implements store.Reader.
-func (f *fussy) Executions(_ context.Context, ids []execution.ID) (rows []execution.Execution, err error) {
+func (re *refusingStore) Executions(_ context.Context, ids []execution.ID) (rows []execution.Execution, err error) {
 	for _, id := range ids {
 		rows = append(rows, execution.Execution{ID: id, Epoch: 3, Status: execution.Scheduled, Action: execution.Action{Ref: "core.echo"}})
 	}
@@ -219,20 +219,20 @@ func (f *fussy) Executions(_ context.Context, ids []execution.ID) (rows []execut
 }
 
 // Reclaim implements store.Executor.
-func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	if f.reclaims = append(f.reclaims, len(rs)); len(f.reclaims) == f.away {
+func (re *refusingStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if re.reclaims = append(re.reclaims, len(rs)); len(re.reclaims) == re.away {
 		return nil, store.ErrUnavailable
 	}
-	if slices.ContainsFunc(rs, func(r store.Reclaim) bool { return r.Key.ID == f.refuses }) {
+	if slices.ContainsFunc(rs, func(r store.Reclaim) bool { return r.Key.ID == re.refuses }) {
 		return nil, errors.New("internal error (XX000)")
 	}
 	return make([]store.Outcome, len(rs)), nil
 }
 
-// A dead message of several dispatches is handled in one call. If the database refuses that, each
-// dispatch is handled alone, once, and the one that it refuses alone is tried again for a while. If
-// the database goes away meanwhile, nothing more is asked until the next attempt.
-func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
+// A dead message of several dispatches is handled in one call. If the database refuses that, each dispatch is
+// handled alone, once, and the one that it refuses alone is retried for a while. If the database becomes
+// unavailable meanwhile, no more calls are made until the next attempt.
+func TestDeadBlockHandlesEachDispatchOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,
 		Unread: []broker.UnreadDispatch{{Why: "no epoch", Body: []byte(`{"execution_id":9}`)}},
@@ -251,8 +251,8 @@ func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
 		{2, 0, []int{3, 1, 1, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
 		{2, 3, []int{3, 1, 1, 2, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
 	} {
-		db, seen, cfg := &fussy{refuses: c.refuses, away: c.away}, &deaths{}, config.Default(config.Hardened)
-		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+		db, seen, cfg := &refusingStore{refuses: c.refuses, away: c.away}, &deaths{}, config.Default(config.Hardened)
+		h := &timedHost{manualHost: manualHost{now: time.Hour}, day: time.Unix(2e9, 0)}
 		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		letters, settled := lettersOf(&d), 0
 		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(letters, h.now, time.Hour+300*time.Millisecond) }, func() { settled++ })

@@ -56,7 +56,7 @@ func TestDemands(t *testing.T) {
 			"[{shell 0 1 0} {shell 1 6 1} {shell 2 1 0}] [1 6]",
 		},
 	} {
-		demands, pools := rosterOf(x.workers...).demands(x.most)
+		demands, pools := rosterOf(x.workers...).buildDemands(x.most)
 		if got := fmt.Sprint(demands, pools); got != x.want {
 			t.Errorf("%s: %s, want %s", x.name, got, x.want)
 		}
@@ -64,20 +64,20 @@ func TestDemands(t *testing.T) {
 }
 
 // A row that only one worker may run is placed before a row that any worker may run.
-func TestPlaceSparesTheOnlyPlace(t *testing.T) {
+func TestPlaceServesScarceRowsFirst(t *testing.T) {
 	free := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := free
 	pinned.Pinned = 1
 	f := rosterOf(fit(1, loaded(5)), fit(2, loaded(5)))
 	f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
-	placed := f.place([]execution.Execution{free, pinned}, false)
+	placed := f.placeRows([]execution.Execution{free, pinned}, false)
 	if placed[0].worker != 1 || placed[1].worker != 0 {
 		t.Errorf("placed %+v, want the pinned row at its worker and the other one beside it", placed)
 	}
 }
 
 // Another pass follows only if a claim reached one of its limits, so that more rows may be due.
-func TestFilled(t *testing.T) {
+func TestCheckFilled(t *testing.T) {
 	demands := []store.Demand{{Runtime: "shell", Limit: 3}, {Runtime: "shell", Pinned: 1, Limit: 2}, {Runtime: "python", Pinned: 1, Limit: 2}}
 	row := func(runtime string, pinned execution.WorkerID) execution.Execution {
 		return execution.Execution{Action: execution.Action{Runtime: runtime}, Pinned: pinned}
@@ -97,7 +97,7 @@ func TestFilled(t *testing.T) {
 		{"a pool", []int{2}, []execution.Execution{shell, own}, true, 0},
 		{"rows of lanes that nobody asked for", []int{9}, []execution.Execution{gone, gone, shell}, false, 2},
 	} {
-		if full, others := filled(demands, x.pools, x.rows); full != x.full || others != x.others {
+		if full, others := checkFilled(demands, x.pools, x.rows); full != x.full || others != x.others {
 			t.Errorf("%s: full %v and %d others, want %v and %d", x.name, full, others, x.full, x.others)
 		}
 	}
@@ -105,7 +105,7 @@ func TestFilled(t *testing.T) {
 
 // If all workers have the same runtimes, every claim within the demands can be placed: no row is
 // claimed only to be parked.
-func TestWhatIsDemandedCanBePlaced(t *testing.T) {
+func TestEveryDemandedRowCanBePlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runtimes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"shell", "python", "node"}), 1, 3, rapid.ID[string]).Draw(t, "runtimes")
 		workers := make([]store.WorkerRow, rapid.IntRange(1, 4).Draw(t, "workers"))
@@ -118,7 +118,7 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 		}
 		f := rosterOf(workers...)
 		f.draw = func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") }
-		demands, pools := f.demands(rapid.IntRange(1, 20).Draw(t, "batch"))
+		demands, pools := f.buildDemands(rapid.IntRange(1, 20).Draw(t, "batch"))
 		// A claim as the contract allows it: within the limits of each lane, each worker and each
 		// pool.
 		var rows []execution.Execution
@@ -135,7 +135,7 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 				})
 			}
 		}
-		for i, to := range f.place(rapid.Permutation(rows).Draw(t, "rows"), rapid.Bool().Draw(t, "load")) {
+		for i, to := range f.placeRows(rapid.Permutation(rows).Draw(t, "rows"), rapid.Bool().Draw(t, "load")) {
 			if to.worker < 0 {
 				t.Fatalf("row %d of %d finds no room: demanded %v, pools %v", i, len(rows), demands, pools)
 			}

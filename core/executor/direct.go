@@ -10,45 +10,43 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Most executions have no concurrency limit and no pin, and avoid no worker. Then the choice of
-// their worker depends only on how many executions came before. So the scheduler chooses the worker
-// of the first row, of the second, and so on, before it knows the rows, and one statement claims
-// and dispatches them (store.Executor.DispatchDue). All other rows take two steps: a claim, and a
-// dispatch according to the needs of the row. The first statement says whether there are any, so
-// that no claim is made in vain, and it overtakes none of them.
+// Most executions have no concurrency limit and no pin, and avoid no worker. Then the choice of their worker
+// depends only on how many executions came before. So the scheduler assigns workers to the first row, the
+// second, and so on, before it knows the rows. One statement claims and dispatches them
+// (store.Executor.DispatchDue). All other rows take two steps: a claim, and a dispatch by the needs of the
+// row. The first statement reports whether there are such rows, and overtakes none of them.
 //
-// The workers of an offer must all fit the same runtimes and share none of them with other workers.
-// Otherwise the best worker for a row depends on the other rows (place), and the two steps decide.
+// The workers of an offer must all fit the same runtimes and share none of them with other workers. Otherwise
+// the best worker for a row depends on the other rows (placeRows), and the two steps decide.
 
-// leastPlaces is how many places an offer has at least, if so many are free. Each costs the executor and
-// the database some time, whether a row is due for it or not.
+// leastPlaces is the minimum number of places of an offer, if that many are free. Each place costs the
+// executor and the database time, whether or not a row is due for it.
 const leastPlaces = 8
 
-// places is how many places each offer of the next pass has: for twice the rows that recent passes
-// found, so that hardly any pass is too short, and no more than a batch. A pass that was too short is
-// followed by one with a whole batch.
-func (s *scheduler) places() int {
+// placesPerOffer returns the number of places in each offer of the next pass: twice the rows that recent
+// passes found, at most a batch. A pass that offered too few is followed by one that offers a batch.
+func (s *scheduler) placesPerOffer() int {
 	return min(s.config.Executor.BatchSize, max(leastPlaces, 2*s.recent))
 }
 
-// found notes how many rows a pass dispatched directly, and whether it was too short.
-func (s *scheduler) found(rows int, full bool) {
+// noteDispatched records how many rows a pass dispatched directly, and whether it offered too few places.
+func (s *scheduler) noteDispatched(rows int, full bool) {
 	s.recent = max(rows, s.recent/2)
 	if full {
 		s.recent = s.config.Executor.BatchSize
 	}
 }
 
-// offers are the free places of groups of workers, for at most `most` rows each, where a pass may take
-// a batch of rows. It leaves the loads as they were.
-func (ro *roster) offers(most, batch int) (offers []store.Offer, some bool) {
-	for _, runtimes := range ro.groups() {
+// buildOffers returns the free places of groups of workers, at most `most` in each offer. batch is the
+// largest number that a pass may take. The loads stay unchanged.
+func (ro *roster) buildOffers(most, batch int) (offers []store.Offer, some bool) {
+	for _, runtimes := range ro.runtimeGroups() {
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
-		o := store.Offer{Runtimes: runtimes, Spread: ro.deal(&row, most, false)}
+		o := store.Offer{Runtimes: runtimes, Spread: ro.dealPlaces(&row, most, false)}
 		o.Packed = o.Spread
-		// As many rows as a short pass has places are no sign of load.
+		// A short pass that is full is no sign of load.
 		if ro.most > 1 && (most == batch || len(o.Spread) < most) {
-			o.Packed = ro.deal(&row, most, true)
+			o.Packed = ro.dealPlaces(&row, most, true)
 		}
 		some = some || len(o.Spread) > 0
 		offers = append(offers, o)
@@ -56,9 +54,9 @@ func (ro *roster) offers(most, batch int) (offers []store.Offer, some bool) {
 	return offers, some
 }
 
-// groups are the sets of runtimes for which some workers fit all of the set's runtimes, and no
-// other worker fits any of them.
-func (ro *roster) groups() [][]string {
+// runtimeGroups returns the sets of runtimes for which some workers fit the whole set, and no other worker
+// fits any of it.
+func (ro *roster) runtimeGroups() [][]string {
 	var sets [][]string
 	for i := range ro.workers {
 		w := &ro.workers[i]
@@ -93,13 +91,13 @@ func (ro *roster) groups() [][]string {
 	})
 }
 
-// deal places as many rows like the given one as there is room for, at most `most`, in the same way
-// as place does for known rows.
-func (ro *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
-	among := ro.contenders(row)
+// dealPlaces assigns places for as many rows like the given one as there is room for, at most `most`, as
+// placeRows does for known rows.
+func (ro *roster) dealPlaces(row *execution.Execution, most int, load bool) []store.Place {
+	among := ro.findContenders(row)
 	room := 0
 	for i := range among {
-		room += among[i].room()
+		room += among[i].roomLeft()
 	}
 	most = min(most, room)
 	if most == 0 {
@@ -107,13 +105,13 @@ func (ro *roster) deal(row *execution.Execution, most int, load bool) []store.Pl
 	}
 	places := make([]store.Place, 0, most)
 	for len(places) < most {
-		c := &among[ro.pick(among)]
+		c := &among[ro.pickContender(among)]
 		p := store.Place{Worker: ro.workers[c.worker].WorkerKey, Limit: c.limit}
 		block := 1
 		if load {
-			block = ro.block(c.worker)
+			block = ro.blockSize(c.worker)
 		}
-		for ; block > 0 && len(places) < most && c.room() > 0; block-- {
+		for ; block > 0 && len(places) < most && c.roomLeft() > 0; block-- {
 			c.load++
 			places = append(places, p)
 		}
@@ -121,18 +119,18 @@ func (ro *roster) deal(row *execution.Execution, most int, load bool) []store.Pl
 	return places
 }
 
-// directly makes the statement for the rows without restrictions, and publishes those that it has
-// dispatched. It returns whether other rows must be claimed, and whether another pass may find more
-// to do. Afterwards the loads of the roster include the dispatched rows.
+// dispatchDirectly dispatches rows without restrictions in one statement, and publishes them. It reports
+// whether other rows must be claimed, and whether another pass may find more to do. It adds the dispatched
+// rows to the loads of the roster.
 //
 // If the outcome is unknown, the executor does not know which rows were dispatched, as after a
 // crash: the reconciler publishes them.
-func (s *scheduler) directly(f *roster) (others, more bool, err error) {
+func (s *scheduler) dispatchDirectly(f *roster) (others, more bool, err error) {
 	c := s.config.Executor
 	if !c.DirectDispatch {
 		return true, false, nil
 	}
-	offers, some := f.offers(s.places(), c.BatchSize)
+	offers, some := f.buildOffers(s.placesPerOffer(), c.BatchSize)
 	if !some {
 		return true, false, nil
 	}
@@ -143,13 +141,12 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 		if store.Retriable(err) {
 			return false, false, err
 		}
-		// A row causes the error. The two steps work row by row, so that one row can't hold up all
-		// others.
+		// A row causes the error. The two steps work row by row, so that one row can't block all others.
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, this pass dispatches in two steps",
 			slog.Any("error", err))
 		return true, false, nil
 	}
-	s.found(len(answer.Rows), answer.Full)
+	s.noteDispatched(len(answer.Rows), answer.Full)
 	if len(answer.Rows) > 0 {
 		s.warnOfStale(f.workers)
 	}
@@ -162,8 +159,8 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 			slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)), slog.String("name", f.workers[at].Name))
 	}
 	if answer.Unfit > 0 {
-		// A worker went away between the look and the step: look again soon.
-		s.rememberIn(lookAgain)
+		// A worker became unavailable between the survey and the statement: retry soon.
+		s.scheduleRetryPass(lookAgain)
 	}
-	return answer.Others, answer.Full && len(answer.Rows) > 0, s.publish(answer.Rows, f.readsBlocks)
+	return answer.Others, answer.Full && len(answer.Rows) > 0, s.publishDispatches(answer.Rows, f.readsBlocks)
 }

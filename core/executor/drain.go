@@ -8,19 +8,18 @@ import (
 	"handoff/core/store"
 )
 
-// passBatches bounds the batches of one pass, so that every pass ends and its loop shows that it is
-// alive. The next pass finds the remaining rows.
+// passBatches is the maximum number of batches in one pass, so that every pass ends and its loop reports
+// progress. The next pass finds the remaining rows.
 const passBatches = 200
 
-// drain handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
-// only one batch a pass, a loop would fall behind for good as soon as more than a batch of rows
-// becomes due between two passes.
+// drainFinding handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
+// only one batch a pass, a loop would fall behind permanently as soon as more than a batch becomes due
+// between two passes.
 //
-// handle returns the rows that it leaves unchanged, because it skipped them, failed to handle them,
-// or only sent a hint. The rest of the pass excludes them, so a batch full of such rows does not
-// block all others; the next pass tries them again. An error ends the pass; handle returns one only
-// when the database is away.
-func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
+// handle returns the rows that it leaves unchanged, because it skipped them, failed to handle them, or only
+// sent a hint. The rest of the pass excludes them, so that they don't block others; the next pass retries
+// them. An error of handle ends the pass, and means that the database is away.
+func (s *Service) drainFinding(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {
 		rows, err := askStore(s.db, s.store.Find, f)
@@ -37,9 +36,9 @@ func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows [
 	return nil
 }
 
-// repeat calls a step that handles at most limit rows and returns how many it handled, until a
-// batch is not full, ctx ends, or the pass has made passBatches calls.
-func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
+// repeatBatches calls batch, which handles at most limit rows and returns their number. It stops when a batch
+// is not full, ctx ends, or the pass has made passBatches calls.
+func (s *Service) repeatBatches(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
 	limit := s.config.Executor.BatchSize
 	for range passBatches {
 		done := 0
@@ -53,16 +52,16 @@ func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, li
 	return nil
 }
 
-// reachable says whether the database answers. Callers use it after a batch failed with a retriable
+// databaseAnswers reports whether the database answers. Callers use it after a batch failed with a retriable
 // error: if the database is away, the pass ends; if it answers, only this statement fails.
-func (s *Service) reachable() bool {
+func (s *Service) databaseAnswers() bool {
 	return s.db(func(ctx context.Context) error {
 		_, err := s.store.Clock(ctx)
 		return err
 	}) == nil
 }
 
-// idsOf are the ids of rows.
+// idsOf returns the ids of rows.
 func idsOf(rows []execution.Execution) []execution.ID {
 	ids := make([]execution.ID, len(rows))
 	for i := range rows {

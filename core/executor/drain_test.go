@@ -19,18 +19,18 @@ import (
 // table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows are found for every cause, in their order, until they are handled.
+	// rows holds the rows that are found for every cause, in order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
 	// children counts the waiting children of each row. settled lists the children that no longer
 	// wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
-	// bad are rows that can't be handled, each with its error. away says that the database does not
-	// answer at all.
+	// bad maps rows that can't be handled to their errors. away reports whether the database does not answer
+	// at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that Find returned for any cause. found counts them by cause.
+	// offered holds the rows that Find returned for any cause. found counts them by cause.
 	offered map[execution.ID]bool
 	found   map[store.ReclaimCause]int
 	freed   int
@@ -78,7 +78,7 @@ func (t *table) Clock(context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// refusal is the error of a call about these rows.
+// refusal returns the error of a call about these rows.
 func (t *table) refusal(ids []execution.ID) error {
 	t.calls++
 	if t.before != nil {
@@ -162,14 +162,14 @@ func (t *table) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return t.ForgetKeys(ctx, age, limit)
 }
 
-// desk is a host without other tasks.
-type desk struct{ host.Host }
+// tasklessHost is a host without other tasks.
+type tasklessHost struct{ host.Host }
 
-func (desk) Monotonic() time.Duration { return time.Hour }
-func (desk) Now() time.Time           { return time.Time{} }
-func (desk) Uint64N(uint64) uint64    { return 0 }
-func (desk) NewSignal() host.Signal   { return new(bell) }
-func (desk) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+func (tasklessHost) Monotonic() time.Duration { return time.Hour }
+func (tasklessHost) Now() time.Time           { return time.Time{} }
+func (tasklessHost) Uint64N(uint64) uint64    { return 0 }
+func (tasklessHost) NewSignal() host.Signal   { return new(bell) }
+func (tasklessHost) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
@@ -194,11 +194,11 @@ func sweeping(rows int) (*Service, *table) {
 	}
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = batch
-	s := New(Options{Host: desk{}, Store: t, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
+	s := New(Options{Host: tasklessHost{}, Store: t, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
 	return s, t
 }
 
-// missed are the rows that were not handled exactly once.
+// missed returns the rows that were not handled exactly once.
 func (t *table) missed() (ids []execution.ID) {
 	for i := range t.rows {
 		if t.handled[t.rows[i].ID] != 1 {
@@ -213,12 +213,12 @@ var reasons = map[string]error{
 	"it takes too long":     fmt.Errorf("%w: statement timeout", store.ErrUnavailable),
 }
 
-func TestOneEndThatCannotBeHandledStopsNobodyElse(t *testing.T) {
+func TestUnhandledEndDoesNotBlockOthers(t *testing.T) {
 	for why, err := range reasons {
 		t.Run(why, func(t *testing.T) {
 			for name, pass := range map[string]func(s *Service, db *table) error{
 				"reconciler": func(s *Service, _ *table) error { return s.reconcileTerminal(t.Context()) },
-				"listener":   func(s *Service, db *table) error { return s.completion.handle(idsOf(db.rows)) },
+				"listener":   func(s *Service, db *table) error { return s.completion.handleHinted(idsOf(db.rows)) },
 			} {
 				s, db := sweeping(5*batch + 3)
 				db.bad[1], db.bad[batch+4] = err, err
@@ -233,7 +233,7 @@ func TestOneEndThatCannotBeHandledStopsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestABatchOfEndsThatCannotBeHandledDoesNotStandInTheWay(t *testing.T) {
+func TestUnhandledBatchDoesNotBlockLaterEnds(t *testing.T) {
 	s, db := sweeping(4 * batch)
 	for id := range execution.ID(2 * batch) {
 		db.bad[id+1] = reasons["it is wrong in itself"]
@@ -246,10 +246,10 @@ func TestABatchOfEndsThatCannotBeHandledDoesNotStandInTheWay(t *testing.T) {
 	}
 }
 
-func TestAPassEndsWhenTheDatabaseIsAway(t *testing.T) {
+func TestPassEndsWhenDatabaseIsAway(t *testing.T) {
 	s, db := sweeping(5 * batch)
 	db.before = func() { db.away = true }
-	if err := s.completion.handle(idsOf(db.rows)); !store.Retriable(err) {
+	if err := s.completion.handleHinted(idsOf(db.rows)); !store.Retriable(err) {
 		t.Errorf("the pass ended with %v, want the database's error", err)
 	}
 	if db.calls != 1 {
@@ -257,7 +257,7 @@ func TestAPassEndsWhenTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-func TestChildrenAreSettledInBatchesAndOneBadChainStopsNobody(t *testing.T) {
+func TestBadChainDoesNotBlockOtherChildren(t *testing.T) {
 	for why, err := range reasons {
 		t.Run(why, func(t *testing.T) {
 			s, db := sweeping(batch + 2)
@@ -285,13 +285,13 @@ func TestChildrenAreSettledInBatchesAndOneBadChainStopsNobody(t *testing.T) {
 	}
 }
 
-func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
+func TestSweepContinuesUntilNothingIsLeft(t *testing.T) {
 	const rows = 7*batch + 1
 	ctx := t.Context()
 	for name, pass := range map[string]func(s *Service) error{
 		"claims": func(s *Service) error { return s.reconcileClaims(ctx) },
 		"owners": func(s *Service) error {
-			return s.sweep(ctx, store.Finding{Cause: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
+			return s.sweepFinding(ctx, store.Finding{Cause: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
 		},
 		"terminal executions": func(s *Service) error { return s.reconcileTerminal(ctx) },
 	} {
@@ -313,11 +313,11 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A row that a pass skips, or only sends a hint about, stays in place; the pass goes on behind it.
-func TestSweepsGoOnBehindWhatStays(t *testing.T) {
+// A row that a pass skips, or only sends a hint about, stays in place; the pass continues with the next ones.
+func TestSweepContinuesPastSkippedRows(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
-	if err := s.sweep(t.Context(), store.Finding{Cause: store.Overrun}, func(row *execution.Execution) store.Reclaim {
+	if err := s.sweepFinding(t.Context(), store.Finding{Cause: store.Overrun}, func(row *execution.Execution) store.Reclaim {
 		seen[row.ID]++
 		if row.ID <= 2*batch {
 			return store.Reclaim{}
@@ -330,7 +330,7 @@ func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 		t.Errorf("%d of %d rows were looked at, %d were left; only the %d that were passed over may be", len(seen), len(db.rows), len(db.missed()), 2*batch)
 	}
 	before := db.calls
-	if err := s.drain(t.Context(), store.Finding{Cause: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
+	if err := s.drainFinding(t.Context(), store.Finding{Cause: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
 		db.calls += len(rows)
 		return idsOf(rows), nil
 	}); err != nil || db.calls-before != 2*batch {
@@ -338,7 +338,7 @@ func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 	}
 }
 
-func TestAStopEndsAPassAfterItsBatch(t *testing.T) {
+func TestStopEndsPassAfterItsBatch(t *testing.T) {
 	for name, pass := range map[string]func(ctx context.Context, s *Service) error{
 		"sweep":    func(ctx context.Context, s *Service) error { return s.reconcileClaims(ctx) },
 		"terminal": func(ctx context.Context, s *Service) error { return s.reconcileTerminal(ctx) },
@@ -359,8 +359,8 @@ func TestAStopEndsAPassAfterItsBatch(t *testing.T) {
 	}
 }
 
-// Every cancellation that no worker has answered gets its hint again, however many there are.
-func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
+// Every cancellation that no worker has answered gets another hint, however many there are.
+func TestUnansweredCancellationsGetHints(t *testing.T) {
 	s, db := sweeping(4*batch + 1)
 	if err := s.reconcileCancellations(t.Context()); err != nil {
 		t.Fatal(err)
@@ -372,7 +372,7 @@ func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 
 // One pass handles all rows of every cause, however many batches that takes. The passes are those
 // that the executor runs. If a new cause is added, this test fails until a pass asks for it.
-func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
+func TestOnePassHandlesEveryCause(t *testing.T) {
 	const rows = 3*batch + 1
 	asked := make(map[store.ReclaimCause]bool)
 	for name, pass := range map[string]func(s *Service, ctx context.Context) error{
@@ -391,7 +391,7 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 		},
 	} {
 		s, db := sweeping(rows)
-		// The database has answered for long enough that no pass waits for workers to come back.
+		// The database has answered for long enough that no pass waits for workers to return.
 		s.outage = &outage{gap: 24 * time.Hour}
 		if err := pass(s, t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -408,7 +408,7 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 		case store.DeadLettered, store.Undeliverable:
 			// These are announced one by one.
 		case store.Unpublished:
-			// These need a broker. Like Unanswered, the pass goes on behind the rows that stay.
+			// These need a broker. As for Unanswered, the pass continues after the rows that stay.
 		default:
 			if !asked[cause] {
 				t.Errorf("no pass has asked for rows on the ground %v", cause)

@@ -15,18 +15,18 @@ import (
 	"handoff/core/telemetry"
 )
 
-// sampler sets the gauges that only the database and the broker know, as often as the alert rules
-// expect. Every replica with a metrics listener does so; readers take the largest value. What can't
-// be asked twice in a row is no longer shown: an old value would look like a healthy one. How old
-// the values are is a figure of its own (telemetry.SampleAge), for the database and for the broker.
+// sampler sets the gauges whose values only the database and the broker know, as often as the alert rules
+// expect. Every replica with a metrics listener does so; readers take the largest value. Gauges that can't be
+// read twice in a row are dropped, because an old value would look healthy. telemetry.SampleAge is the age of
+// the values, for the database and for the broker.
 type sampler struct {
 	*Service
-	database, broker source
-	// shown are the workers whose own gauges this process has set.
+	database, broker figureSource
+	// shown holds the workers whose own gauges this process has set.
 	shown map[execution.WorkerID]bool
-	// slots are the actions whose gauges this process has set.
+	// slots holds the actions whose gauges this process has set.
 	slots map[string]bool
-	// open is how many dead letters were still open at the last pass.
+	// open is the number of open dead letters at the last pass.
 	open int
 	// held is the transaction that held back the stream of changes at the last pass, 0 for none, and
 	// heldSince when this process first saw it do so.
@@ -34,37 +34,37 @@ type sampler struct {
 	heldSince time.Duration
 }
 
-// source is a server whose answers an executor shows.
-type source struct {
+// figureSource is a server from which gauges are read.
+type figureSource struct {
 	name   string
 	gauges []telemetry.Figure
-	// read is when it last answered, at first when the executor began to ask; failed is how many
-	// passes have failed since.
+	// read is when it last answered, or when the sampler started; failed is the number of failed passes since
+	// then.
 	read   time.Duration
 	failed int
 }
 
-// tolerated is how many passes in a row may fail before the gauges of a source are dropped.
+// tolerated is the number of consecutive failed passes after which a source's gauges are still kept.
 const tolerated = 1
 
 func newSampler(s *Service) *sampler {
 	now := s.host.Monotonic()
 	return &sampler{
 		Service: s, shown: make(map[execution.WorkerID]bool), slots: make(map[string]bool),
-		database: source{name: telemetry.SourceDatabase, read: now, gauges: []telemetry.Figure{
+		database: figureSource{name: telemetry.SourceDatabase, read: now, gauges: []telemetry.Figure{
 			telemetry.Executions, telemetry.OldestExecution, telemetry.OrchestrationLag, telemetry.Workers, telemetry.LeaseOverdue,
 			telemetry.HeartbeatAge, telemetry.WorkerLoad, telemetry.WorkerLoadMean, telemetry.QueueDepth, telemetry.QueueDepthMean,
 			telemetry.SlotsInUse, telemetry.DeadLettersOpen, telemetry.UnreadableRows, telemetry.StreamHeld,
 			telemetry.UnclaimedAge, telemetry.UnfitAge,
 		}},
-		broker: source{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
+		broker: figureSource{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
 			telemetry.BrokerBlocked, telemetry.DeadLetterQueueMessages, telemetry.DeadLetterQueueConsumers,
 		}},
 	}
 }
 
-// readSource reads a source, and shows how old its values are.
-func (s *sampler) readSource(of *source, read func() error) error {
+// readSource reads a source, and sets the age of its values.
+func (s *sampler) readSource(of *figureSource, read func() error) error {
 	err := read()
 	now := s.host.Monotonic()
 	if err == nil {
@@ -84,11 +84,11 @@ func (s *sampler) readSource(of *source, read func() error) error {
 }
 
 func (s *sampler) run(ctx context.Context) {
-	loop := s.loop("figures")
+	loop := s.newLoop("figures")
 	s.meetBroker(ctx)
 	for {
 		if err := loop.Pass(func() error {
-			return errors.Join(s.readSource(&s.database, s.sample), s.readSource(&s.broker, s.sampleBroker))
+			return errors.Join(s.readSource(&s.database, s.sampleDatabase), s.readSource(&s.broker, s.sampleBroker))
 		}); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they are shown for one more interval, then dropped until they can be", slog.Any("error", err))
 		}
@@ -99,23 +99,22 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// meetBroker waits for the first session of the broker, for at most a statement timeout: otherwise
-// the first pass after every start would count as failed.
+// meetBroker waits for the first session with the broker, for at most a statement timeout. Otherwise the
+// first pass after every start would fail.
 func (s *sampler) meetBroker(ctx context.Context) {
 	within, cancel := s.host.WithTimeout(ctx, s.config.Executor.StatementTimeout)
 	defer cancel()
 	_, _ = s.client.Session(within)
 }
 
-// sampleBroker sets the broker's figures: whether it takes messages, and what is in the dead letter
-// queue. A missing queue counts as one without consumers. Without dead lettering there is no queue
-// to ask for, and an open session is the answer.
+// sampleBroker sets the broker's gauges: whether it blocks publishers, and the size of the dead letter queue.
+// A missing queue counts as one without consumers. Without dead lettering there is no such queue.
 func (s *sampler) sampleBroker() error {
 	blocked, err := s.client.Blocked()
 	if err != nil {
 		return err
 	}
-	s.recorder.Set(telemetry.BrokerBlocked, flag(blocked), telemetry.Labels{})
+	s.recorder.Set(telemetry.BrokerBlocked, flagValue(blocked), telemetry.Labels{})
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil
 	}
@@ -130,15 +129,15 @@ func (s *sampler) sampleBroker() error {
 	return nil
 }
 
-// flag is the value of a gauge that is 1 while something holds.
-func flag(holds bool) int64 {
+// flagValue returns 1 while a condition holds, else 0.
+func flagValue(holds bool) int64 {
 	if holds {
 		return 1
 	}
 	return 0
 }
 
-func (s *sampler) sample() error {
+func (s *sampler) sampleDatabase() error {
 	var survey store.Survey
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -165,10 +164,10 @@ func (s *sampler) sample() error {
 	s.recorder.Set(telemetry.UnfitAge, int64(survey.Unfit), telemetry.Labels{})
 	if survey.DeadLettersOpen > s.open {
 		// Unreadable messages that workers have stored are a reason to test the path.
-		s.path.suspect()
+		s.path.requestTest()
 	}
 	s.open = survey.DeadLettersOpen
-	s.tellUnreadable(&survey, workers)
+	s.reportUnreadable(&survey, workers)
 	s.countSlots(survey.Slots)
 	s.measureStream(survey.Held)
 	s.countWorkers(workers)
@@ -193,7 +192,7 @@ func (s *sampler) countSlots(slots []store.SlotsInUse) {
 	}
 }
 
-// measureStream sets for how long this process has seen one transaction hold back the stream.
+// measureStream sets the gauge for how long one transaction has held back the stream of changes.
 func (s *sampler) measureStream(held uint64) {
 	if held == 0 || held != s.held {
 		s.held, s.heldSince = held, s.host.Monotonic()
@@ -201,7 +200,7 @@ func (s *sampler) measureStream(held uint64) {
 	s.recorder.Set(telemetry.StreamHeld, int64(s.host.Monotonic()-s.heldSince), telemetry.Labels{})
 }
 
-// conditions of a worker in telemetry.Workers.
+// The conditions of a worker in telemetry.Workers.
 const (
 	live = iota
 	stale
@@ -209,23 +208,23 @@ const (
 	conditions
 )
 
-// condition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
-// because it is no more use than one that fails.
-func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution.Health) {
+// workerCondition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
+// because it is of no use.
+func (s *sampler) workerCondition(w *store.WorkerRow) (condition int, health execution.Health) {
 	switch {
 	case !w.LeaseValid():
 		return stale, execution.Unhealthy
 	case !w.ConsumerAlive:
 		return deaf, execution.Unhealthy
 	}
-	return live, judge(w, &s.config, s.probes.avoided(w.Incarnation)).health
+	return live, assessWorker(w, &s.config, s.probes.isAvoided(w.Incarnation)).health
 }
 
-// countWorkers sets how many workers are in each state, including states without workers.
+// countWorkers sets the number of workers in each state, including states without workers.
 func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	var counts [execution.Lost + 1][conditions][execution.Unhealthy + 1]int64
 	for i := range workers {
-		condition, health := s.condition(&workers[i])
+		condition, health := s.workerCondition(&workers[i])
 		counts[workers[i].Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
@@ -256,7 +255,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 		alive++
 		load, queued = load+w.Load, queued+w.Queued
 		s.shown[w.ID] = true
-		s.show(w.ID, w.Load, w.Queued)
+		s.setWorkerGauges(w.ID, w.Load, w.Queued)
 	}
 	s.recorder.Set(telemetry.LeaseOverdue, int64(overdue), telemetry.Labels{})
 	for lifecycle := execution.Starting; !lifecycle.Gone(); lifecycle++ {
@@ -266,7 +265,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 	s.recorder.Set(telemetry.QueueDepthMean, int64(queued/max(1, alive)), telemetry.Labels{})
 }
 
-func (s *sampler) show(w execution.WorkerID, load, queued int) {
+func (s *sampler) setWorkerGauges(w execution.WorkerID, load, queued int) {
 	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
 	s.recorder.Set(telemetry.WorkerLoad, int64(load), l)
 	s.recorder.Set(telemetry.QueueDepth, int64(queued), l)

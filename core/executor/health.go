@@ -6,20 +6,19 @@ import (
 	"handoff/core/store"
 )
 
-// assessment is an executor's judgement of a worker's evidence at one moment. Every pass derives it
-// anew, and nothing stores it.
+// assessment is an executor's judgement of a worker's evidence at one moment. Every pass derives it; nothing
+// stores it.
 type assessment struct {
 	health execution.Health
-	// halfOpen says that an unhealthy worker has been left alone for long enough: one execution may
-	// test whether it has recovered. This is the way out of quarantine (defect D43). Without it,
-	// quarantine would never end, because a worker without work can't show that it is well.
+	// halfOpen reports whether an unhealthy worker has rested long enough that one execution may test its
+	// recovery (defect D43). Otherwise quarantine would never end, because an idle worker can't prove its
+	// health.
 	halfOpen bool
 }
 
-// judge derives a worker's assessment. unreachable says that the last probes failed. That alone
-// makes no worker unhealthy, because work reaches it through the broker and not over the probe's
-// path.
-func judge(w *store.WorkerRow, c *config.Config, unreachable bool) assessment {
+// assessWorker derives a worker's assessment. unreachable reports whether the last probes failed. That alone
+// makes no worker unhealthy, because work reaches it through the broker.
+func assessWorker(w *store.WorkerRow, c *config.Config, unreachable bool) assessment {
 	f := w.Evidence(c.Health.Window)
 	s := assessment{health: c.Health.Of(f, w.Queued)}
 	s.halfOpen = c.Health.Failing(f) && f.LastFailure >= c.Executor.HealthCheckInterval && w.Queued < c.Health.QueueDepthUnhealthy

@@ -10,7 +10,7 @@ import (
 	"handoff/core/host"
 )
 
-// hintPrefetch bounds the hint messages that wait for a pass.
+// hintPrefetch is the maximum number of hint messages that wait for a pass.
 const hintPrefetch = 200
 
 // hints collects the hints of messages until a pass has acted on them. A message is acknowledged
@@ -23,7 +23,7 @@ type hints struct {
 	held []heldHint
 	// latest is the consumer through which each queue delivered most recently.
 	latest map[string]broker.Consumer
-	// spare is an empty list for the next hints.
+	// spare is an empty list whose memory the next hints reuse.
 	spare []heldHint
 }
 
@@ -31,7 +31,7 @@ type heldHint struct {
 	queue    string
 	consumer broker.Consumer
 	delivery broker.Delivery
-	// again says that a pass has had it before, and failed.
+	// again reports whether an earlier pass has tried it and failed.
 	again bool
 }
 
@@ -39,37 +39,37 @@ func newHints(s *Service) *hints {
 	return &hints{service: s, wake: s.host.NewSignal(), latest: make(map[string]broker.Consumer)}
 }
 
-// consume feeds the hints of one queue until ctx ends.
-func (h *hints) consume(ctx context.Context, queue string) {
+// consumeQueue feeds the hints of one queue until ctx ends.
+func (h *hints) consumeQueue(ctx context.Context, queue string) {
 	h.service.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: hintPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed != nil {
 			h.service.unread.Keep(c, d, queue, d.Malformed.Error())
 			return true
 		}
-		h.keep(queue, c, d)
+		h.holdHint(queue, c, d)
 		return true
 	}})
 }
 
-// keep holds a hint for the next pass.
-func (h *hints) keep(queue string, c broker.Consumer, d broker.Delivery) {
+// holdHint holds a hint for the next pass.
+func (h *hints) holdHint(queue string, c broker.Consumer, d broker.Delivery) {
 	h.mu.Lock()
 	if h.latest[queue] != c {
 		h.latest[queue] = c
-		h.held = slices.DeleteFunc(h.held, h.returned)
+		h.held = slices.DeleteFunc(h.held, h.isReturned)
 	}
 	h.held = append(h.held, heldHint{queue: queue, consumer: c, delivery: d})
 	h.mu.Unlock()
 	h.wake.Set()
 }
 
-// returned says that the broker has taken a hint back, because its connection has ended, and
-// delivers it again. If such hints stayed, every reconnect while the database is away would add one
-// prefetch to the held hints. The lock is held.
-func (h *hints) returned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
+// isReturned reports whether the broker redelivers a hint because its connection has ended. If such hints
+// stayed, every reconnect while the database is away would add one prefetch to the held hints. The caller
+// holds the lock.
+func (h *hints) isReturned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
-// take removes all held hints.
-func (h *hints) take() []heldHint {
+// takeHeld removes all held hints.
+func (h *hints) takeHeld() []heldHint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.held
@@ -77,14 +77,14 @@ func (h *hints) take() []heldHint {
 	return held
 }
 
-// settle acknowledges hints that a pass has acted on, or holds them again for another pass.
-func (h *hints) settle(held []heldHint, done bool) {
+// settleHeld acknowledges hints that a pass has acted on, or keeps them for another pass.
+func (h *hints) settleHeld(held []heldHint, done bool) {
 	if !done {
 		for i := range held {
 			held[i].again = true
 		}
 		h.mu.Lock()
-		h.held = append(slices.DeleteFunc(held, h.returned), h.held...)
+		h.held = append(slices.DeleteFunc(held, h.isReturned), h.held...)
 		h.mu.Unlock()
 		return
 	}
@@ -97,10 +97,10 @@ func (h *hints) settle(held []heldHint, done bool) {
 	h.mu.Unlock()
 }
 
-// terminals are the executions that the hints call terminal, each once, in order of arrival.
-// handled are those whose ends were handled already. A hint that is held again names none of these:
-// the scheduler was woken for them when the first pass began.
-func terminals(held []heldHint) (ids, handled []execution.ID) {
+// terminalExecutions returns the executions that hints report as terminal, each once, in order of arrival.
+// handled lists those whose ends were handled already. Ends that an earlier pass saw are omitted from it,
+// because the scheduler was woken for them.
+func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {
 		for _, c := range x.delivery.Envelope.Changes {
@@ -118,31 +118,30 @@ func terminals(held []heldHint) (ids, handled []execution.ID) {
 	return ids, handled
 }
 
-// twins recognises the second of the two hints about each end (broker.Notifier.Changed): one says
-// that the status has changed, one that the execution is complete. The second needs no action. They
-// may come in any order, and one may be lost. Its memory is bounded; an
-// end that it has forgotten counts as new.
-type twins struct {
-	// young are the ends announced once. When they become too many, they replace old.
+// hintPairs recognises the second of the two hints about each end (broker.Notifier.Changed): one reports the
+// change of status, one the completion. The second needs no action. They may arrive in any order, and one may
+// be lost. The memory is bounded; a forgotten end counts as new.
+type hintPairs struct {
+	// young holds the ends announced once. When it is full, it replaces old.
 	young, old map[execution.ID]bool
 }
 
-// mostTwins bounds each of the two lists.
-const mostTwins = 10_000
+// mostHintPairs bounds each of the two lists.
+const mostHintPairs = 10_000
 
-// anew says whether any of the ends is announced for the first time.
-func (t *twins) anew(ids []execution.ID) (any bool) {
+// recordEnds records ends, and reports whether any of them is announced for the first time.
+func (h *hintPairs) recordEnds(ids []execution.ID) (any bool) {
 	for _, id := range ids {
-		if t.young[id] || t.old[id] {
-			delete(t.young, id)
-			delete(t.old, id)
+		if h.young[id] || h.old[id] {
+			delete(h.young, id)
+			delete(h.old, id)
 			continue
 		}
 		any = true
-		if t.young == nil || len(t.young) >= mostTwins {
-			t.young, t.old = make(map[execution.ID]bool), t.young
+		if h.young == nil || len(h.young) >= mostHintPairs {
+			h.young, h.old = make(map[execution.ID]bool), h.young
 		}
-		t.young[id] = true
+		h.young[id] = true
 	}
 	return any
 }

@@ -13,41 +13,39 @@ import (
 	"handoff/core/store"
 )
 
-// idleQueues deletes the queues of workers that have been gone for the retention; otherwise they
-// would stay in the broker for ever (defect D28). RabbitMQ's own x-expires does not help: an
-// expiring queue takes its messages along, without dead-lettering them. Here a queue is deleted
-// only when it is empty, so its messages have died before. A quorum queue keeps dead letters that
-// have no route, and does not report them. So no queue is deleted before the dead letter path has
-// worked for long enough that these have been routed.
+// idleQueues deletes the queues of workers that have been gone for longer than the retention (defect D28).
+// RabbitMQ's own x-expires does not help: it discards the messages of an expiring queue without
+// dead-lettering them. Here a queue is deleted only when it is empty. A quorum queue silently keeps dead
+// letters that have no route. So no queue is deleted before the dead letter path has worked long enough for
+// these to be routed.
 //
-// This is harmless even if the worker comes back at the same moment. Nothing is dispatched to a
-// worker before it is active, which it becomes after it has registered, declared its queues and
-// begun to consume. If it registers before the executor looks at the database, it is not gone. If
-// it registers later, its queues are deleted before it declares them, or before it consumes them,
-// or, where the broker can't check this in the same step, although it already consumes them. Then
-// the declaration or the subscription fails or ends, and the worker's client opens a new session,
-// which declares the queues again. A dispatch that finds no queue meanwhile is returned and taken
-// back at once; the timeout monitor finds a dispatch that was lost with a queue.
+// This is harmless even if the worker returns at the same moment. Nothing is dispatched to a worker before it
+// has registered, declared its queues, begun to consume and become active. If it registers before the
+// executor reads the database, it is not gone. If it registers later, its queues may be deleted before it
+// declares or consumes them. They may even be deleted during consumption if the broker can't check that in
+// the same step. Then the declaration or subscription fails, and the worker's client opens a new session,
+// which declares the queues again. A dispatch that finds no queue is returned and reclaimed at once; the
+// timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
-	// done holds, by worker, the incarnation whose queues are gone, so that not every pass asks the
-	// broker again. Only one task reads and writes it.
+	// done holds, by worker, the incarnation whose queues are gone, so that later passes skip it. Only one
+	// task uses it.
 	done map[execution.WorkerID]execution.Incarnation
-	// next is the worker with which the next pass begins. If every pass began with the first
-	// worker, a batch of queues that stay in use would keep all later ones from being deleted.
+	// next is the worker with which the next pass begins. If every pass began with the first worker, a batch
+	// of queues in use would block all later ones.
 	next execution.WorkerID
 }
 
-// idleQueueSweep is the interval of the passes. Retentions are hours.
+// idleQueueSweep is the interval between passes. Retentions are hours.
 const idleQueueSweep = time.Minute
 
 func newIdleQueues(s *Service) *idleQueues {
 	return &idleQueues{Service: s, done: make(map[execution.WorkerID]execution.Incarnation)}
 }
 
-// pass looks at a bounded number of workers. The next pass goes on behind them, and starts over
-// after the last worker. So queues that can't be deleted yet are looked at again.
-func (iq *idleQueues) pass(ctx context.Context) error {
+// deleteIdle checks a bounded number of workers. The next pass continues with the following ones, and
+// restarts after the last worker, so queues that can't be deleted yet are retried.
+func (iq *idleQueues) deleteIdle(ctx context.Context) error {
 	if !iq.client.Ready() {
 		return nil
 	}
@@ -76,22 +74,22 @@ func (iq *idleQueues) pass(ctx context.Context) error {
 			iq.next = w.ID
 			break
 		}
-		if settled = settled || iq.path.settled(ctx); !settled {
+		if settled = settled || iq.path.hasSettled(ctx); !settled {
 			break
 		}
-		over, err := iq.delete(w)
+		over, err := iq.deleteQueues(w)
 		if over {
 			iq.done[w.ID] = w.Incarnation
 			deleted = append(deleted, w.WorkerKey)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return errors.Join(failed, iq.mark(deleted))
+	return errors.Join(failed, iq.markDeleted(deleted))
 }
 
-// mark notes in the database that the queues of workers are deleted, so that no pass of any executor
-// reads these workers any more. One that still holds an execution stays, and is marked by a later pass.
-func (iq *idleQueues) mark(deleted []store.WorkerKey) error {
+// markDeleted records in the database that the queues of workers are deleted, so that no executor's pass
+// reads these workers again. A worker that still holds an execution is marked by a later pass.
+func (iq *idleQueues) markDeleted(deleted []store.WorkerKey) error {
 	for len(deleted) > 0 {
 		batch := deleted[:min(len(deleted), iq.config.Executor.BatchSize)]
 		deleted = deleted[len(batch):]
@@ -108,8 +106,8 @@ func (iq *idleQueues) mark(deleted []store.WorkerKey) error {
 	return nil
 }
 
-// delete deletes the queues of one worker, and says whether all of them are gone.
-func (iq *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
+// deleteQueues deletes the queues of one worker, and reports whether all of them are gone.
+func (iq *idleQueues) deleteQueues(w *store.WorkerRow) (over bool, err error) {
 	over = true
 	for _, queue := range broker.WorkerQueues(iq.config.MessageQueue.RabbitMQ, w.ID) {
 		ctx, cancel := iq.host.WithTimeout(context.Background(), iq.config.Executor.StatementTimeout)

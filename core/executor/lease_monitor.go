@@ -10,21 +10,20 @@ import (
 	"handoff/core/telemetry"
 )
 
-// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says
-// that it has expired, and this executor has seen the same heartbeat number for a full lease on its
-// own monotonic clock. So no worker is lost because the database's clock was set, or because an
-// executor or the database was away for longer than a lease (defects D35, D47). When the leases of
-// too many workers are over at once, the brake holds it back.
+// leaseMonitor marks workers lost. A lease is over when two clocks agree: it has expired by the database's
+// clock, and the heartbeat number has not changed for a full lease on this executor's monotonic clock. So no
+// worker is marked lost because the database's clock was set, or because an executor or the database was away
+// (defects D35, D47). When too many leases are over at once, the brake limits it.
 type leaseMonitor struct {
 	*Service
-	// Only one task reads and writes the following fields.
-	watched map[execution.WorkerID]watch
+	// Only one task uses the following fields.
+	watched map[execution.WorkerID]beatWatch
 	brake   brake
 	// outageEnded is the end of the outage after which the watch began.
 	outageEnded time.Duration
 }
 
-type watch struct {
+type beatWatch struct {
 	incarnation execution.Incarnation
 	beat        uint64
 	since       time.Duration
@@ -32,7 +31,7 @@ type watch struct {
 
 func newLeaseMonitor(s *Service) *leaseMonitor {
 	return &leaseMonitor{
-		Service: s, watched: make(map[execution.WorkerID]watch),
+		Service: s, watched: make(map[execution.WorkerID]beatWatch),
 		brake: brake{config: s.config, departed: make(map[execution.WorkerID]departure)},
 	}
 }
@@ -41,7 +40,7 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 // lets one worker through at a time.
 func (l *leaseMonitor) run(ctx context.Context) {
 	l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
-	l.repeatPass(ctx, "lease monitor", l.pass, func() time.Duration {
+	l.repeatPass(ctx, "lease monitor", l.checkLeases, func() time.Duration {
 		if l.brake.trickles {
 			return min(l.config.Executor.ReconcileInterval, brakeStep)
 		}
@@ -49,22 +48,21 @@ func (l *leaseMonitor) run(ctx context.Context) {
 	})
 }
 
-func (l *leaseMonitor) pass(ctx context.Context) error {
+func (l *leaseMonitor) checkLeases(ctx context.Context) error {
 	workers, err := askStore(l.db, l.store.Workers, nil)
 	if err != nil {
-		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
-		// anew, and workers that the same outage cut off have a full lease to come back (defect
-		// D47).
+		// The monitor could not observe heartbeats meanwhile. So it restarts its watch, and workers that the
+		// same outage cut off have a full lease to recover (defect D47).
 		clear(l.watched)
 		return err
 	}
-	if ended := l.outage.ended(); ended != l.outageEnded {
+	if ended := l.outage.lastEnd(); ended != l.outageEnded {
 		l.outageEnded = ended
 		clear(l.watched)
 	}
-	l.owners.survey(workers)
-	over, alive := l.survey(workers)
-	reaps := l.restrain(ctx, over, alive)
+	l.owners.surveyOwners(workers)
+	over, alive := l.surveyWorkers(workers)
+	reaps := l.applyBrake(ctx, over, alive)
 	if len(reaps) == 0 {
 		return nil
 	}
@@ -74,17 +72,17 @@ func (l *leaseMonitor) pass(ctx context.Context) error {
 	}
 	for i, ok := range marked {
 		if ok {
-			l.owners.reaped(reaps[i].Incarnation)
+			l.owners.noteReaped(reaps[i].Incarnation)
 			l.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
 			l.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
 			l.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
-				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", l.owners.name(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
+				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", l.owners.workerName(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
 	return l.reconcileOwners(ctx)
 }
 
-// sinceBeat is how long ago an incarnation sent its last heartbeat.
+// sinceBeat returns how long ago an incarnation sent its last heartbeat.
 func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) time.Duration {
 	for i := range workers {
 		if workers[i].Incarnation == incarnation {
@@ -94,9 +92,9 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 	return 0
 }
 
-// survey updates the watch, and tells the brake which workers departed. It returns the workers
-// whose lease is over, and how many workers are not gone.
-func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
+// surveyWorkers updates the watch, and reports departed workers to the brake. It returns the workers whose
+// lease is over, and the number of workers that are not gone.
+func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Reap, alive int) {
 	now := l.host.Monotonic()
 	for i := range workers {
 		w := &workers[i]
@@ -111,13 +109,12 @@ func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 		alive++
 		delete(l.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
-			// This lifecycle is a newer program's value, so this program does not know whether the
-			// lease counts.
+			// This lifecycle is a newer program's value, so this program can't tell whether the lease counts.
 			delete(l.watched, w.ID)
 			continue
 		}
 		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
-			l.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
+			l.watched[w.ID] = beatWatch{w.Incarnation, w.Beat, now}
 			continue
 		}
 		if !w.LeaseValid() && now-seen.since >= l.config.Worker.Lease() {
@@ -127,16 +124,17 @@ func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 	return over, alive
 }
 
-// restrain asks the brake which of over may be reaped now, and raises an alarm.
-func (l *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
+// applyBrake returns the workers of over that the brake lets the monitor reap now. It logs and records when
+// the brake engages or releases.
+func (l *leaseMonitor) applyBrake(ctx context.Context, over []store.Reap, alive int) []store.Reap {
 	was := l.brake.engaged
-	reaps := l.brake.admit(l.host.Monotonic(), over, alive)
+	reaps := l.brake.admitReaps(l.host.Monotonic(), over, alive)
 	switch {
 	case l.brake.engaged && !was:
 		l.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 		l.log.LogAttrs(ctx, slog.LevelError, "reaper brake engaged: more workers lost their leases at once than executor.brake_fraction allows, "+
 			"so this executor marks none of them lost for up to two leases; check the database, the network and the machines",
-			slog.Int("over", len(over)), slog.Int("lost", l.brake.lost()), slog.Int("alive_a_lease_ago", alive+len(l.brake.departed)), slog.Duration("holds", l.brake.hold()))
+			slog.Int("over", len(over)), slog.Int("lost", l.brake.lostCount()), slog.Int("alive_a_lease_ago", alive+len(l.brake.departed)), slog.Duration("holds", l.brake.holdTime()))
 	case was && !l.brake.engaged:
 		l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
 		l.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))

@@ -8,9 +8,9 @@ import (
 	"handoff/core/store"
 )
 
-// While a worker's lease is over by the database's clock alone, an execution waits for it until one
-// lease has passed on this executor's clock since it last saw a new heartbeat.
-func TestAWorkerIsExpectedForALeaseOnTheExecutorsClock(t *testing.T) {
+// If a worker's lease is over by the database's clock alone, an execution waits for it. The wait ends one
+// lease, on this executor's clock, after the last new heartbeat.
+func TestLeaseWatchWaitsFullExecutorLease(t *testing.T) {
 	const lease, second = 30 * time.Second, time.Second
 	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned, elsewhere, python := shell, shell, shell
@@ -43,10 +43,10 @@ func TestAWorkerIsExpectedForALeaseOnTheExecutorsClock(t *testing.T) {
 		{"after another start", over(func(w *store.WorkerRow) { w.Incarnation++ }), shell, second + lease - 1, true},
 	} {
 		l := leaseWatch{lease: lease}
-		l.look(time.Hour, over(nil))
-		l.look(time.Hour+min(second, c.after), c.workers)
-		l.look(time.Hour+c.after, c.workers)
-		if got := l.expected(time.Hour+c.after, c.workers, &c.row); got != c.want {
+		l.noteBeats(time.Hour, over(nil))
+		l.noteBeats(time.Hour+min(second, c.after), c.workers)
+		l.noteBeats(time.Hour+c.after, c.workers)
+		if got := l.expectsWorker(time.Hour+c.after, c.workers, &c.row); got != c.want {
 			t.Errorf("%s: expected is %v, want %v", c.name, got, c.want)
 		}
 	}

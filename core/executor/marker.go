@@ -14,19 +14,18 @@ import (
 // configuration makes it shorter.
 const longestUnmarked = time.Second
 
-// marker marks in the database the dispatches that the broker has confirmed and nobody has claimed.
-// Most dispatches are claimed long before it asks, and a claim sets the mark too. So it waits a
-// while, asks about all confirmed dispatches at once, and changes few rows. It is a separate task
-// because the scheduler must not wait for a row that is being claimed.
+// marker marks confirmed dispatches as published in the database. Most are claimed long before that, and a
+// claim sets the mark too. So it waits a while, marks all confirmed dispatches at once, and changes few rows.
+// It is a separate task because the scheduler must not wait for a row that is being claimed.
 //
-// Its memory is lost with the process. Each such dispatch is published again at the same epoch, and
-// that message dies at the claim, as it does when the confirm itself was lost.
+// Its memory is lost with the process. Those dispatches are published again at the same epoch, as after a
+// lost confirm, and the claim of the duplicate is refused.
 type marker struct {
 	*Service
-	// period is how long confirmed dispatches are collected. It is well below the age at which an
-	// unmarked dispatch is published again, taken back, or counted against its worker.
+	// period is how long confirmed dispatches are collected. It is well below the age at which an unmarked
+	// dispatch is republished, reclaimed, or counted against its worker.
 	period time.Duration
-	// most is how many dispatches are held: as many as one pass marks.
+	// most is the maximum number of held dispatches: as many as one pass marks.
 	most int
 	wake host.Signal
 
@@ -42,20 +41,19 @@ func newMarker(s *Service) *marker {
 	}
 }
 
-// keep takes over dispatches that the broker has confirmed. Those that it has no room for it marks
-// at once, in the caller's task. That slows the caller down when the database can't keep up, and
-// forgets nothing.
-func (m *marker) keep(confirmed []execution.Key) error {
-	beyond := m.hold(confirmed)
-	left, err := m.mark(context.Background(), beyond)
+// keepConfirmed stores dispatches that the broker has confirmed. It marks those without room at once, in the
+// caller's task, which slows the caller down when the database can't keep up.
+func (m *marker) keepConfirmed(confirmed []execution.Key) error {
+	beyond := m.holdConfirmed(confirmed)
+	left, err := m.markBatches(context.Background(), beyond)
 	// If there is still no room for one of these, it is being claimed, or will be published again
 	// later.
-	m.hold(left)
+	m.holdConfirmed(left)
 	return err
 }
 
-// hold holds as many as there is room for, and returns the rest.
-func (m *marker) hold(confirmed []execution.Key) (beyond []execution.Key) {
+// holdConfirmed holds as many dispatches as there is room for, and returns the rest.
+func (m *marker) holdConfirmed(confirmed []execution.Key) (beyond []execution.Key) {
 	if len(confirmed) == 0 {
 		return nil
 	}
@@ -67,10 +65,9 @@ func (m *marker) hold(confirmed []execution.Key) (beyond []execution.Key) {
 	return confirmed[n:]
 }
 
-// run marks until ctx ends: one period after the first new confirm. While nothing is confirmed it
-// does nothing.
+// run marks dispatches until ctx ends, one period after the first new confirm.
 func (m *marker) run(ctx context.Context) {
-	loop := m.loop("marker of dispatches")
+	loop := m.newLoop("marker of dispatches")
 	for began := time.Duration(0); ; {
 		if _, err := m.wake.Wait(ctx, host.Forever); err != nil {
 			return
@@ -80,43 +77,42 @@ func (m *marker) run(ctx context.Context) {
 			return
 		}
 		if began > 0 {
-			// A pass is late only by the work in between, not by the time in which there was
-			// nothing to mark.
+			// Only the work in between makes a pass late, not the time without confirms.
 			loop.Interval(due - began)
 		}
 		began = m.host.Monotonic()
-		if err := loop.Pass(func() error { return m.pass(ctx) }); err != nil {
-			m.tell(err)
+		if err := loop.Pass(func() error { return m.markCollected(ctx) }); err != nil {
+			m.logFailure(err)
 		}
 	}
 }
 
-func (m *marker) tell(err error) {
+func (m *marker) logFailure(err error) {
 	m.log.LogAttrs(context.Background(), slog.LevelWarn, "marker of dispatches pass failed, the next one starts anew", slog.Any("error", err))
 }
 
-// flush marks the remaining dispatches when nothing publishes any more, so that a stop does not
-// cause a second message for each.
-func (m *marker) flush() {
-	if err := m.pass(context.Background()); err != nil {
-		m.tell(err)
+// markRemaining marks the remaining dispatches after the last publish, so that a stop does not cause a second
+// message for each.
+func (m *marker) markRemaining() {
+	if err := m.markCollected(context.Background()); err != nil {
+		m.logFailure(err)
 	}
 }
 
-// pass marks the collected dispatches. Those that remain after an error or the end of ctx, and
+// markCollected marks the collected dispatches. Those that remain after an error or the end of ctx, and
 // those whose rows are locked, stay for the next pass: marking twice is harmless.
-func (m *marker) pass(ctx context.Context) error {
+func (m *marker) markCollected(ctx context.Context) error {
 	m.mu.Lock()
 	confirmed := m.confirmed
 	m.confirmed = nil
 	m.mu.Unlock()
-	left, err := m.mark(ctx, confirmed)
-	m.hold(left)
+	left, err := m.markBatches(ctx, confirmed)
+	m.holdConfirmed(left)
 	return err
 }
 
-// mark marks dispatches, batch by batch, and returns those to ask about again.
-func (m *marker) mark(ctx context.Context, confirmed []execution.Key) (left []execution.Key, err error) {
+// markBatches marks dispatches, batch by batch, and returns those to retry.
+func (m *marker) markBatches(ctx context.Context, confirmed []execution.Key) (left []execution.Key, err error) {
 	for len(confirmed) > 0 {
 		if ctx.Err() != nil {
 			return append(left, confirmed...), nil

@@ -7,39 +7,38 @@ import (
 	"handoff/core/host"
 )
 
-// mostMoments bounds the remembered moments. Beyond it the latest are forgotten; a poll then finds
-// the rows that are due.
+// mostMoments is the maximum number of moments. Beyond it the latest are dropped; a poll then finds the due
+// rows.
 const mostMoments = 1000
 
-// moments are the moments, on the monotonic clock, at which rows are known to become due, the
-// earliest first. All of them count, not only the first: after a pass at the first moment the
-// second one is still to come.
-type moments []time.Duration
+// dueTimes lists the moments, on the monotonic clock, at which rows are known to become due, the earliest
+// first. It keeps all of them, because a pass at the first moment leaves the second one ahead.
+type dueTimes []time.Duration
 
-// add remembers a moment.
-func (m *moments) add(at time.Duration) {
-	i, known := slices.BinarySearch(*m, at)
+// add adds a moment.
+func (d *dueTimes) add(at time.Duration) {
+	i, known := slices.BinarySearch(*d, at)
 	if known || i >= mostMoments {
 		return
 	}
-	if *m = slices.Insert(*m, i, at); len(*m) > mostMoments {
-		*m = (*m)[:mostMoments]
+	if *d = slices.Insert(*d, i, at); len(*d) > mostMoments {
+		*d = (*d)[:mostMoments]
 	}
 }
 
-// pass forgets the moments that have passed.
-func (m *moments) pass(now time.Duration) {
-	i, known := slices.BinarySearch(*m, now)
+// dropUntil drops the moments that have passed.
+func (d *dueTimes) dropUntil(now time.Duration) {
+	i, known := slices.BinarySearch(*d, now)
 	if known {
 		i++
 	}
-	*m = slices.Delete(*m, 0, i)
+	*d = slices.Delete(*d, 0, i)
 }
 
-// next is the earliest moment, host.Forever if there is none.
-func (m moments) next() time.Duration {
-	if len(m) == 0 {
+// next returns the earliest moment, host.Forever if there is none.
+func (d dueTimes) next() time.Duration {
+	if len(d) == 0 {
 		return host.Forever
 	}
-	return m[0]
+	return d[0]
 }

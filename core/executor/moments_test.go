@@ -7,8 +7,8 @@ import (
 	"handoff/core/host"
 )
 
-func TestAPassAtTheFirstMomentLeavesTheSecond(t *testing.T) {
-	var m moments
+func TestPassKeepsLaterDueTime(t *testing.T) {
+	var m dueTimes
 	for _, at := range []time.Duration{9 * time.Second, 3 * time.Second, 5 * time.Second, 3 * time.Second} {
 		m.add(at)
 	}
@@ -16,12 +16,12 @@ func TestAPassAtTheFirstMomentLeavesTheSecond(t *testing.T) {
 		if next := m.next(); next != want {
 			t.Fatalf("the next moment is %v, want %v of %v", next, want, m)
 		}
-		m.pass(want)
+		m.dropUntil(want)
 	}
 }
 
-func TestTheLatestMomentsAreForgottenFirst(t *testing.T) {
-	var m moments
+func TestDueTimesDropLatestFirst(t *testing.T) {
+	var m dueTimes
 	for i := range 2 * mostMoments {
 		m.add(time.Duration(2*mostMoments-i) * time.Second)
 	}

@@ -11,25 +11,24 @@ import (
 	"handoff/core/telemetry"
 )
 
-// A part that only observes finds the rows that it would act on and lets the database check them
-// under the guard of the act itself. It reports the result in a log line, in the figure
-// handoff_observed_total and in the table observation. It changes nothing else. The database
-// records each dispatch, and each outage of a worker, once. So neither the next pass nor another or
-// restarted executor reports it a second time. If the answer of such a call is lost, the
-// observation is in the table but in no log.
+// A part in mode observe finds the rows that it would act on, and lets the database check them under the
+// guard of the act itself. It reports the result in a log line, the metric handoff_observed_total and the
+// table observation. It changes nothing else. The database records each dispatch, and each outage of a
+// worker, once, so no later pass or other executor repeats the report. If the answer of such a call is lost,
+// the observation is in the table but in no log.
 
-// timeoutSweep is the timeout monitor's action on its findings: sweep, or observe.
+// timeoutSweep returns the timeout monitor's action on its findings: sweepFinding or observeFinding.
 func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*execution.Execution) store.Reclaim) error {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
-		return s.observe
+		return s.observeFinding
 	}
-	return s.sweep
+	return s.sweepFinding
 }
 
-// observe is sweep without a take-back: it records the effect that the reclaims would have.
-func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+// observeFinding is sweepFinding without reclaims: it records the effect that they would have.
+func (s *Service) observeFinding(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
-	err := s.drain(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
+	err := s.drainFinding(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
 		rs, of := reclaimsOf(rows, f, decide)
 		if len(rs) == 0 {
 			return idsOf(rows), nil
@@ -37,7 +36,7 @@ func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*exe
 		seen, err := askStore(s.db, s.store.ObserveReclaims, rs)
 		for i, o := range seen {
 			if o.New {
-				s.observed(ctx, &rs[i], of[i], o.Would)
+				s.reportObservation(ctx, &rs[i], of[i], o.Would)
 			}
 		}
 		if store.Retriable(err) {
@@ -49,8 +48,8 @@ func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*exe
 	return errors.Join(err, refused)
 }
 
-// observed reports the act that the timeout monitor would take.
-func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
+// reportObservation logs and counts the act that the timeout monitor would take.
+func (s *Service) reportObservation(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
 	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
 	switch {
@@ -59,22 +58,21 @@ func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution
 	case would == execution.Requested:
 		then = "dispatch it again"
 	}
-	age, _ := s.databaseClock.since(since)
+	age, _ := s.databaseClock.elapsedSince(since)
 	s.log.LogAttrs(ctx, slog.LevelWarn, what+", would "+then+" (observe only)",
 		slog.Int64("execution", int64(row.ID)), slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)),
-		slog.String("name", s.owners.name(row.Worker)), slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
+		slog.String("name", s.owners.workerName(row.Worker)), slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
 }
 
-// purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not
-// anything still observes.
+// purgeObservations deletes observations that are older than dead_letter.ttl_ms, in any mode.
 func (s *Service) purgeObservations(ctx context.Context) error {
-	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeObservations(ctx, s.config.MessageQueue.RabbitMQ.DeadLetter.Kept(), limit)
 	})
 }
 
-// sayWhoObserves logs at start which parts only observe, and which work nobody does meanwhile.
-func (s *Service) sayWhoObserves(ctx context.Context) {
+// logObservers logs at start which parts only observe, and which work is not done meanwhile.
+func (s *Service) logObservers(ctx context.Context) {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: a confirmed dispatch stays scheduled if its message is lost or its live worker neither claims nor rejects it, "+
 			"and a run past its deadline goes on if its live worker fails to end it",

@@ -18,14 +18,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// ledger is a database that records observations, and refuses to take anything back.
+// ledger is a database that records observations, and refuses every reclaim.
 type ledger struct {
 	*table
-	t       *testing.T
-	seen    map[execution.Key]bool
-	workers []store.WorkerRow
-	outages map[execution.Incarnation]bool
-	told    []store.ProbedWorker
+	t        *testing.T
+	seen     map[execution.Key]bool
+	workers  []store.WorkerRow
+	outages  map[execution.Incarnation]bool
+	recorded []store.ProbedWorker
 }
 
 func (l *ledger) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
@@ -53,58 +53,58 @@ func (l *ledger) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow,
 func (l *ledger) ObserveWorkers(_ context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	changed := make([]bool, len(ws))
 	for i, w := range ws {
-		l.told = append(l.told, w)
+		l.recorded = append(l.recorded, w)
 		changed[i] = l.outages[w.Incarnation] == w.Ready
 		l.outages[w.Incarnation] = !w.Ready
 	}
 	return changed, nil
 }
 
-// inTurn runs tasks at once.
-type inTurn struct{ desk }
+// serialHost runs tasks at once.
+type serialHost struct{ tasklessHost }
 
-func (inTurn) Go(_ string, run func()) host.Task {
+func (serialHost) Go(_ string, run func()) host.Task {
 	run()
-	return done{}
+	return endedTask{}
 }
 
-type done struct{}
+type endedTask struct{}
 
-func (done) Wait(context.Context) error { return nil }
+func (endedTask) Wait(context.Context) error { return nil }
 
-// counting counts additions to a figure, by its labels.
-type counting struct {
+// countingRecorder counts additions to a metric, by its labels.
+type countingRecorder struct {
 	telemetry.Discard
 	of map[string]int64
 }
 
-func (c counting) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (c countingRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if f == telemetry.Observed {
 		c.of[l[0]+" "+l[1]] += n
 	}
 }
 
-// answers are the answers of the endpoints.
+// answers maps endpoints to their answers.
 type answers map[string]error
 
 func (a answers) Probe(_ context.Context, url string) error { return a[url] }
 
-func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes.Buffer, counting) {
+func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes.Buffer, countingRecorder) {
 	_, db := sweeping(rows)
 	l := &ledger{table: db, t: t, seen: make(map[execution.Key]bool), outages: make(map[execution.Incarnation]bool)}
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize, c.Executor.TimeoutMonitor, c.Executor.HealthProbes = batch, config.Observe, config.Observe
-	log, figures := new(bytes.Buffer), counting{of: make(map[string]int64)}
-	s := New(Options{Host: inTurn{}, Store: l, Config: c, Log: slog.New(slog.NewTextHandler(log, nil)), Recorder: figures, Prober: prober})
+	log, figures := new(bytes.Buffer), countingRecorder{of: make(map[string]int64)}
+	s := New(Options{Host: serialHost{}, Store: l, Config: c, Log: slog.New(slog.NewTextHandler(log, nil)), Recorder: figures, Prober: prober})
 	return s, l, log, figures
 }
 
-func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
+func TestObservingMonitorReportsOnceAndReclaimsNothing(t *testing.T) {
 	s, l, log, figures := observing(t, 2*batch+3, nil)
-	s.owners.survey([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "shell-1"}})
+	s.owners.surveyOwners([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "shell-1"}})
 	find := store.Finding{Cause: store.Unclaimed, Age: 5 * time.Minute}
 	reclaim := func(row *execution.Execution) store.Reclaim {
-		return s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
+		return s.unclaimedReclaim(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 	}
 	for range 3 {
 		if err := s.timeoutSweep()(t.Context(), find, reclaim); err != nil {
@@ -124,7 +124,7 @@ func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 	}
 }
 
-func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.T) {
+func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 	notReady := errors.New("answered 503 Service Unavailable")
 	prober := answers{"b": notReady, "c": fmt.Errorf("probing: %w", ErrElsewhere)}
 	s, l, log, figures := observing(t, 0, prober)
@@ -142,18 +142,18 @@ func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.
 		}
 	}
 	pass(unreachableAfter - 1)
-	if log.Len() > 0 || len(l.told) != 1 || !l.told[0].Ready {
-		t.Errorf("after too few probes to say anything: %v\n%s", l.told, log)
+	if log.Len() > 0 || len(l.recorded) != 1 || !l.recorded[0].Ready {
+		t.Errorf("after too few probes to say anything: %v\n%s", l.recorded, log)
 	}
 	pass(3)
-	if want := (store.ProbedWorker{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 2}, Reason: notReady.Error()}); len(l.told) != 2 || l.told[1] != want {
-		t.Errorf("the database was told %+v, want %+v once", l.told, want)
+	if want := (store.ProbedWorker{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 2}, Reason: notReady.Error()}); len(l.recorded) != 2 || l.recorded[1] != want {
+		t.Errorf("the database recorded %+v, want %+v once", l.recorded, want)
 	}
 	const line = `msg="a worker's health endpoint changed, observe only" executor="" worker=worker-b url=b reachable=false would_avoid=true error="answered 503 Service Unavailable"`
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("the log lacks %s:\n%s", line, log)
 	}
-	if s.probes.avoided(2) || !s.probes.unreachable(2) || s.probes.unreachable(3) {
+	if s.probes.isAvoided(2) || !s.probes.isUnreachable(2) || s.probes.isUnreachable(3) {
 		t.Error("a worker is avoided by probes that only observe, or not known to be unreachable; or one that only its own machine reaches is")
 	}
 	delete(prober, "b")
@@ -164,17 +164,17 @@ func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.
 	if got := fmt.Sprint(figures.of); got != "map[health_prober reachable:1 health_prober unreachable:1]" {
 		t.Errorf("counted %s", got)
 	}
-	if kept := slices.ContainsFunc(l.told, func(w store.ProbedWorker) bool { return w.ID == 3 }); kept {
+	if kept := slices.ContainsFunc(l.recorded, func(w store.ProbedWorker) bool { return w.ID == 3 }); kept {
 		t.Error("something was recorded of a worker that nobody here can ask")
 	}
 }
 
-// The modes of the probes use the same findings in different ways.
-func TestProbesDecideOnlyWhereTheyAct(t *testing.T) {
+// Each mode of the probes uses the same findings differently.
+func TestProbesAffectSelectionOnlyWhenEnforced(t *testing.T) {
 	failed := map[execution.Incarnation]int{1: unreachableAfter}
 	for observing, want := range map[bool]bool{false: true, true: false} {
-		if p := (&probes{observing: observing, failed: failed}); p.avoided(1) != want {
-			t.Errorf("observing %v: a worker that three probes did not reach is avoided: %v", observing, p.avoided(1))
+		if p := (&probes{observing: observing, failed: failed}); p.isAvoided(1) != want {
+			t.Errorf("observing %v: a worker that three probes did not reach is avoided: %v", observing, p.isAvoided(1))
 		}
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"handoff/core/config"
 )
 
-// outage knows when the database last answered again after a silence so long that workers may have
-// missed a heartbeat. A worker that was cut off comes back within a lease. Until that is over, no
-// part may judge by how long ago something happened (defects D47, D58). It makes no difference
-// whether the database was away, the link was cut, or this process slept. A start counts as the end
-// of an outage.
+// outage records when the database last recovered after a silence so long that workers may have missed a
+// heartbeat. A worker that was cut off recovers within a lease. Until then, no part may judge by how long ago
+// something happened (defects D47, D58). The cause does not matter: the database, the link, or this process
+// asleep. A start counts as the end of an outage.
 type outage struct {
 	gap time.Duration
 
@@ -21,13 +20,13 @@ type outage struct {
 }
 
 func newOutage(c config.Config, now time.Duration) *outage {
-	// Some loop asks the database at least once every reconcile interval.
+	// Some loop calls the database at least once every reconcile interval.
 	gap := c.Worker.HeartbeatInterval + c.Executor.ReconcileInterval
 	return &outage{gap: gap, answered: now - gap - 1, over: now}
 }
 
-// answer notes that the database has answered now.
-func (o *outage) answer(now time.Duration) {
+// noteAnswer records that the database has answered now.
+func (o *outage) noteAnswer(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now-o.answered > o.gap {
@@ -36,15 +35,15 @@ func (o *outage) answer(now time.Duration) {
 	o.answered = now
 }
 
-// ended is when the last outage ended.
-func (o *outage) ended() time.Duration {
+// lastEnd returns when the last outage ended.
+func (o *outage) lastEnd() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.over
 }
 
-// recent says that an outage goes on, or that the last one ended less than d ago.
-func (o *outage) recent(now, d time.Duration) bool {
+// isRecent reports whether an outage continues, or the last one ended less than d ago.
+func (o *outage) isRecent(now, d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return now-o.over < d || now-o.answered > o.gap

@@ -10,12 +10,11 @@ import (
 	"handoff/core/store"
 )
 
-// ownerWatch is the second clock for executions that run at an incarnation that another process of
-// the same name has superseded. The database says by its own clock, which somebody may have set,
-// that the old lease is over. But the superseded process may live on. It fences itself a lease
-// after its last renewal, which was before it was superseded. So this executor takes back the
-// executions of a superseded incarnation only after it has known of that for a full lease on its
-// own clock (defects D14, D35). An incarnation that was marked lost needs no second watch: its
+// ownerWatch is the second clock for executions of a superseded incarnation, whose name another process has
+// registered. The database's clock, which may have been set, says that the old lease is over, but the
+// superseded process may still live. It fences itself a lease after its last renewal, which was before it was
+// superseded. So this executor reclaims its executions only after it has known of that for a full lease on
+// its own clock (defects D14, D35). An incarnation that was marked lost needs no second watch, because its
 // reaper has watched its heartbeat for a lease. Nor does one that has stopped by itself.
 type ownerWatch struct {
 	host  host.Host
@@ -29,7 +28,7 @@ type ownerWatch struct {
 	lost       map[execution.Incarnation]time.Duration // when it was last seen lost or stopped
 }
 
-// sighting says when a survey first saw an incarnation.
+// sighting records when a survey first saw an incarnation.
 type sighting struct {
 	incarnation execution.Incarnation
 	at          time.Duration
@@ -43,8 +42,8 @@ func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
 	}
 }
 
-// survey finds incarnations that have been superseded since the last look.
-func (o *ownerWatch) survey(workers []store.WorkerRow) {
+// surveyOwners finds incarnations that have been superseded since the last survey.
+func (o *ownerWatch) surveyOwners(workers []store.WorkerRow) {
 	now := o.host.Monotonic()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,27 +62,27 @@ func (o *ownerWatch) survey(workers []store.WorkerRow) {
 			o.names[w.ID] = w.Name
 		}
 	}
-	o.forget(now)
+	o.forgetOld(now)
 }
 
-// name is the name of a worker, for a log line; empty for a worker that no survey has seen.
-func (o *ownerWatch) name(id execution.WorkerID) string {
+// workerName returns the name of a worker for a log line, or "" if no survey has seen it.
+func (o *ownerWatch) workerName(id execution.WorkerID) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.names[id]
 }
 
-// reaped notes that this executor has marked an incarnation lost.
-func (o *ownerWatch) reaped(incarnation execution.Incarnation) {
+// noteReaped records that this executor has marked an incarnation lost.
+func (o *ownerWatch) noteReaped(incarnation execution.Incarnation) {
 	now := o.host.Monotonic()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lost[incarnation] = now
 }
 
-// forget drops entries that can't matter any more. An incarnation that is asked about after all is
-// watched anew.
-func (o *ownerWatch) forget(now time.Duration) {
+// forgetOld drops entries that no longer matter. If such an incarnation is needed after all, its watch
+// restarts.
+func (o *ownerWatch) forgetOld(now time.Duration) {
 	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {
 		for incarnation, at := range seen { //detlint:ok entries are judged one by one
 			if now-at > 20*o.lease {
@@ -97,10 +96,10 @@ func (o *ownerWatch) forget(now time.Duration) {
 	}
 }
 
-// followed returns a moment at which the incarnation of a row was certainly superseded, although no
-// survey noticed: when a later incarnation of its worker was first seen, or now if none was. The
-// lock is held.
-func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.Duration {
+// supersededAt returns a moment by which the incarnation of a row was superseded, although no survey saw it.
+// This is when a later incarnation of its worker was first seen, or now if none was. The caller holds the
+// lock.
+func (o *ownerWatch) supersededAt(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {
 			return s.at
@@ -109,9 +108,9 @@ func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.
 	return now
 }
 
-// over says whether the actions of a row's incarnation, which is gone by the database's clock, have
-// ended by this executor's clock too.
-func (o *ownerWatch) over(row *execution.Execution) bool {
+// actionsEnded reports whether the actions of a row's incarnation, which is gone by the database's clock,
+// have ended by this executor's clock too.
+func (o *ownerWatch) actionsEnded(row *execution.Execution) bool {
 	if !row.Status.Claimed() {
 		return true
 	}
@@ -122,13 +121,13 @@ func (o *ownerWatch) over(row *execution.Execution) bool {
 		return true
 	}
 	if o.current[row.Worker] == row.Incarnation {
-		// The database knows more than the last survey: the next one says whether the incarnation
-		// is lost or superseded.
+		// The last survey is older than the database's answer: the next one shows whether the incarnation is
+		// lost or superseded.
 		return false
 	}
 	since, known := o.superseded[row.Incarnation]
 	if !known {
-		since = o.followed(row, now)
+		since = o.supersededAt(row, now)
 		o.superseded[row.Incarnation] = since
 	}
 	return now-since >= o.lease

@@ -9,85 +9,85 @@ import (
 	"handoff/core/store"
 )
 
-// still is a host whose clock the test sets.
-type still struct {
+// manualHost is a host whose clock the test sets.
+type manualHost struct {
 	host.Host
 	now time.Duration
 }
 
 // Monotonic implements host.Host.
-func (s *still) Monotonic() time.Duration { return s.now }
+func (m *manualHost) Monotonic() time.Duration { return m.now }
 
-func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testing.T) {
-	h := &still{now: time.Hour}
+func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
+	h := &manualHost{now: time.Hour}
 	o := newOwnerWatch(h, 30*time.Second)
 	at := func(i execution.Incarnation, l execution.Lifecycle) []store.WorkerRow {
 		return []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: i}, Lifecycle: l}}
 	}
 	ran := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Running}
 	waits := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Scheduled}
-	o.survey(at(1, execution.Active))
-	if o.over(ran) {
+	o.surveyOwners(at(1, execution.Active))
+	if o.actionsEnded(ran) {
 		t.Error("it is over on the word of the database alone, before anybody has seen what became of its worker")
 	}
 	h.now += 5 * time.Second
-	o.survey(at(2, execution.Active))
-	if o.over(ran) || !o.over(waits) {
+	o.surveyOwners(at(2, execution.Active))
+	if o.actionsEnded(ran) || !o.actionsEnded(waits) {
 		t.Error("right after it was superseded, what it ran is over, or what only waited there is not")
 	}
 	h.now += 30*time.Second - time.Nanosecond
-	if o.over(ran) {
+	if o.actionsEnded(ran) {
 		t.Error("it is over before a lease")
 	}
 	h.now += time.Nanosecond
-	if !o.over(ran) {
+	if !o.actionsEnded(ran) {
 		t.Error("it is not over after a lease")
 	}
 
 	// An incarnation that a reaper has watched needs no second watch, whatever has registered
 	// since.
-	o.survey(at(2, execution.Lost))
-	o.survey(at(3, execution.Active))
-	if !o.over(&execution.Execution{Worker: 1, Incarnation: 2, Status: execution.Running}) {
+	o.surveyOwners(at(2, execution.Lost))
+	o.surveyOwners(at(3, execution.Active))
+	if !o.actionsEnded(&execution.Execution{Worker: 1, Incarnation: 2, Status: execution.Running}) {
 		t.Error("what ran at an incarnation that was lost waits for a second watch")
 	}
 
-	// An executor that has seen neither watches from the moment at which it is asked.
+	// An executor that has seen neither starts its watch with the first query.
 	fresh := newOwnerWatch(h, 30*time.Second)
-	if fresh.over(ran) {
+	if fresh.actionsEnded(ran) {
 		t.Error("an executor that knows nothing takes it at once")
 	}
 	h.now += 30 * time.Second
-	if !fresh.over(ran) {
+	if !fresh.actionsEnded(ran) {
 		t.Error("an executor that has watched for a lease does not take it")
 	}
 }
 
-// A process that starts often has incarnations that no survey sees. Such a one is superseded at the
-// latest when a later one was seen first, however many follow.
-func TestAnIncarnationThatNoSurveySawIsSupersededWhenALaterOneIsSeen(t *testing.T) {
+// A process that starts often has incarnations that no survey sees. It is superseded at the latest when a
+// later one is first seen, however many follow.
+func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 	const lease, hour = 30 * time.Second, time.Hour
-	h := &still{now: hour}
+	h := &manualHost{now: hour}
 	o := newOwnerWatch(h, lease)
 	for _, seen := range []struct {
 		at          time.Duration
 		incarnation execution.Incarnation
 	}{{0, 3}, {10 * time.Second, 5}, {35 * time.Second, 8}} {
 		h.now = hour + seen.at
-		o.survey([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: seen.incarnation}, Lifecycle: execution.Active}})
+		o.surveyOwners([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: seen.incarnation}, Lifecycle: execution.Active}})
 	}
 	for ran, since := range map[execution.Incarnation]time.Duration{1: 0, 3: 10 * time.Second, 4: 10 * time.Second, 7: 35 * time.Second} {
 		row := &execution.Execution{Worker: 1, Incarnation: ran, Status: execution.Running}
 		h.now = hour + since + lease - time.Nanosecond
-		early := o.over(row)
+		early := o.actionsEnded(row)
 		h.now += time.Nanosecond
-		if early || !o.over(row) {
-			t.Errorf("what incarnation %d ran is over before a lease: %v, after it: %v", ran, early, o.over(row))
+		if early || !o.actionsEnded(row) {
+			t.Errorf("what incarnation %d ran is over before a lease: %v, after it: %v", ran, early, o.actionsEnded(row))
 		}
 	}
-	// Only the latest sighting stays for ever.
+	// Only the latest sighting stays forever.
 	h.now += 21 * lease
-	o.survey(nil)
+	o.surveyOwners(nil)
 	if n := len(o.seen[1]); n != 1 || o.seen[1][0].incarnation != 8 {
 		t.Errorf("%d sightings are remembered, want that of incarnation 8", n)
 	}

@@ -10,19 +10,19 @@ import (
 	"handoff/core/store"
 )
 
-// need is what an execution requires of a worker.
-type need struct {
+// workerNeed is the requirement of an execution on its worker.
+type workerNeed struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// passedOver remembers the scheduler's warnings, so that each outage gives one line and not one a
-// pass. Only the scheduling task uses it. It holds at most one entry for each worker and each need.
-type passedOver struct {
-	// stale is the last heartbeat of each worker that was warned of.
+// givenWarnings remembers the scheduler's warnings, so that each outage is logged once and not at every pass.
+// Only the scheduling task uses it. It has at most one entry for each worker and each need.
+type givenWarnings struct {
+	// stale is the last heartbeat of each worker in a logged warning.
 	stale map[execution.WorkerID]lastBeat
-	// absent is since when no worker has fitted each need that was warned of.
-	absent map[need]time.Duration
+	// absent is since when no worker has fitted each need in a logged warning.
+	absent map[workerNeed]time.Duration
 }
 
 // lastBeat identifies an outage of a worker by the last heartbeat before it.
@@ -31,8 +31,8 @@ type lastBeat struct {
 	beat        uint64
 }
 
-func newPassedOver() passedOver {
-	return passedOver{stale: make(map[execution.WorkerID]lastBeat), absent: make(map[need]time.Duration)}
+func newGivenWarnings() givenWarnings {
+	return givenWarnings{stale: make(map[execution.WorkerID]lastBeat), absent: make(map[workerNeed]time.Duration)}
 }
 
 // warnOfStale logs each worker that would get work if its lease were valid, once for each outage.
@@ -43,10 +43,10 @@ func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 			continue
 		}
 		last := lastBeat{w.Incarnation, w.Beat}
-		if s.told.stale[w.ID] == last {
+		if s.warned.stale[w.ID] == last {
 			continue
 		}
-		s.told.stale[w.ID] = last
+		s.warned.stale[w.ID] = last
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "worker with a stale heartbeat is passed over",
 			slog.Int64("worker", int64(w.ID)), slog.String("name", w.Name), slog.Int64("incarnation", int64(w.Incarnation)),
 			slog.Duration("since_heartbeat", w.SinceBeat))
@@ -56,11 +56,11 @@ func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 // warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each
 // absence.
 func (s *scheduler) warnOfAbsence(row *execution.Execution, since time.Duration, why string) {
-	n := need{row.Action.Runtime, row.Pinned}
-	if told, known := s.told.absent[n]; known && told == since {
+	n := workerNeed{row.Action.Runtime, row.Pinned}
+	if told, known := s.warned.absent[n]; known && told == since {
 		return
 	}
-	s.told.absent[n] = since
+	s.warned.absent[n] = since
 	message := textNoWorkers
 	if strings.HasPrefix(why, textNoFreshHeartbeats) {
 		message = textNoFreshHeartbeats

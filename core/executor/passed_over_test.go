@@ -10,9 +10,9 @@ import (
 	"handoff/core/store"
 )
 
-func TestAStaleWorkerIsWarnedOfOnceForEachOutage(t *testing.T) {
+func TestStaleWorkerIsLoggedOncePerOutage(t *testing.T) {
 	var said strings.Builder
-	s := &scheduler{Service: &Service{log: slog.New(slog.NewTextHandler(&said, nil))}, told: newPassedOver()}
+	s := &scheduler{Service: &Service{log: slog.New(slog.NewTextHandler(&said, nil))}, warned: newGivenWarnings()}
 	workers := []store.WorkerRow{
 		{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Lifecycle: execution.Active, LeaseOverFor: time.Second, Beat: 7},
 		{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 2}, Lifecycle: execution.Lost, LeaseOverFor: time.Hour},
@@ -39,9 +39,9 @@ func TestAStaleWorkerIsWarnedOfOnceForEachOutage(t *testing.T) {
 	}
 }
 
-func TestTheNeedOfAWorkerIsWarnedOfOnceForAllThatNeedTheSame(t *testing.T) {
+func TestMissingWorkerIsLoggedOncePerNeed(t *testing.T) {
 	var said strings.Builder
-	s := &scheduler{Service: &Service{log: slog.New(slog.NewTextHandler(&said, nil))}, told: newPassedOver()}
+	s := &scheduler{Service: &Service{log: slog.New(slog.NewTextHandler(&said, nil))}, warned: newGivenWarnings()}
 	row := &execution.Execution{ID: 5, Action: execution.Action{Runtime: "shell"}}
 	pinned := &execution.Execution{ID: 6, Action: execution.Action{Runtime: "shell"}, Pinned: 3}
 	expect := func(when string, r *execution.Execution, since time.Duration, why, message string) {

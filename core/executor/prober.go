@@ -14,14 +14,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Prober asks a worker's health endpoint. Probe returns nil only if the endpoint reports before ctx
-// ends that the worker is ready. ErrElsewhere means that it can't be asked from this machine.
+// Prober probes a worker's health endpoint. Probe returns nil only if the endpoint reports before ctx ends
+// that the worker is ready. ErrElsewhere means that this machine can't reach it.
 type Prober interface {
 	Probe(ctx context.Context, url string) error
 }
 
-// ErrElsewhere says that a health endpoint only answers on another machine, so nothing is known of
-// its worker.
+// ErrElsewhere means that a health endpoint only answers on another machine, so nothing is known about its
+// worker.
 var ErrElsewhere = errors.New("the health endpoint listens on the loopback address of another machine")
 
 const (
@@ -30,34 +30,33 @@ const (
 	// unreachableAfter is how many probes in a row must fail before a worker counts as unreachable:
 	// a single probe may be lost.
 	unreachableAfter = 3
-	// probesAtOnce bounds the concurrent probes. With several at once, a dead network costs one
+	// probesAtOnce is the maximum number of concurrent probes. With several at once, a dead network costs one
 	// timeout and not one for each worker.
 	probesAtOnce = 16
-	// longestReason bounds the recorded reason of a failed probe.
+	// longestReason is the maximum length of a recorded reason, in bytes.
 	longestReason = 300
 )
 
-// probes holds the results of this executor's probes, in the memory of this process only: other
-// machines may reach a worker differently. A probe can only make an executor prefer other workers.
-// It changes no worker, so it can't bring back one that drains, has stopped or is cordoned (defect
-// D46).
+// probes holds the results of this executor's probes, in the memory of this process only: other machines may
+// reach a worker differently. A probe can only make an executor prefer other workers. It changes no worker,
+// so it can't reactivate one that drains, has stopped or is cordoned (defect D46).
 type probes struct {
-	// observing says that selection ignores the results.
+	// observing reports whether selection ignores the results.
 	observing bool
 
 	mu sync.Mutex
-	// failed counts consecutive failures of probed workers, by incarnation.
+	// failed is the number of consecutive failures, by incarnation.
 	failed map[execution.Incarnation]int
 
-	// told is what this executor last told the database while the probes only observe: whether an
-	// incarnation is ready. Only the probing task uses it.
-	told map[execution.Incarnation]bool
+	// recorded is the readiness of each incarnation that this executor last wrote to the database in mode
+	// observe. Only the probing task uses it.
+	recorded map[execution.Incarnation]bool
 }
 
-// avoided says that selection prefers other workers because of the probes.
-func (p *probes) avoided(i execution.Incarnation) bool { return !p.observing && p.unreachable(i) }
+// isAvoided reports whether selection prefers other workers because of the probes.
+func (p *probes) isAvoided(i execution.Incarnation) bool { return !p.observing && p.isUnreachable(i) }
 
-func (p *probes) unreachable(i execution.Incarnation) bool {
+func (p *probes) isUnreachable(i execution.Incarnation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed[i] >= unreachableAfter
@@ -88,12 +87,12 @@ func (s *Service) probeWorkers(context.Context) error {
 		}
 	}
 	probed, errs = probed[:known], errs[:known]
-	before := s.probes.replace(probed, errs)
+	before := s.probes.replaceResults(probed, errs)
 	if s.probes.observing {
 		return s.observeProbes(probed, errs)
 	}
 	for i := range probed {
-		if was, is := before[i] >= unreachableAfter, s.probes.unreachable(probed[i].Incarnation); was != is {
+		if was, is := before[i] >= unreachableAfter, s.probes.isUnreachable(probed[i].Incarnation); was != is {
 			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed", append([]slog.Attr{
 				slog.String("worker", probed[i].Name), slog.String("url", probed[i].HealthURL), slog.Bool("reachable", !is),
 			}, whyUnreachable(errs[i])...)...)
@@ -109,8 +108,8 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	var ws []store.ProbedWorker
 	var of []int
 	for i := range probed {
-		ready := !s.probes.unreachable(probed[i].Incarnation)
-		told, known := s.probes.told[probed[i].Incarnation]
+		ready := !s.probes.isUnreachable(probed[i].Incarnation)
+		told, known := s.probes.recorded[probed[i].Incarnation]
 		if known && told == ready || ready && errs[i] != nil {
 			continue
 		}
@@ -128,7 +127,7 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 		return err
 	}
 	for n, w := range ws {
-		s.probes.told[w.Incarnation] = w.Ready
+		s.probes.recorded[w.Incarnation] = w.Ready
 		if !changed[n] {
 			continue
 		}
@@ -145,7 +144,7 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	return nil
 }
 
-// whyUnreachable are the log attributes of a failed probe; none for a successful one.
+// whyUnreachable returns the log attributes of a failed probe; none for a successful one.
 func whyUnreachable(err error) []slog.Attr {
 	if err == nil {
 		return nil
@@ -153,8 +152,8 @@ func whyUnreachable(err error) []slog.Attr {
 	return []slog.Attr{slog.String("error", reasonOf(err))}
 }
 
-// reasonOf is an error as a text that the database accepts, because the text may come from a
-// foreign server.
+// reasonOf returns an error as a text that the database accepts, because the text may come from a foreign
+// server.
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\x00", "")
 	return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")
@@ -173,9 +172,9 @@ func (s *Service) probeSome(workers []store.WorkerRow, errs []error) {
 	}
 }
 
-// replace notes the results of a round, in which errs[i] belongs to workers[i], and returns each
-// worker's number of consecutive failures before it.
-func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int) {
+// replaceResults stores the results of a round, in which errs[i] belongs to workers[i], and returns each
+// worker's previous number of consecutive failures.
+func (p *probes) replaceResults(workers []store.WorkerRow, errs []error) (before []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := make(map[execution.Incarnation]int, len(workers))
@@ -186,10 +185,10 @@ func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int)
 		if errs[i] != nil {
 			failed[at] = p.failed[at] + 1
 		}
-		if ready, known := p.told[at]; known {
+		if ready, known := p.recorded[at]; known {
 			told[at] = ready
 		}
 	}
-	p.failed, p.told = failed, told
+	p.failed, p.recorded = failed, told
 	return before
 }

@@ -13,26 +13,25 @@ import (
 	"handoff/core/telemetry"
 )
 
-// reclaim takes rows back, announces the changes, and returns how many rows it took.
-func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
-	ids, err := s.take(rs, nil)
+// reclaimRows reclaims rows, announces the changes, and returns the number of reclaimed rows.
+func (s *Service) reclaimRows(rs []store.Reclaim) (taken int, err error) {
+	ids, err := s.reclaimRowsFunc(rs, nil)
 	return len(ids), err
 }
 
-// take takes rows back and returns the ids of those that it took. It calls tell for each of them,
-// unless tell is nil.
-func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
-	taken, err = s.takeTogether(rs, tell)
+// reclaimRowsFunc reclaims rows and returns the ids of the reclaimed ones. It calls onTaken for each of them,
+// unless onTaken is nil.
+func (s *Service) reclaimRowsFunc(rs []store.Reclaim, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
+	taken, err = s.reclaimBatch(rs, onTaken)
 	if err != nil && len(rs) > 1 && !store.Retriable(err) {
-		return s.takeOneByOne(rs, err, tell)
+		return s.reclaimOneByOne(rs, err, onTaken)
 	}
 	return taken, err
 }
 
-// takeTogether is take for callers that themselves find the row that the database refuses: it
-// returns the error of the batch. After a passing error, it has taken the rows that were answered
-// beside it.
-func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
+// reclaimBatch is reclaimRowsFunc for callers that find a refused row themselves: it returns the error of the
+// batch. After a retriable error, it has reclaimed the rows that were answered alongside the error.
+func (s *Service) reclaimBatch(rs []store.Reclaim, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
 	}
@@ -44,7 +43,7 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 	for i := range outcomes {
 		o := &outcomes[i]
 		if err != nil && o.Row.ID != rs[i].Key.ID {
-			continue // not answered, as a row that somebody has locked
+			continue // not answered, such as a locked row
 		}
 		if !o.Applied {
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{rs[i].By.String()})
@@ -53,8 +52,8 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 			continue
 		}
 		taken = append(taken, rs[i].Key.ID)
-		if tell != nil {
-			tell(&rs[i], o)
+		if onTaken != nil {
+			onTaken(&rs[i], o)
 		}
 		if o.Row.Status == execution.Requested {
 			s.scheduler.wakeIn(rs[i].Delay)
@@ -66,11 +65,11 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 	return taken, err
 }
 
-// takeOneByOne takes rows back after the database has refused their batch: one bad row must not
-// stop the others. It returns the error of the batch only if no row could be taken.
-func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
+// reclaimOneByOne reclaims rows after the database has refused their batch: one bad row must not stop the
+// others. It returns the error of the batch only if no row could be reclaimed.
+func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	for i := range rs {
-		ids, err := s.take(rs[i:i+1], tell)
+		ids, err := s.reclaimRowsFunc(rs[i:i+1], onTaken)
 		if err != nil {
 			s.log.LogAttrs(context.Background(), slog.LevelError, "execution can't be taken back", slog.Int64("execution", int64(rs[i].Key.ID)), slog.Any("error", err))
 			continue
@@ -83,14 +82,14 @@ func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*sto
 	return taken, nil
 }
 
-// sweep reclaims the rows of a finding, batch by batch, until a batch is not full or ctx ends.
-// decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the
-// others: the pass goes on and returns their errors at its end.
-func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+// sweepFinding reclaims the rows of a finding, batch by batch, until a batch is not full or ctx ends. decide
+// skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the others: the pass
+// continues and returns their errors at its end.
+func (s *Service) sweepFinding(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
-	err := s.drain(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
+	err := s.drainFinding(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
 		rs, _ := reclaimsOf(rows, cause, decide)
-		taken, err := s.take(rs, func(r *store.Reclaim, o *store.Outcome) {
+		taken, err := s.reclaimRowsFunc(rs, func(r *store.Reclaim, o *store.Outcome) {
 			if r.By == execution.TimeoutMonitor {
 				s.announceTimeout(rows, r, o)
 			}
@@ -108,7 +107,7 @@ func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*e
 	return errors.Join(err, refused)
 }
 
-// reclaimsOf are the reclaims of a finding's rows, without those that decide skips, and their rows.
+// reclaimsOf returns the reclaims of a finding's rows, without those that decide skips, and their rows.
 func reclaimsOf(rows []execution.Execution, f store.Finding, decide func(*execution.Execution) store.Reclaim) (rs []store.Reclaim, of []*execution.Execution) {
 	for i := range rows {
 		if r := decide(&rows[i]); r.Key.ID != 0 {
@@ -119,40 +118,40 @@ func reclaimsOf(rows []execution.Execution, f store.Finding, decide func(*execut
 	return rs, of
 }
 
-// unclaimed is the reclaim of a row that no worker has claimed: the row is failed or dispatched
+// unclaimedReclaim returns the reclaim of a row that no worker has claimed: the row fails or is dispatched
 // again, as configured.
-func (s *Service) unclaimed(row *execution.Execution, by execution.Part, reason execution.Reason, text string) store.Reclaim {
+func (s *Service) unclaimedReclaim(row *execution.Execution, by execution.Part, reason execution.Reason, text string) store.Reclaim {
 	return store.Reclaim{
 		Key: row.Key(), By: by, Reason: reason,
 		Result:        execution.Result{Error: text, FailedBy: by},
 		Policy:        s.config.Executor.Unclaimed,
 		MaxDispatches: s.config.Executor.MaxDispatches,
-		Delay:         s.config.Retry.Backoff(takeBacks(row), s.host.Uint64N),
+		Delay:         s.config.Retry.Backoff(reclaimCount(row), s.host.Uint64N),
 	}
 }
 
-// takeBacks is how often a dispatch of a row was taken back before this one, whether it counted or
-// not: each dispatch and each take-back has raised the epoch. It includes those that do not count,
-// because a row that can't be delivered would otherwise be dispatched again every second.
-func takeBacks(row *execution.Execution) int {
+// reclaimCount returns how often a row was reclaimed before: each dispatch and each reclaim has raised the
+// epoch. It includes reclaims that do not count, because an undeliverable row would otherwise be dispatched
+// every second.
+func reclaimCount(row *execution.Execution) int {
 	return max(row.Dispatches, min(int(row.Epoch-1)/2, mostDoublings))
 }
 
-// mostDoublings bounds the backoff from take-backs that do not count: they are nobody's fault, and
-// when their cause is gone the row should not wait for minutes.
+// mostDoublings bounds the backoff from reclaims that do not count: when their cause is gone, the row should
+// not wait for minutes.
 const mostDoublings = 5
 
-// undeliverable is the reclaim of a row whose message the broker returned or refused.
-func (s *Service) undeliverable(row *execution.Execution, reason execution.Reason) store.Reclaim {
-	r := s.unclaimed(row, execution.Scheduler, reason, "Dispatch could not be delivered to the worker's queue")
+// undeliverableReclaim returns the reclaim of a row whose message the broker returned or refused.
+func (s *Service) undeliverableReclaim(row *execution.Execution, reason execution.Reason) store.Reclaim {
+	r := s.unclaimedReclaim(row, execution.Scheduler, reason, "Dispatch could not be delivered to the worker's queue")
 	r.Cause = store.Undeliverable
 	return r
 }
 
-// lost is the reclaim of a row whose worker is gone.
-func (s *Service) lost(row *execution.Execution, by execution.Part) store.Reclaim {
+// lostReclaim returns the reclaim of a row whose worker is gone.
+func (s *Service) lostReclaim(row *execution.Execution, by execution.Part) store.Reclaim {
 	if row.Status == execution.Scheduled {
-		return s.unclaimed(row, by, execution.WorkerUnavailable, "Worker became unavailable before it picked up the task")
+		return s.unclaimedReclaim(row, by, execution.WorkerUnavailable, "Worker became unavailable before it picked up the task")
 	}
 	to := execution.Abandoned
 	if s.config.Profile == config.Documented {

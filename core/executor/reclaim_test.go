@@ -8,9 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// A row that is taken back again and again without counting waits longer each time, but never for
-// minutes.
-func TestBackoffOfTakeBacksThatDoNotCountGrows(t *testing.T) {
+// A row that is reclaimed again and again without counting waits longer each time, but never for minutes.
+func TestUncountedReclaimBackoffGrows(t *testing.T) {
 	retry := config.Default(config.Hardened).Retry
 	middle := func(n uint64) uint64 { return n / 2 }
 	for _, c := range []struct {
@@ -28,7 +27,7 @@ func TestBackoffOfTakeBacksThatDoNotCountGrows(t *testing.T) {
 		{301, 7, 128 * time.Second},
 	} {
 		row := &execution.Execution{Epoch: c.epoch, Dispatches: c.dispatches}
-		if got := retry.Backoff(takeBacks(row), middle); got != c.want {
+		if got := retry.Backoff(reclaimCount(row), middle); got != c.want {
 			t.Errorf("epoch %d with %d dispatches that count: %v, want %v", c.epoch, c.dispatches, got, c.want)
 		}
 	}

@@ -13,77 +13,74 @@ import (
 	"handoff/core/telemetry"
 )
 
-// The reconciler finds everything that a lost message or a dead executor left behind, with one loop
-// for each kind. It is the reason why messages can be hints. Each loop asks about rows and answers
-// with a guarded write, which is safe on every replica. The scheduler's own poll finds requested
-// rows that are due.
+// The reconciler finds everything that a lost message or a dead executor left behind, with one loop for each
+// kind. This is why messages can be mere hints. Each loop finds rows and makes guarded writes, which is safe
+// on every replica. The scheduler's own poll finds requested rows that are due.
 
-// reconcileClaims takes back the rows that an executor claimed for scheduling before it died
-// (defect D8).
+// reconcileClaims reclaims the rows that an executor claimed for scheduling before it died (defect D8).
 func (s *Service) reconcileClaims(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
+	return s.sweepFinding(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
 			Key: row.Key(), By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule,
 		}
 	})
 }
 
-// reconcileOwners takes back rows that are scheduled at, or run on, an incarnation that is gone.
+// reconcileOwners reclaims rows that are dispatched to, or run on, an incarnation that is gone.
 func (s *Service) reconcileOwners(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
-		if !s.owners.over(row) {
+	return s.sweepFinding(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		if !s.owners.actionsEnded(row) {
 			return store.Reclaim{}
 		}
-		return s.lost(row, execution.Reconciler)
+		return s.lostReclaim(row, execution.Reconciler)
 	})
 }
 
-// reconcileUnpublished publishes dispatches again, at the same epoch, that the broker never
-// confirmed: the executor died between commit and publish, or the confirm was lost (defects D7,
-// D9). A dispatch older than half of its own dispatch timeout is dispatched anew instead: its
-// worker would refuse it after the deadline, which would count as an unclaimed dispatch. It is
-// never failed for a message that nobody sent.
+// reconcileUnpublished republishes, at the same epoch, dispatches that the broker never confirmed: the
+// executor died between commit and publish, or the confirm was lost (defects D7, D9). A dispatch older than
+// half of its dispatch timeout is reclaimed and dispatched again instead. After its deadline the worker would
+// refuse it, which would count as unclaimed. It never fails for a message that was not sent.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
-	err := s.sweep(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
-		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
+	err := s.sweepFinding(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
+		r := s.unclaimedReclaim(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
 	})
 	if err != nil || !s.client.Ready() {
 		return err
 	}
-	return s.drain(ctx, store.Finding{Cause: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, store.Finding{Cause: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
 		if !s.client.Ready() {
 			return nil, errDisconnected
 		}
 		left := idsOf(rows)
 		rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
-			// Its deadline has just passed: the next pass takes it back.
+			// Half of its time has just passed: the next pass reclaims it.
 			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
 		})
 		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
-		return left, s.publish(rows, nil)
+		return left, s.publishDispatches(rows, nil)
 	})
 }
 
 // errDisconnected ends a republishing pass.
 var errDisconnected = errors.New("the connection to the broker has ended or is blocked")
 
-// reconcileTerminal finds terminal executions that nobody has handled because no message came.
+// reconcileTerminal handles terminal executions whose hints were lost.
 func (s *Service) reconcileTerminal(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
-	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
-		return s.completion.orchestrate(rows)
+		return s.completion.orchestrateEnded(rows)
 	})
 }
 
-// reconcileCancellations repeats the hint of cancellations that no worker has answered. The reply
-// to a heartbeat says the same; this is for a worker whose heartbeats take long.
+// reconcileCancellations repeats the hint of cancellations that no worker has answered. The reply to a
+// heartbeat carries them too; this helps a worker whose heartbeats are slow.
 func (s *Service) reconcileCancellations(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
-	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		for i := range rows {
 			s.notifier.Cancel(rows[i].Worker, rows[i].Key())
 		}
@@ -91,9 +88,8 @@ func (s *Service) reconcileCancellations(ctx context.Context) error {
 	})
 }
 
-// slotSweep is how often the reconciler looks for concurrency slots that ended executions still
-// hold; no code path leaves one, but a manual edit can. keySweep is how often it forgets old
-// idempotency keys. purgeInterval is how often it purges dead letters.
+// The intervals of reconcileSlots, reconcileKeys and the purges. No code path leaves a slot of an ended
+// execution, but a manual edit can.
 const (
 	slotSweep     = time.Minute
 	keySweep      = time.Minute
@@ -104,7 +100,7 @@ const (
 // executions that wait for them.
 func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
-	err := s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	err := s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		ids, err := s.store.FreeSlots(ctx, limit)
 		freed = append(freed, ids...)
 		return len(ids), err
@@ -116,11 +112,10 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 	return err
 }
 
-// reconcileKeys forgets expired idempotency keys, up to 20,000 a minute with the default batch
-// size. An expired key is free whether or not it was forgotten; forgetting only keeps the index of
-// keys small.
+// reconcileKeys deletes expired idempotency keys, up to 20,000 a minute with the default batch size. An
+// expired key is free even before that; deleting only keeps the index of keys small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
-	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)
 	})
 }
@@ -128,7 +123,7 @@ func (s *Service) reconcileKeys(ctx context.Context) error {
 // purgeDeadLetters deletes dead letters that are older than dead_letter.ttl_ms.
 func (s *Service) purgeDeadLetters(ctx context.Context) error {
 	age := s.config.MessageQueue.RabbitMQ.DeadLetter.Kept()
-	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeDeadLetters(ctx, age, limit)
 	})
 }

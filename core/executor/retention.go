@@ -11,26 +11,25 @@ import (
 	"handoff/core/telemetry"
 )
 
-// retention deletes the rows whose configured time is over. Every executor does it: a step passes
-// over rows that another one has locked. after is where the next step of each kind begins to look; a
-// new process begins anew.
+// retention deletes the rows whose configured time is over. Every executor does it: a step skips rows that
+// another one has locked. after is where the next step of each kind begins; a new process starts from the
+// beginning.
 //
-// A pass spreads its steps: the rows that come of age in one interval leave evenly over up to half of
-// the next one. All at once they would take a processor, and the log of the database, from
-// the claims of that time.
+// A pass spreads its steps over up to half of the next interval. All at once they would take a processor, and
+// the database's log, from the claims of that time.
 type retention struct {
 	*Service
 	after map[store.Kept]int64
-	// first is where the executions begin, as far as is known: before it there are none. anew is when
-	// that is looked up again.
+	// first is where the executions are known to begin: before it there are none. anew is when that is looked
+	// up again.
 	first int64
 	anew  time.Duration
-	// steps is how many full steps the pass has made so far, and before how many the pass before it.
+	// steps is the number of full steps of this pass so far, and before that of the previous pass.
 	steps, before int
-	// limited says that the pass stopped at its limit for a kind.
-	limited bool
-	// looked reports whether this process has looked for rows that are long overdue. Nothing leaves by
-	// a default time before held, on the monotonic clock.
+	// hitLimit reports whether the pass stopped at its limit for a kind.
+	hitLimit bool
+	// looked reports whether this process has looked for rows that are long overdue. Until held, on the
+	// monotonic clock, nothing is deleted by a default time.
 	looked bool
 	held   time.Duration
 }
@@ -39,28 +38,26 @@ func newRetention(s *Service) *retention {
 	return &retention{Service: s, after: make(map[store.Kept]int64)}
 }
 
-// archiveNotice is how long a new process waits before it deletes rows by a default time from a
-// database with rows that were due long ago, and how long ago that is.
+// archiveNotice is how long a new process waits before it deletes rows by a default time, if some have been
+// overdue for that long.
 const archiveNotice = 24 * time.Hour
 
-// longestStepPause bounds the pause after a step: many rows may be left although the pass before found
-// few.
+// longestStepPause bounds the pause after a step: many rows may be left although the previous pass found few.
 const longestStepPause = 100 * time.Millisecond
 
-// run makes passes until ctx ends. A pass that stopped at its limit has left rows behind: the next one
-// follows at once.
+// run makes passes until ctx ends. After a pass that stopped at its limit, the next one follows at once.
 func (r *retention) run(ctx context.Context) {
-	loop := r.loop("retention")
+	loop := r.newLoop("retention")
 	r.logTimes(ctx)
 	for {
 		began := r.host.Monotonic()
-		if err := loop.Pass(func() error { return r.pass(ctx) }); err != nil {
+		if err := loop.Pass(func() error { return r.deleteOverdue(ctx) }); err != nil {
 			r.log.LogAttrs(ctx, slog.LevelWarn, "retention pass failed, the next one starts anew", slog.Any("error", err))
 		}
 		if ctx.Err() != nil {
-			return // a step's pause has seen it
+			return // a step's pause was interrupted
 		}
-		rest := r.rest()
+		rest := r.passPause()
 		// A pass that spreads its steps is not late for that.
 		loop.Interval(r.host.Monotonic() - began + rest)
 		if r.host.Sleep(ctx, rest) != nil {
@@ -69,81 +66,79 @@ func (r *retention) run(ctx context.Context) {
 	}
 }
 
-// rest is how long the next pass waits.
-func (r *retention) rest() time.Duration {
-	if r.limited {
-		return r.pause()
+// passPause returns the pause before the next pass.
+func (r *retention) passPause() time.Duration {
+	if r.hitLimit {
+		return r.stepPause()
 	}
 	return r.config.Retention.Interval
 }
 
-// pause is how long the pass waits after a full step: half of the interval, divided by the steps that
-// it will have made, as far as it is known.
-func (r *retention) pause() time.Duration {
+// stepPause returns the pause after a full step: half of the interval, divided by the expected number of
+// steps.
+func (r *retention) stepPause() time.Duration {
 	return min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.before, r.steps)))
 }
 
-// firstAgain is how often the beginning of the executions is looked up, because a database that has
-// lost its last changes may have some before it.
+// firstAgain is how often the beginning of the executions is looked up: a database that has lost its last
+// changes may have some before it.
 const firstAgain = time.Hour
 
-// begin is where a round through the rows of a kind begins. At the beginning of the table there are
-// the remains of all that has left since a vacuum could remove it, which a backup keeps from doing so for
-// hours. A step that began there would read through them.
-func (r *retention) begin(k store.Kept) int64 {
+// roundStart returns where a round through the rows of a kind begins. The table begins with the dead rows of
+// all deletions since the last vacuum, which a backup can delay for hours. A step that began there would read
+// all of them.
+func (r *retention) roundStart(k store.Kept) int64 {
 	if k != store.KeptExecutions {
 		return 0
 	}
 	if now := r.host.Monotonic(); now >= r.anew {
 		r.anew = now + firstAgain
-		return 0 // once: if the step takes too long, the next round begins where the last one has found it
+		return 0 // once: if the step takes too long, the next round begins at the last known start
 	}
 	return r.first
 }
 
-// kept is how long a kind is kept; 0 for ever.
-func kept(r *config.Retention, k store.Kept) time.Duration {
+// keptFor returns how long a kind is kept; 0 means forever.
+func keptFor(r *config.Retention, k store.Kept) time.Duration {
 	return [...]time.Duration{
 		store.KeptExecutions: r.Executions, store.KeptTransitions: r.Transitions, store.KeptRefusedResults: r.RefusedResults,
 		store.KeptExpiries: r.Expiries, store.KeptIncarnations: r.Incarnations, store.KeptWorkers: r.Workers,
 	}[k]
 }
 
-// isDefault reports whether a kind is kept for the default time, so that maybe nobody has chosen it.
+// isDefault reports whether a kind is kept for the default time, so that perhaps no operator has chosen it.
 func (r *retention) isDefault(k store.Kept) bool {
 	d := config.Default(r.config.Profile).Retention
-	return kept(&r.config.Retention, k) == kept(&d, k)
+	return keptFor(&r.config.Retention, k) == keptFor(&d, k)
 }
 
-// logTimes logs what will be deleted, once for each process.
+// logTimes logs after what time each kind is deleted, once for each process.
 func (r *retention) logTimes(ctx context.Context) {
 	var times []slog.Attr
 	for _, k := range store.AllKept() {
-		times = append(times, slog.Duration(k.String(), kept(&r.config.Retention, k)))
+		times = append(times, slog.Duration(k.String(), keptFor(&r.config.Retention, k)))
 	}
 	r.log.LogAttrs(ctx, slog.LevelInfo, "retention deletes rows that have been out of use for these times; the keys of the section retention change them, and 0 keeps the rows for ever", times...)
 }
 
-// defaultsApply reports whether rows may leave whose time is a default.
+// defaultsApply reports whether rows whose time is a default may be deleted.
 //
-// Until a release made 30 days the default, rows were kept for ever, so a database may hold an archive
-// that nobody expects to lose by an upgrade. The same holds for a backup that was restored after
-// months. Therefore a new process first counts what has been due for archiveNotice longer than usual,
-// without deleting it. If there is any, it warns, and then deletes nothing by a default time for
-// archiveNotice. Where retention runs, nothing is due for that long, so an ordinary restart delays
-// nothing.
+// Before 30 days became the default, rows were kept forever, so a database may hold an archive that an
+// upgrade must not delete without notice. The same applies to a backup that was restored after months.
+// Therefore a new process first counts the rows that have been due for archiveNotice longer than usual. If
+// there are any, it warns, and deletes nothing by a default time for archiveNotice. Where retention runs,
+// nothing is due for that long, so an ordinary restart delays nothing.
 //
-// The rule needs no memory in the database, and it errs on the side of keeping: each start within the
-// notice warns again and waits again, and if a process never runs for a day, all stays, as it did before. A
-// time that differs from the default is an operator's word, and takes effect at once. One that was set to
-// the default can't be told from it, which costs a day once. All defaults wait together, because a row of one
-// kind can hold back those of another.
+// The rule stores nothing in the database, and errs on the side of keeping: each start within the notice
+// repeats the warning and the wait. A time that differs from the default is an operator's choice, and takes
+// effect at once. A time set to the default can't be told from an unset one, which costs a day once. All
+// defaults wait together, because a row of one kind can hold back those of another.
 func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	var failed error
 	if !r.looked {
 		found := false
 		for _, k := range store.AllKept() {
-			age := kept(&r.config.Retention, k)
+			age := keptFor(&r.config.Retention, k)
 			if age == 0 || !r.isDefault(k) {
 				continue
 			}
@@ -171,8 +166,8 @@ func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	return r.host.Monotonic() >= r.held, failed
 }
 
-// countOverdue counts rows of a kind that would leave if they were kept for age, up to those of one
-// step, and reports whether there may be more. It looks on while it finds none, as far as a pass would.
+// countOverdue counts the rows of a kind that are older than age, up to those of one step, and reports
+// whether there may be more. While it finds none, it continues as far as a pass would.
 func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Duration) (rows int, more bool, err error) {
 	p := store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize, DryRun: true}
 	for range passBatches {
@@ -183,28 +178,27 @@ func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Dur
 		if done.Removed > 0 || !done.More {
 			return done.Removed, done.More, nil
 		}
-		if p.After = done.Next; r.host.Sleep(ctx, r.pause()) != nil {
+		if p.After = done.Next; r.host.Sleep(ctx, r.stepPause()) != nil {
 			return 0, false, nil
 		}
 	}
 	return 0, true, nil
 }
 
-// pass deletes the rows whose time is over, one kind after the other. If one kind fails, the pass goes
-// on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
-// the pass ends.
-func (r *retention) pass(ctx context.Context) error {
-	r.before, r.steps, r.limited = r.steps, 0, false
+// deleteOverdue deletes the rows whose time is over, one kind after the other. If one kind fails, the pass
+// continues with the next. It ends after a retriable error, or when ctx ends.
+func (r *retention) deleteOverdue(ctx context.Context) error {
+	r.before, r.steps, r.hitLimit = r.steps, 0, false
 	defaults, failed := r.defaultsApply(ctx)
 	if ctx.Err() != nil || failed != nil && store.Retriable(failed) {
 		return failed
 	}
 	for _, k := range store.AllKept() {
-		age := kept(&r.config.Retention, k)
+		age := keptFor(&r.config.Retention, k)
 		if age == 0 || !defaults && r.isDefault(k) {
 			continue
 		}
-		removed, err := r.purge(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})
+		removed, err := r.purgeKind(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})
 		if removed > 0 {
 			r.recorder.Add(telemetry.Purged, int64(removed), telemetry.Labels{k.String()})
 			r.log.LogAttrs(ctx, slog.LevelInfo, "retention deleted rows whose configured time was over", slog.String("kind", k.String()), slog.Int("rows", removed),
@@ -217,13 +211,13 @@ func (r *retention) pass(ctx context.Context) error {
 	return failed
 }
 
-// purge makes steps for one kind until one is not full, ctx ends, or it has made passBatches. The next
-// pass then goes on where this one has stopped.
-func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err error) {
+// purgeKind makes steps for one kind until one is not full, ctx ends, or it has made passBatches. The next
+// pass then continues where this one stopped.
+func (r *retention) purgeKind(ctx context.Context, p store.Purge) (removed int, err error) {
 	p.After = r.after[p.What]
 	begins := p.After == 0
 	if begins {
-		p.After = r.begin(p.What)
+		p.After = r.roundStart(p.What)
 	}
 	for range passBatches {
 		done, err := askStore(r.db, r.store.Purge, p)
@@ -241,11 +235,11 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 			return removed, nil
 		}
 		r.steps++
-		if r.host.Sleep(ctx, r.pause()) != nil {
+		if r.host.Sleep(ctx, r.stepPause()) != nil {
 			return removed, nil
 		}
 	}
-	r.limited = true
+	r.hitLimit = true
 	r.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on",
 		slog.String("cause", "retention of "+p.What.String()), slog.Int("batches", passBatches))
 	return removed, nil

@@ -13,50 +13,50 @@ import (
 	"handoff/core/store"
 )
 
-// archived is a database in which rows of each kind are to be deleted.
-type archived struct {
+// retentionStore is a database in which rows of each kind are to be deleted.
+type retentionStore struct {
 	*table
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
-	// archive is how many rows of each kind were due long ago.
+	// archive is the number of rows of each kind that were due long ago.
 	archive map[store.Kept]int
-	// first is what the steps say of the first row.
+	// first is the first row that the steps return.
 	first int64
 }
 
-func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
-	a.asked[p.What] = append(a.asked[p.What], p)
-	if err := a.failed[p.What]; err != nil {
+func (r *retentionStore) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
+	r.asked[p.What] = append(r.asked[p.What], p)
+	if err := r.failed[p.What]; err != nil {
 		return store.Purged{}, err
 	}
-	rows := a.rows
+	rows := r.rows
 	if p.DryRun {
-		rows = a.archive
+		rows = r.archive
 	}
 	n := min(p.Limit, rows[p.What])
 	if !p.DryRun {
 		rows[p.What] -= n
 	}
-	done := store.Purged{Removed: n, More: n == p.Limit, First: a.first}
+	done := store.Purged{Removed: n, More: n == p.Limit, First: r.first}
 	if done.More {
 		done.Next = p.After + int64(n)
 	}
 	return done, nil
 }
 
-func keeping(rows map[store.Kept]int) (*retention, *archived) {
+func keeping(rows map[store.Kept]int) (*retention, *retentionStore) {
 	s, t := sweeping(0)
-	s.host = &dated{day: time.Unix(2e9, 0)}
-	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
+	s.host = &timedHost{day: time.Unix(2e9, 0)}
+	a := &retentionStore{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
 	s.store = a
 	s.config.Retention = config.Retention{Executions: time.Hour, Transitions: 2 * time.Hour, StepSize: batch, Interval: 10 * time.Second}
 	return newRetention(s), a
 }
 
-func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
+func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 3*batch + 1, store.KeptWorkers: 1})
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
 	for n, p := range a.asked[store.KeptExecutions] {
@@ -72,14 +72,14 @@ func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
 	}
 }
 
-// A round begins where the last one has found the first execution, and once an hour at the beginning.
-func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
+// A round begins where the last one found the first execution, and once an hour at the beginning.
+func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	r.host = h
 	for n, c := range []struct{ first, after int64 }{{0, 0}, {70, 0}, {0, 69}, {90, 69}, {90, 89}} {
 		a.first = c.first
-		if err := r.pass(t.Context()); err != nil {
+		if err := r.deleteOverdue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if p := a.asked[store.KeptExecutions][n]; p.After != c.after {
@@ -88,11 +88,11 @@ func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
 	}
 	h.now += firstAgain
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
-	if err := r.pass(t.Context()); err == nil {
+	if err := r.deleteOverdue(t.Context()); err == nil {
 		t.Fatal("the step that looks from the beginning takes too long, and the pass has no error")
 	}
 	a.failed[store.KeptExecutions] = nil
-	if err := r.pass(t.Context()); err != nil {
+	if err := r.deleteOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for n, after := range []int64{0, 89} {
@@ -102,46 +102,46 @@ func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
 	}
 }
 
-// The steps that the pass before needed say how far this one spreads its own: over half of the
-// interval, and never with pauses that would keep it from what has gathered.
-func TestARetentionSpreadsItsSteps(t *testing.T) {
+// A pass spreads its steps over half of the interval, by the number of steps of the previous pass. Its pauses
+// never grow so long that it could not catch up.
+func TestRetentionSpreadsItsSteps(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	r.host, r.config.Retention.Interval = h, 10*time.Second
 	const half = 5 * time.Second
-	unknown := 50 * longestStepPause // and from the 51st step on, they are more and more
+	unknown := 50 * longestStepPause // from the 51st step on, the pauses shrink
 	for n := 51; n <= 100; n++ {
 		unknown += half / time.Duration(n)
 	}
 	for _, want := range []time.Duration{unknown, half, half} {
 		before := h.now
-		if err := r.pass(t.Context()); err != nil || (h.now-before-want).Abs() > time.Microsecond {
+		if err := r.deleteOverdue(t.Context()); err != nil || (h.now-before-want).Abs() > time.Microsecond {
 			t.Errorf("%v; a pass of 100 full steps paused for %v in all, want %v", err, h.now-before, want)
 		}
 		a.rows[store.KeptExecutions] = 100*batch + 1
 	}
 }
 
-// A pass ends after so many steps, so that its loop shows that it is alive. The next one goes on
-// where it stopped and not at the beginning.
-func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
+// A pass ends after passBatches steps, so that its loop reports progress. The next one continues where it
+// stopped.
+func TestRetentionPassResumesWherePreviousStopped(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: passBatches*batch + 5})
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
 		t.Errorf("%v, %d executions are left, want 5", err, a.rows[store.KeptExecutions])
 	}
-	if rest := r.rest(); rest > longestStepPause {
+	if rest := r.passPause(); rest > longestStepPause {
 		t.Errorf("rows are left, and the next pass waits %v", rest)
 	}
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
-	if rest := r.rest(); rest != r.config.Retention.Interval {
+	if rest := r.passPause(); rest != r.config.Retention.Interval {
 		t.Errorf("no rows are left, and the next pass waits %v", rest)
 	}
 	if p := a.asked[store.KeptExecutions][passBatches]; p.After != passBatches*batch {
 		t.Errorf("the second pass begins at %d, want %d", p.After, passBatches*batch)
 	}
-	if err := r.pass(t.Context()); err != nil {
+	if err := r.deleteOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p := a.asked[store.KeptExecutions][passBatches+1]; p.After != 0 {
@@ -149,32 +149,32 @@ func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
 	}
 }
 
-func TestOneKindThatFailsKeepsNoOtherFromLeaving(t *testing.T) {
+func TestFailingKindDoesNotBlockOtherRetention(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
 	wrong := errors.New("a trigger refuses it")
 	a.failed[store.KeptExecutions] = wrong
-	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] != 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] != 0 {
 		t.Errorf("%v, %d transitions are left", err, a.rows[store.KeptTransitions])
 	}
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
 	a.asked[store.KeptTransitions] = nil
-	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
 		t.Errorf("%v, and %d more calls to a database that is away", err, len(a.asked[store.KeptTransitions]))
 	}
 }
 
-// An executor that is new on a database with rows that were due long ago warns, and waits a day before
-// it deletes anything by a default time.
+// A new process that finds rows which were due long ago warns, and waits a day before it deletes anything by
+// a default time.
 func TestDefaultRetentionGivesNotice(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1, store.KeptTransitions: 1, store.KeptWorkers: 1})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	var log bytes.Buffer
 	r.host, r.log = h, slog.New(slog.NewTextHandler(&log, nil))
 	r.config.Retention.Executions, r.config.Retention.Workers = config.DefaultRetention, config.DefaultRetention
 	a.archive = map[store.Kept]int{store.KeptExecutions: 3, store.KeptTransitions: 9}
 	pass := func() {
 		t.Helper()
-		if err := r.pass(t.Context()); err != nil {
+		if err := r.deleteOverdue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,31 +205,31 @@ func TestDefaultRetentionGivesNotice(t *testing.T) {
 }
 
 // Where retention has been running, a new process deletes at once. It deletes nothing by a default time
-// before it could look for old rows.
+// before it has counted old rows.
 func TestDefaultRetentionWithoutArchive(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1})
 	r.config.Retention.Executions = config.DefaultRetention
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
-	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the look fails, and the pass returns %v", err)
 	}
 	if n := len(a.asked[store.KeptExecutions]); n != 1 {
 		t.Errorf("%d steps although the look failed, want the look alone", n)
 	}
 	a.failed[store.KeptExecutions] = nil
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
 }
 
 // A kind that can't be counted may be an archive, too.
-func TestDefaultRetentionThatCannotLook(t *testing.T) {
+func TestDefaultRetentionWaitsUntilCountSucceeds(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
 	r.config.Retention.Transitions = config.DefaultRetention
 	r.config.Retention.Executions = config.DefaultRetention
 	wrong := errors.New("a trigger refuses it")
 	a.failed[store.KeptExecutions] = wrong
-	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] == 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] == 0 {
 		t.Errorf("%v, %d transitions are left, want 1 during the notice", err, a.rows[store.KeptTransitions])
 	}
 }

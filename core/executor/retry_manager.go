@@ -5,9 +5,9 @@ import (
 	"handoff/core/store"
 )
 
-// retry decides by the failure reason whether another row follows a terminal one, never by the
-// status alone and never by an error text (defects D48, D49). It returns nil if none follows.
-func (s *Service) retry(row *execution.Execution) *store.Retry {
+// retryFor decides by the failure reason whether another row follows a terminal one, never by the status or
+// an error text (defects D48, D49). It returns nil if none follows.
+func (s *Service) retryFor(row *execution.Execution) *store.Retry {
 	free := 0
 	if row.MayBeFree() {
 		free = s.config.Retry.FreeShutdowns

@@ -21,15 +21,13 @@ type scheduler struct {
 
 	mu sync.Mutex
 	// due are the moments at which a row is known to be due.
-	due moments
+	due dueTimes
 
-	// Used only by the scheduling task. roster: the workers of this pass; absent: since when no worker
-	// fits; leases: the beats seen; told: the warnings given; recent: about how many rows the last
-	// passes dispatched directly.
+	// Used only by the scheduling task. recent is about how many rows the last passes dispatched directly.
 	roster roster
 	absent absences
 	leases leaseWatch
-	told   passedOver
+	warned givenWarnings
 	recent int
 }
 
@@ -38,12 +36,12 @@ func newScheduler(s *Service) *scheduler {
 	return &scheduler{
 		Service: s, hints: newHints(s), roster: roster{draw: s.host.Uint64N},
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
-		told: newPassedOver(),
+		warned: newGivenWarnings(),
 	}
 }
 
-// wakeIn asks for a pass after d, and for one now, so that the loop learns of an earlier moment to
-// wait for. This is only in the memory of this process: if the process dies, a poll finds the row.
+// wakeIn requests a pass after d, and one now, so that the loop recomputes its pause. If the process dies, a
+// poll finds the row.
 func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
@@ -54,23 +52,23 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
-// grain is the distance between two looks at rows that were given back: rows that were given back
-// one by one within it are looked at together.
+// grain is the shortest distance between two retry passes: rows that were released within it are retried
+// together.
 const grain = 500 * time.Millisecond
 
-// rememberIn asks for a pass when a row that was just given back for d is due again. Without it, a
-// wake in between would delay that by up to a whole interval. Only the scheduling task calls it, so
-// it wakes no task.
-func (s *scheduler) rememberIn(d time.Duration) {
+// scheduleRetryPass requests a pass when a row that was just released for d is due again. Without it, a wake
+// in between would delay the row by up to a whole interval. Only the scheduling task calls it, so it wakes no
+// task.
+func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	at := s.host.Monotonic() + d + grain - 1
 	s.mu.Lock()
 	s.due.add(at - at%grain)
 	s.mu.Unlock()
 }
 
-// pause is how long to wait for the next pass: until a row is known to be due, at most until the
-// next poll.
-func (s *scheduler) pause() time.Duration {
+// passPause returns the pause before the next pass: until a row is known to be due, at most until the next
+// poll.
+func (s *scheduler) passPause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,12 +80,12 @@ func (s *scheduler) pause() time.Duration {
 }
 
 func (s *scheduler) run(ctx context.Context) {
-	loop := s.loop("scheduler")
+	loop := s.newLoop("scheduler")
 	for ctx.Err() == nil {
-		held := s.hints.take()
-		err := loop.Pass(func() error { return s.drain(ctx) })
+		held := s.hints.takeHeld()
+		err := loop.Pass(func() error { return s.scheduleDue(ctx) })
 		loop.Interval(s.config.Executor.ReconcileInterval)
-		s.hints.settle(held, err == nil)
+		s.hints.settleHeld(held, err == nil)
 		if err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "scheduling pass failed, the next one starts anew", slog.Any("error", err))
 			if s.host.Sleep(ctx, s.config.Executor.ReconcileInterval) != nil {
@@ -95,21 +93,21 @@ func (s *scheduler) run(ctx context.Context) {
 			}
 			continue
 		}
-		if _, err := s.hints.wake.Wait(ctx, s.pause()); err != nil {
+		if _, err := s.hints.wake.Wait(ctx, s.passPause()); err != nil {
 			return
 		}
 	}
 }
 
-// drain makes passes until one finds all that was due. It schedules nothing while the broker is
-// away or holds publishers back: a dispatch that can't be published only uses up its deadline.
-func (s *scheduler) drain(ctx context.Context) error {
+// scheduleDue makes passes until nothing more is due. It schedules nothing while the broker is away or blocks
+// publishers: a dispatch that can't be published only uses up its deadline.
+func (s *scheduler) scheduleDue(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
-	s.due.pass(now)
+	s.due.dropUntil(now)
 	s.mu.Unlock()
 	for ctx.Err() == nil && s.client.Ready() {
-		more, err := s.pass()
+		more, err := s.scheduleBatch()
 		if err != nil || !more {
 			return err
 		}
@@ -117,34 +115,33 @@ func (s *scheduler) drain(ctx context.Context) error {
 	return nil
 }
 
-// pass dispatches one batch of the rows without restrictions. If others are due, it claims one
-// batch of all and dispatches or parks every row of it. It returns whether another pass may find
-// more to do.
-func (s *scheduler) pass() (more bool, err error) {
+// scheduleBatch dispatches one batch of the rows without restrictions. If others are due, it claims one batch
+// of all kinds and dispatches or parks each row. It reports whether another pass may find more to do.
+func (s *scheduler) scheduleBatch() (more bool, err error) {
 	roster := &s.roster
 	workers, err := askStore(s.db, s.store.Workers, roster.workers)
 	if err != nil {
 		return false, err
 	}
-	roster.see(workers, &s.config, s.probes)
-	s.absent.look(s.host.Monotonic(), roster)
-	s.leases.look(s.host.Monotonic(), workers)
-	others, again, err := s.directly(roster)
+	roster.setWorkers(workers, &s.config, s.probes)
+	s.absent.noteRoster(s.host.Monotonic(), roster)
+	s.leases.noteBeats(s.host.Monotonic(), workers)
+	others, again, err := s.dispatchDirectly(roster)
 	if err != nil {
 		return false, err
 	}
 	if !others {
 		return again, nil
 	}
-	more, err = s.claimed(roster)
+	more, err = s.claimAndDispatch(roster)
 	return more || again, err
 }
 
-// claimed claims one batch, and dispatches or parks every row of it. It returns whether another
-// pass may find more to do.
-func (s *scheduler) claimed(roster *roster) (more bool, err error) {
+// claimAndDispatch claims one batch, and dispatches or parks each row. It reports whether another pass may
+// find more to do.
+func (s *scheduler) claimAndDispatch(roster *roster) (more bool, err error) {
 	c, workers := s.config.Executor, roster.workers
-	demands, pools := roster.demands(c.BatchSize)
+	demands, pools := roster.buildDemands(c.BatchSize)
 	rows, err := askStore(s.db, s.store.ClaimForScheduling, store.SchedulingClaim{
 		Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Pools: pools, Others: c.BatchSize,
 	})
@@ -156,21 +153,21 @@ func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 	var parks []store.Park
 	// Another pass follows only if this one placed a row, or delayed a whole batch for which no
 	// worker fits.
-	full, others := filled(demands, pools, rows)
-	for i, to := range roster.place(rows, full) {
+	full, others := checkFilled(demands, pools, rows)
+	for i, to := range roster.placeRows(rows, full) {
 		row := &rows[i]
 		if to.worker < 0 {
-			parks = append(parks, s.park(row, roster))
+			parks = append(parks, s.newPark(row, roster))
 			continue
 		}
-		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health, workers[to.worker].Name})
+		dispatches = append(dispatches, assignment{s.newDispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health, workers[to.worker].Name})
 	}
 	placed, err := s.handOff(dispatches, roster.readsBlocks)
 	more = placed > 0 && full || others >= c.BatchSize
-	return more, errors.Join(err, s.giveBack(parks))
+	return more, errors.Join(err, s.releaseParked(parks))
 }
 
-func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {
+func (s *scheduler) newDispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {
 	timeout := s.config.Executor.DispatchTimeout
 	if row.Action.DispatchTimeout > 0 {
 		timeout = row.Action.DispatchTimeout
@@ -178,33 +175,33 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit
 	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout, Limit: limit}
 }
 
-// park decides about a row that no worker can take now. Overload is not a failure: while fitting
+// newPark returns the park of a row that no worker can take now. Overload is not a failure: while fitting
 // workers are only full, the grace does not run.
-func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
+func (s *scheduler) newPark(row *execution.Execution, f *roster) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
-	if f.fitting(row) > 0 || s.leases.expected(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunion() {
+	if f.fittingCount(row) > 0 || s.leases.expectsWorker(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunionTime() {
 		return p
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
 	p.Patience = c.ReconcileInterval + c.StatementTimeout
-	p.Watched, p.Seen = s.absent.of(row)
+	p.Watched, p.Seen = s.absent.absenceBounds(row)
 	p.Result = execution.Result{
-		Error: textNoWorkers, Message: f.explain(row), FailedBy: execution.Scheduler,
+		Error: textNoWorkers, Message: f.explainUnfit(row), FailedBy: execution.Scheduler,
 	}
-	s.warnOfAbsence(row, s.absent.since(row), p.Result.Message)
+	s.warnOfAbsence(row, s.absent.absenceStart(row), p.Result.Message)
 	return p
 }
 
-// reunion is how long after its own connection to the broker an executor waits for the workers'
-// connections. When a broker returns, all workers are without a consumer, and the first executor to
-// return must not conclude that there are no workers.
-func (s *scheduler) reunion() time.Duration {
+// reunionTime returns how long an executor waits for the workers to reconnect after it has reconnected to the
+// broker itself. When a broker recovers, no worker has a consumer yet, and the executor must not conclude
+// that there are no workers.
+func (s *scheduler) reunionTime() time.Duration {
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + 2*s.config.Executor.StatementTimeout
 }
 
-func (s *scheduler) giveBack(parks []store.Park) error {
+func (s *scheduler) releaseParked(parks []store.Park) error {
 	if len(parks) == 0 {
 		return nil
 	}
@@ -222,7 +219,7 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 		case o.Row.Status.Terminal():
 			changes = append(changes, broker.Change{Key: o.Row.Key(), From: execution.Scheduling, To: o.Row.Status})
 		default:
-			s.rememberIn(parks[i].Delay)
+			s.scheduleRetryPass(parks[i].Delay)
 		}
 	}
 	s.notifier.Changed(changes...)
@@ -236,8 +233,8 @@ type assignment struct {
 	name   string
 }
 
-// handOff commits the dispatches and publishes them. blocks says which incarnations read messages
-// of several dispatches.
+// handOff commits the dispatches and publishes them. blocks reports whether an incarnation reads messages of
+// several dispatches.
 func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnation) bool) (placed int, err error) {
 	if len(chosen) == 0 {
 		return 0, nil
@@ -246,11 +243,11 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	for i := range chosen {
 		ds[i] = chosen[i].Dispatch
 	}
-	results, err := s.commit(ds)
+	results, err := s.commitDispatches(ds)
 	if err != nil {
 		return 0, err
 	}
-	rows := make([]execution.Execution, 0, len(results)) // they are large, and growing would copy them
+	rows := make([]execution.Execution, 0, len(results)) // growing would copy these large values
 	var unfit []store.Park
 	for i := range results {
 		r := &results[i]
@@ -258,26 +255,26 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 		case r.Applied:
 			rows = append(rows, r.Row)
 			s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{chosen[i].health.String()})
-			// Only at level debug: executors dispatch the work of a whole fleet, and the audit
-			// keeps the same for good.
+			// Only at level debug: executors dispatch the work of a whole fleet, and the audit keeps it
+			// permanently.
 			s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(r.Row.ID)),
 				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)), slog.String("name", chosen[i].name))
 		case r.WorkerUnfit:
-			// The worker went away between the look and the dispatch: look again soon.
+			// The worker became unavailable between the survey and the dispatch: retry soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})
 		default:
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
 	}
-	return len(rows), errors.Join(s.publish(rows, blocks), s.giveBack(unfit))
+	return len(rows), errors.Join(s.publishDispatches(rows, blocks), s.releaseParked(unfit))
 }
 
-// lookAgain is the delay after a dispatch whose worker was gone: short, but not a hot loop.
+// lookAgain is the delay after a dispatch whose worker was gone: short, but no hot loop.
 const lookAgain = 100 * time.Millisecond
 
-// commit writes the dispatches. After an unknown outcome it asks again, and recognises its own
-// write by epoch, incarnation and claim.
-func (s *scheduler) commit(ds []store.Dispatch) ([]store.DispatchResult, error) {
+// commitDispatches writes the dispatches. After an unknown outcome it retries, and recognises its own write
+// by epoch, incarnation and claim.
+func (s *scheduler) commitDispatches(ds []store.Dispatch) ([]store.DispatchResult, error) {
 	uncertain := false
 	for attempt := 1; ; attempt++ {
 		var results []store.DispatchResult
@@ -306,15 +303,15 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
 }
 
-// publish hands rows over to their workers and acts on every outcome. A confirmed row is kept for
-// the marker; returned and refused ones are taken back at once. A row of unknown outcome is
-// published again at the same epoch later; if it was a duplicate, its claim is refused (defect D9).
-// blocks says which incarnations read messages of several dispatches; nil for none.
-func (s *Service) publish(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
+// publishDispatches publishes dispatches and acts on every outcome. Confirmed rows go to the marker; returned
+// and refused ones are reclaimed at once. Rows of unknown outcome are republished later at the same epoch;
+// the claim of a duplicate is refused (defect D9). blocks reports whether an incarnation reads messages of
+// several dispatches; nil means that none does.
+func (s *Service) publishDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	outcomes := s.send(rows, blocks)
+	outcomes := s.sendDispatches(rows, blocks)
 	var confirmed []execution.Key
 	var undeliverable []store.Reclaim
 	for i, o := range outcomes {
@@ -324,14 +321,14 @@ func (s *Service) publish(rows []execution.Execution, blocks func(execution.Inca
 			confirmed = append(confirmed, rows[i].Key())
 		case broker.Returned:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"returned"})
-			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.Unroutable))
+			undeliverable = append(undeliverable, s.undeliverableReclaim(&rows[i], execution.Unroutable))
 		case broker.Nacked:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"refused"})
-			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.WorkerUnavailable))
+			undeliverable = append(undeliverable, s.undeliverableReclaim(&rows[i], execution.WorkerUnavailable))
 		case broker.Unknown, broker.NotSent:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"unknown"})
 		}
 	}
-	_, err := s.reclaim(undeliverable)
-	return errors.Join(err, s.marker.keep(confirmed))
+	_, err := s.reclaimRows(undeliverable)
+	return errors.Join(err, s.marker.keepConfirmed(confirmed))
 }

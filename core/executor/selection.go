@@ -12,24 +12,24 @@ import (
 	"handoff/core/store"
 )
 
-// roster is the workers as the database counted them, with the rows that this pass has placed
-// since, and each worker's assessment.
+// roster holds the workers with their loads as the database counted them, plus the rows that this pass has
+// placed, and each worker's assessment.
 type roster struct {
 	workers     []store.WorkerRow
 	assessments []assessment
-	// runtimes are the runtimes that some worker fits. They are few, so a linear search is enough.
+	// runtimes lists the runtimes that some worker fits. They are few, so a linear search is enough.
 	runtimes []runtimeHealth
 	ahead    int
-	// most is how many consecutive rows a worker may get, 1 for dealing them out one by one.
+	// most is the maximum number of consecutive rows for one worker, 1 for dealing them out one by one.
 	most int
-	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
+	// turnover is how long a worker may be full before nothing more is dispatched to it ahead of a free slot.
 	turnover time.Duration
 	draw     func(uint64) uint64
-	// among is the latest answer of contenders; its memory is used again. common, pinned and part are
-	// what demands works with.
+	// among is the latest result of findContenders. common, pinned and part are scratch memory of
+	// buildDemands.
 	among          []contender
 	common, pinned []store.Demand
-	part           joined
+	part           poolMerges
 }
 
 // runtimeHealth is the best health among the workers that fit a runtime.
@@ -38,8 +38,8 @@ type runtimeHealth struct {
 	best    execution.Health
 }
 
-// best is the best health among the workers that fit a runtime; healthy if none fits.
-func (ro *roster) best(runtime string) execution.Health {
+// bestHealth returns the best health among the workers that fit a runtime; healthy if none fits.
+func (ro *roster) bestHealth(runtime string) execution.Health {
 	for i := range ro.runtimes {
 		if ro.runtimes[i].runtime == runtime {
 			return ro.runtimes[i].best
@@ -48,7 +48,7 @@ func (ro *roster) best(runtime string) execution.Health {
 	return execution.Healthy
 }
 
-func (ro *roster) fit(runtime string, health execution.Health) {
+func (ro *roster) noteHealth(runtime string, health execution.Health) {
 	for i := range ro.runtimes {
 		if r := &ro.runtimes[i]; r.runtime == runtime {
 			r.best = min(r.best, health)
@@ -60,39 +60,38 @@ func (ro *roster) fit(runtime string, health execution.Health) {
 
 func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
 	f := &roster{draw: draw}
-	f.see(workers, &c, found)
+	f.setWorkers(workers, &c, found)
 	return f
 }
 
-// see makes the roster one of these workers. It uses the memory of the roster before again.
-func (ro *roster) see(workers []store.WorkerRow, c *config.Config, found *probes) {
+// setWorkers replaces the workers of the roster, and reuses its memory.
+func (ro *roster) setWorkers(workers []store.WorkerRow, c *config.Config, found *probes) {
 	ro.workers, ro.assessments, ro.runtimes = workers, slices.Grow(ro.assessments[:0], len(workers))[:len(workers)], ro.runtimes[:0]
 	ro.ahead, ro.most, ro.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
 	for i := range workers {
 		w := &workers[i]
-		ro.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
+		ro.assessments[i] = assessWorker(w, c, found.isAvoided(w.Incarnation))
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
-				ro.fit(r, ro.assessments[i].health)
+				ro.noteHealth(r, ro.assessments[i].health)
 			}
 		}
 	}
 }
 
-// quarantined says that a worker gets nothing but a half-open probe. This never applies to the last
-// workers: if every worker that fits the runtime is unhealthy, waiting for a better one would turn
-// bad workers into none at all (defect D44).
-func (ro *roster) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
-	return ro.assessments[i].health == execution.Unhealthy && ro.best(runtime) != execution.Unhealthy && pinned != ro.workers[i].ID
+// isQuarantined reports whether a worker gets nothing but a half-open probe. If every worker that fits the
+// runtime is unhealthy, none is quarantined: bad workers are better than none (defect D44).
+func (ro *roster) isQuarantined(i int, runtime string, pinned execution.WorkerID) bool {
+	return ro.assessments[i].health == execution.Unhealthy && ro.bestHealth(runtime) != execution.Unhealthy && pinned != ro.workers[i].ID
 }
 
-// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
-// half-open probe. While slots become free all the time, dispatching ahead saves the latency of a
-// message. If no slot has become free for a quarter of the dispatch timeout, most rows dispatched
-// ahead would come back unclaimed, so the limit is the capacity alone.
-func (ro *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
+// rowLimit returns how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
+// half-open probe. While slots keep becoming free, dispatching ahead saves the latency of a message. If none
+// has become free for a quarter of the dispatch timeout, most rows dispatched ahead would expire unclaimed,
+// so the limit is the capacity alone.
+func (ro *roster) rowLimit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &ro.workers[i]
-	if !ro.quarantined(i, runtime, pinned) {
+	if !ro.isQuarantined(i, runtime, pinned) {
 		if w.FullFor >= ro.turnover {
 			return w.Capacity
 		}
@@ -104,27 +103,27 @@ func (ro *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
 	return 0
 }
 
-// room is how many more rows a worker may get.
-func (ro *roster) room(i int, runtime string, pinned execution.WorkerID) int {
-	return max(0, ro.limit(i, runtime, pinned)-ro.workers[i].Load)
+// roomFor returns how many more rows a worker may get.
+func (ro *roster) roomFor(i int, runtime string, pinned execution.WorkerID) int {
+	return max(0, ro.rowLimit(i, runtime, pinned)-ro.workers[i].Load)
 }
 
-// rank orders by health. A half-open probe ranks as healthy, or it would never come while other
-// workers have room.
-func (ro *roster) rank(i int, runtime string) execution.Health {
-	if ro.assessments[i].halfOpen && ro.best(runtime) != execution.Unhealthy {
+// rankOf returns the health by which workers are ordered. A half-open worker ranks as healthy, or it would
+// get no probe while others have room.
+func (ro *roster) rankOf(i int, runtime string) execution.Health {
+	if ro.assessments[i].halfOpen && ro.bestHealth(runtime) != execution.Unhealthy {
 		return execution.Healthy
 	}
 	return ro.assessments[i].health
 }
 
-// demands asks for as many rows of each lane as its fitting workers have room for. A lane is a
-// runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full
-// has a limit of 0, so that none of its rows is claimed. Workers that share a runtime, directly or
-// through others, form one pool. All lanes of a pool together get at most the room of its workers,
-// or rows would be claimed only to be parked. A quarantined worker has room for its pinned rows
-// alone; that room is a pool of its own, or rows of other lanes would be claimed for it.
-func (ro *roster) demands(most int) (demands []store.Demand, pools []int) {
+// buildDemands returns, for each lane, as many rows as its fitting workers have room for. A lane is a
+// runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full has a limit
+// of 0, so that none of its rows is claimed. Workers that share a runtime, directly or through others, form
+// one pool. All lanes of a pool together get at most the room of its workers, or rows would be claimed only
+// to be parked. A quarantined worker has room only for its pinned rows; it gets a separate pool, or rows of
+// other lanes would be claimed for it.
+func (ro *roster) buildDemands(most int) (demands []store.Demand, pools []int) {
 	common, pinned, part := ro.common[:0], ro.pinned[:0], ro.part[:0]
 	for i := range ro.workers {
 		w := &ro.workers[i]
@@ -144,12 +143,12 @@ func (ro *roster) demands(most int) (demands []store.Demand, pools []int) {
 				d.Pool = len(pools)
 				pools, part = append(pools, 0), append(part, d.Pool)
 			}
-			pool = part.join(d.Pool, pool)
+			pool = part.mergePools(d.Pool, pool)
 			d.Pool = pool
-			free := ro.room(i, r, 0)
-			shared, own = max(shared, free), max(own, ro.room(i, r, w.ID))
+			free := ro.roomFor(i, r, 0)
+			shared, own = max(shared, free), max(own, ro.roomFor(i, r, w.ID))
 			d.Limit = min(most, d.Limit+free)
-			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, ro.room(i, r, w.ID)), Pool: pool})
+			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, ro.roomFor(i, r, w.ID)), Pool: pool})
 		}
 		switch {
 		case pool < 0:
@@ -165,7 +164,7 @@ func (ro *roster) demands(most int) (demands []store.Demand, pools []int) {
 	ro.common, ro.pinned, ro.part = common, pinned, part
 	demands = slices.Concat(common, pinned)
 	for i := range pools {
-		if whole := part.of(i); whole != i {
+		if whole := part.rootOf(i); whole != i {
 			pools[whole] += pools[i]
 			pools[i] = 0
 		}
@@ -174,39 +173,39 @@ func (ro *roster) demands(most int) (demands []store.Demand, pools []int) {
 		pools[i] = min(most, pools[i])
 	}
 	for i := range demands {
-		demands[i].Pool = part.of(demands[i].Pool)
+		demands[i].Pool = part.rootOf(demands[i].Pool)
 	}
 	return demands, pools
 }
 
-// joined maps each pool to the pool that it was merged into, or to itself.
-type joined []int
+// poolMerges maps each pool to the pool that it was merged into, or to itself.
+type poolMerges []int
 
-// of follows the merges of a pool to the last one.
-func (j joined) of(pool int) int {
-	for j[pool] != pool {
-		pool = j[pool]
+// rootOf follows the merges of a pool to the last one.
+func (p poolMerges) rootOf(pool int) int {
+	for p[pool] != pool {
+		pool = p[pool]
 	}
 	return pool
 }
 
-// join merges two pools and returns the result; -1 stands for none.
-func (j joined) join(a, b int) int {
+// mergePools merges two pools and returns the result; -1 means no pool.
+func (p poolMerges) mergePools(a, b int) int {
 	switch {
 	case a < 0:
-		return j.of(b)
+		return p.rootOf(b)
 	case b < 0:
-		return j.of(a)
+		return p.rootOf(a)
 	}
-	a, b = j.of(a), j.of(b)
-	j[max(a, b)] = min(a, b)
+	a, b = p.rootOf(a), p.rootOf(b)
+	p[max(a, b)] = min(a, b)
 	return min(a, b)
 }
 
-// filled says whether a lane, a worker or a pool gave as many rows as it was asked for, so that
-// more may be due there. A claim that got fewer everywhere saw all rows that were due; a hint or
-// the next poll reports later ones. others counts the rows of lanes that the demands do not name.
-func filled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
+// checkFilled reports whether a lane, a worker or a pool reached its limit, so that more rows may be due
+// there. Otherwise the claim got all due rows; a hint or the next poll reports later ones. others is the
+// number of rows in lanes that the demands do not name.
+func checkFilled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
 	type lane struct {
 		runtime string
 		pinned  execution.WorkerID
@@ -236,57 +235,56 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 	return full, others
 }
 
-// place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that
-// no row takes the only place of another; among equals the order of the rows decides.
+// placeRows chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no
+// row takes the only place of another; ties keep the order of the rows.
 //
-// Rows are dealt out one by one, so that the workers carry equal loads. Under load, when more rows
-// may be waiting than were claimed, the workers fill up anyway. Then each gets a block of rows
-// instead, so that the number of rows in one statement and in one message does not shrink as
-// workers are added.
-func (ro *roster) place(rows []execution.Execution, load bool) []placing {
+// Rows are dealt out one by one, so that loads are equal. Under load, when more rows may be waiting than were
+// claimed, the workers fill up anyway. Then each gets a block of rows, so that statements and messages don't
+// carry fewer rows as workers are added.
+func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
 	for i := range rows {
-		order[i], fitting[i] = i, ro.fitting(&rows[i])
+		order[i], fitting[i] = i, ro.fittingCount(&rows[i])
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
-	placed := make([]placing, len(rows))
-	// given is the row that began a block. left is how many more rows go to its worker.
+	placed := make([]placement, len(rows))
+	// given is the row that began a block. left is the number of further rows for its worker.
 	var given *execution.Execution
-	var to placing
+	var to placement
 	left := 0
 	for _, i := range order {
 		row := &rows[i]
-		if left > 0 && ro.follows(row, given, to.worker) {
+		if left > 0 && ro.canFollow(row, given, to.worker) {
 			ro.workers[to.worker].Load++
 			placed[i] = to
 			left--
 			continue
 		}
-		to.worker, to.limit = ro.choose(row)
+		to.worker, to.limit = ro.chooseWorker(row)
 		placed[i] = to
 		given, left = row, 0
 		if load && to.worker >= 0 {
-			left = ro.block(to.worker) - 1
+			left = ro.blockSize(to.worker) - 1
 		}
 	}
 	return placed
 }
 
-// block is how many rows a worker gets in one go: no more than half of its capacity, so that at the
-// next pass the loads of the workers differ by no more than that.
-func (ro *roster) block(i int) int {
+// blockSize returns how many rows a worker gets at once: at most half of its capacity, which limits the
+// difference between loads.
+func (ro *roster) blockSize(i int) int {
 	return max(1, min(ro.most, (ro.workers[i].Capacity+1)/2))
 }
 
-// follows says that the worker chosen for the first row of a block is as good a choice for another
-// row, and has room for it. A row with another pin, or another worker to avoid, does not follow.
-func (ro *roster) follows(row, first *execution.Execution, worker int) bool {
+// canFollow reports whether the worker of a block's first row is an equally good choice for another row, and
+// has room for it. The rows must have the same pin and avoid the same worker.
+func (ro *roster) canFollow(row, first *execution.Execution, worker int) bool {
 	return row.Action.Runtime == first.Action.Runtime && row.Pinned == first.Pinned && row.Avoid == first.Avoid &&
-		ro.room(worker, row.Action.Runtime, row.Pinned) > 0
+		ro.roomFor(worker, row.Action.Runtime, row.Pinned) > 0
 }
 
-// readsBlocks says whether an incarnation reads messages of several dispatches.
+// readsBlocks reports whether an incarnation reads messages of several dispatches.
 func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	for i := range ro.workers {
 		if w := &ro.workers[i]; w.Incarnation == n && w.Messages >= broker.VersionBlock {
@@ -296,52 +294,52 @@ func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	return false
 }
 
-// placing is the index of the worker that was chosen for a row, and how many rows that worker may
-// hold. -1 means that no worker has room.
-type placing struct{ worker, limit int }
+// placement is the index of a row's chosen worker, -1 if none has room, and the number of rows which that
+// worker may hold.
+type placement struct{ worker, limit int }
 
-// fits says that a worker may get a row, full or not.
-func (ro *roster) fits(i int, row *execution.Execution) bool {
+// fitsRow reports whether a worker may get a row, full or not.
+func (ro *roster) fitsRow(i int, row *execution.Execution) bool {
 	w := &ro.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
 }
 
-// fitting counts the workers that may get a row, full or not.
-func (ro *roster) fitting(row *execution.Execution) (n int) {
+// fittingCount counts the workers that may get a row, full or not.
+func (ro *roster) fittingCount(row *execution.Execution) (n int) {
 	for i := range ro.workers {
-		if ro.fits(i, row) {
+		if ro.fitsRow(i, row) {
 			n++
 		}
 	}
 	return n
 }
 
-// contender is a worker that may get a row, full or not, and all that the choice among them takes.
+// contender is a worker that may get a row, full or not, with the criteria of the choice.
 type contender struct {
 	worker, limit, load int
 	rank                execution.Health
 	avoid               bool
 }
 
-// room is how many more rows the worker may get.
-func (c *contender) room() int { return max(0, c.limit-c.load) }
+// roomLeft returns how many more rows the worker may get.
+func (c *contender) roomLeft() int { return max(0, c.limit-c.load) }
 
-// contenders returns the workers that may get a row. The next call overwrites them.
-func (ro *roster) contenders(row *execution.Execution) []contender {
+// findContenders returns the workers that may get a row. The next call overwrites them.
+func (ro *roster) findContenders(row *execution.Execution) []contender {
 	runtime := row.Action.Runtime
 	ro.among = slices.Grow(ro.among[:0], len(ro.workers))
 	for i := range ro.workers {
-		if w := &ro.workers[i]; ro.fits(i, row) {
+		if w := &ro.workers[i]; ro.fitsRow(i, row) {
 			ro.among = append(ro.among, contender{
-				worker: i, limit: ro.limit(i, runtime, row.Pinned), load: w.Load, rank: ro.rank(i, runtime), avoid: w.ID == row.Avoid,
+				worker: i, limit: ro.rowLimit(i, runtime, row.Pinned), load: w.Load, rank: ro.rankOf(i, runtime), avoid: w.ID == row.Avoid,
 			})
 		}
 	}
 	return ro.among
 }
 
-// order is negative if a contender is preferred to another.
-func (c *contender) order(other *contender) int {
+// compareTo returns a negative number if the contender is preferred to the other one.
+func (c *contender) compareTo(other *contender) int {
 	switch {
 	case c.avoid != other.avoid:
 		if c.avoid {
@@ -354,19 +352,18 @@ func (c *contender) order(other *contender) int {
 	return c.load - other.load
 }
 
-// pick chooses among the contenders that have room. It prefers a healthy one to a degraded one,
-// then the one with the smallest load by the database's own count (defect D42), then draws one at
-// random. It takes the worker that the row should avoid only if no other fits. -1 says that none has
-// room.
-func (ro *roster) pick(among []contender) int {
+// pickContender chooses among the contenders that have room. It prefers the better health, then the smallest
+// load by the database's own count (defect D42), then draws at random. It picks the worker that the row
+// should avoid only if no other fits. It returns -1 if none has room.
+func (ro *roster) pickContender(among []contender) int {
 	best, ties := -1, uint64(0)
 	for i := range among {
-		if among[i].room() == 0 {
+		if among[i].roomLeft() == 0 {
 			continue
 		}
 		order := -1
 		if best >= 0 {
-			order = among[i].order(&among[best])
+			order = among[i].compareTo(&among[best])
 		}
 		switch {
 		case order < 0:
@@ -380,18 +377,18 @@ func (ro *roster) pick(among []contender) int {
 	}
 	at := best
 	for left := ro.draw(ties); left > 0; {
-		if at++; among[at].room() > 0 && among[at].order(&among[best]) == 0 {
+		if at++; among[at].roomLeft() > 0 && among[at].compareTo(&among[best]) == 0 {
 			left--
 		}
 	}
 	return at
 }
 
-// choose picks a worker for a row and counts the row as placed. limit is how many rows the chosen
-// worker may hold; a worker of -1 says that none has room.
-func (ro *roster) choose(row *execution.Execution) (worker, limit int) {
-	among := ro.contenders(row)
-	at := ro.pick(among)
+// chooseWorker picks a worker for a row and counts the row as placed. limit is how many rows the worker may
+// hold; worker is -1 if none has room.
+func (ro *roster) chooseWorker(row *execution.Execution) (worker, limit int) {
+	among := ro.findContenders(row)
+	at := ro.pickContender(among)
 	if at < 0 {
 		return -1, 0
 	}
@@ -401,14 +398,14 @@ func (ro *roster) choose(row *execution.Execution) (worker, limit int) {
 }
 
 // textNoWorkers is the error of an execution that no worker fits. textNoFreshHeartbeats begins the
-// explanation when stale heartbeats were the last filter.
+// explanation if stale heartbeats were the last filter.
 const (
 	textNoWorkers         = "No workers available"
 	textNoFreshHeartbeats = "No workers with fresh heartbeats available"
 )
 
-// explain says how many workers each filter removed, in the order of the filters.
-func (ro *roster) explain(row *execution.Execution) string {
+// explainUnfit describes how many workers each filter removed, in the order of the filters.
+func (ro *roster) explainUnfit(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy, unreadable int
 	runtime, pinned := row.Action.Runtime, ""
 	for i := range ro.workers {
@@ -431,7 +428,7 @@ func (ro *roster) explain(row *execution.Execution) string {
 			cordoned++
 		case !w.ConsumerAlive:
 			deaf++
-		case ro.quarantined(i, runtime, row.Pinned):
+		case ro.isQuarantined(i, runtime, row.Pinned):
 			unhealthy++
 		}
 	}

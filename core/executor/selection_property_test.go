@@ -13,7 +13,7 @@ import (
 
 // A row goes to a worker that fits and has room, to the least loaded one, and to the one that it
 // avoids only when no other is left. Every demanded row can be placed.
-func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
+func TestSelectionRoutesToFittingWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runtimes := []string{"shell", "python"}
 		workers := make([]store.WorkerRow, rapid.IntRange(0, 5).Draw(t, "workers"))
@@ -36,13 +36,13 @@ func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
 			before[i] = workers[i].Load
 		}
 		demanded := 0
-		demands, _ := f.demands(100)
+		demands, _ := f.buildDemands(100)
 		for _, d := range demands {
 			if d.Runtime == row.Action.Runtime && d.Pinned == 0 {
 				demanded = d.Limit
 			}
 		}
-		at, _ := f.choose(row)
+		at, _ := f.chooseWorker(row)
 		if (at >= 0) != (demanded > 0) {
 			t.Fatalf("%d rows are demanded, and the choice is %d", demanded, at)
 		}

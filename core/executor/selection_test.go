@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// fit is an active worker of capacity 4.
+// fit returns an active worker of capacity 4.
 func fit(id execution.WorkerID, change func(*store.WorkerRow)) store.WorkerRow {
 	w := store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: execution.Incarnation(id)}, Name: string(rune('a' + id - 1)),
@@ -30,7 +30,7 @@ func failing(n int, ago time.Duration) func(*store.WorkerRow) {
 
 func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
 
-// full is a worker that has been full for a time.
+// full returns a worker that has been full for a time.
 func full(since time.Duration) func(*store.WorkerRow) {
 	return func(w *store.WorkerRow) { w.Load, w.FullFor = w.Capacity, since }
 }
@@ -86,7 +86,7 @@ func TestChoose(t *testing.T) {
 			found = new(probes)
 		}
 		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 0 })
-		at, limit := f.choose(&x.row)
+		at, limit := f.chooseWorker(&x.row)
 		got := execution.WorkerID(0)
 		if at >= 0 {
 			got = x.workers[at].ID
@@ -97,8 +97,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The text says how many workers each filter removed, and names staleness if it was the last
-// filter.
+// The text counts the workers that each filter removed, and names staleness if it was the last filter.
 func TestExplain(t *testing.T) {
 	gone := func(w *store.WorkerRow) { w.Lifecycle = execution.Stopped }
 	stale := func(w *store.WorkerRow) { w.LeaseOverFor = time.Second }
@@ -107,7 +106,7 @@ func TestExplain(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	workers := []store.WorkerRow{fit(1, gone), fit(2, stale), fit(3, python)}
 	explain := func() string {
-		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
+		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explainUnfit(&row)
 	}
 	want := `No workers with fresh heartbeats available: of 3 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 0 are cordoned, 0 do not consume, 0 are unhealthy`
 	if got := explain(); got != want {
@@ -129,14 +128,14 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestAnUnhealthyWorkerIsNamedWhereABetterOneFitsButCannotTakeIt(t *testing.T) {
+func TestExplainNamesQuarantinedWorker(t *testing.T) {
 	sick := func(w *store.WorkerRow) { w.Figures = execution.Figures{Total: 50, Failed: 50, Consecutive: 50} }
 	f := newRoster([]store.WorkerRow{fit(1, sick), fit(2, func(*store.WorkerRow) {})}, config.Default(config.Hardened), new(probes), nil)
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
-	if got := f.explain(&row); !strings.Contains(got, "1 are unhealthy") {
+	if got := f.explainUnfit(&row); !strings.Contains(got, "1 are unhealthy") {
 		t.Errorf("%s", got)
 	}
-	if got := f.best("a runtime that nobody offers"); got != execution.Healthy {
+	if got := f.bestHealth("a runtime that nobody offers"); got != execution.Healthy {
 		t.Errorf("of nobody the best is %v", got)
 	}
 }

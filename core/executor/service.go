@@ -1,19 +1,16 @@
-// Package executor is the executor: it finds workers for executions, hands them off, takes them
-// back when their worker is gone, and handles their ends.
+// Package executor finds workers for executions, hands them off, reclaims them when their worker is gone, and
+// handles their ends.
 //
-// Every part is safe on every replica, because no part trusts what it has read: it proposes a
-// guarded step, and of several proposals the database lets one win. No part depends on a message.
-// Each listens to hints to be fast, and polls to be right.
+// Every part is safe on every replica: it proposes a guarded step, and the database accepts one of several
+// proposals. No part depends on a message: hints make it fast, and polling makes it correct.
 //
-// An unknown outcome is treated like a crash at that point: a reconciler loop finds every possible
-// leftover by its status and age. So an executor may die anywhere, although some parts remember
-// things across passes. Some of this memory only saves work or repeated log lines: the marker
-// remembers for a second which dispatches were confirmed, and if it dies, they are published once
-// more. The rest is a second clock beside the database's: which heartbeats this executor has seen,
-// since when no worker fits, when the database was away. A restarted executor starts these watches
-// anew, so it decides later and not too early, with two exceptions. It can't notice a step of the
-// database's clock before its first reading (databaseClock). And its brake counts no workers that
-// were lost before its start.
+// An unknown outcome is treated like a crash at that point: a reconciler loop finds every possible leftover
+// by its status and age. So an executor may die anywhere, although some parts have memory. Some of it only
+// saves work or log lines: if the marker's memory of confirmed dispatches is lost, they are published once
+// more. The rest is a second clock alongside the database's: which heartbeats this executor has seen, since
+// when no worker fits, when the database was away. A restarted executor restarts these watches, so it decides
+// late rather than early, with two exceptions. It can't detect a step of the database's clock before its
+// first reading (databaseClock). And its brake counts no workers that were lost before its start.
 package executor
 
 import (
@@ -56,13 +53,13 @@ type Service struct {
 	prober        Prober
 	probes        *probes
 	path          *deadLetterPath
-	unreadable    unreadable
+	unreadable    unreadableRows
 }
 
 // Options configure a Service.
 type Options struct {
-	// Name is the process's name. Its claims carry the name and a random number, so that a
-	// restarted process never takes its predecessor's claims for its own.
+	// Name is the process's name. Its claims carry the name and a random number, so that a restarted process
+	// never mistakes its predecessor's claims for its own.
 	Name     string
 	Host     host.Host
 	Store    store.Executor
@@ -70,7 +67,7 @@ type Options struct {
 	Config   config.Config
 	Log      *slog.Logger
 	Recorder telemetry.Recorder
-	// Prober asks workers' health endpoints; nil for no probes.
+	// Prober probes workers' health endpoints; nil for no probes.
 	Prober Prober
 	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
 	// use it.
@@ -105,7 +102,7 @@ func New(o Options) *Service {
 	s.databaseClock = &databaseClock{host: o.Host}
 	s.path = newDeadLetterPath(s)
 	s.unread = unread.New(unread.Options{
-		Host: s.host, Store: o.Store, Log: s.limited, Recorder: s.recorder, Timeout: o.Config.Executor.StatementTimeout, Stored: s.path.suspect,
+		Host: s.host, Store: o.Store, Log: s.limited, Recorder: s.recorder, Timeout: o.Config.Executor.StatementTimeout, Stored: s.path.requestTest,
 	})
 	return s
 }
@@ -114,18 +111,18 @@ func New(o Options) *Service {
 // executions in the same process uses it for its hints.
 func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 
-// Wake makes the scheduler look for work now, without waiting for the hint to come back from the
-// broker. Code that creates executions in the same process calls it. It never blocks.
+// Wake makes the scheduler look for work now, without waiting for a hint through the broker. Code that
+// creates executions in the same process calls it. It never blocks.
 func (s *Service) Wake() { s.scheduler.wakeIn(0) }
 
 // WorkerName returns the name of a worker that the lease monitor has seen, and "" for any other. It
 // makes no call.
-func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.name(id) }
+func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.workerName(id) }
 
-// Connected says that a publish would go out now: a session is open and not blocked.
+// Connected reports whether a session is open and not blocked, so that it can publish now.
 func (s *Service) Connected() bool { return s.client.Ready() }
 
-// Limited names the queues that have a delivery limit although they should not; see broker.Session.
+// Limited returns the names of queues that have an unwanted delivery limit; see broker.Session.
 func (s *Service) Limited() []string { return s.client.Limited() }
 
 // Run runs every part until ctx ends. Then it lets passes in progress finish, marks the last
@@ -135,29 +132,29 @@ func (s *Service) Run(ctx context.Context) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: if a live worker leaves a confirmed dispatch unclaimed, only the timeout monitor takes it back",
 			slog.Duration("after", s.config.Executor.ScheduledTimeout))
 	}
-	s.sayWhoObserves(ctx)
+	s.logObservers(ctx)
 	c := s.config.Executor
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
 		s.host.Go("marker of dispatches", func() { s.marker.run(ctx) }),
 		s.host.Go("completion listener", func() { s.completion.run(ctx) }),
 		s.host.Go("reconciler of children", func() { s.completion.settleWhatIsLeft(ctx) }),
-		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
-		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
+		s.host.Go("requested consumer", func() { s.scheduler.hints.consumeQueue(ctx, broker.QueueRequested) }),
+		s.host.Go("completed consumer", func() { s.completion.hints.consumeQueue(ctx, broker.QueueCompleted) }),
 		s.host.Go("unreadable messages", func() { s.unread.Run(ctx) }),
-		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
-		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
+		s.host.Go("execution manager", func() { s.completion.hints.consumeQueue(ctx, broker.QueueStatusChanged) }),
+		s.runEvery(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
 		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),
-		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
-		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
-		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
-		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
-		s.every(ctx, "purge of observations", purgeInterval, s.purgeObservations),
-		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
-		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
-		s.every(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).pass),
-		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
-		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
+		s.runEvery(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
+		s.runEvery(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
+		s.runEvery(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
+		s.runEvery(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
+		s.runEvery(ctx, "purge of observations", purgeInterval, s.purgeObservations),
+		s.runEvery(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
+		s.runEvery(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
+		s.runEvery(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).deleteIdle),
+		s.runEvery(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
+		s.runEvery(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
 	if s.config.Retention.Any() {
 		r := newRetention(s)
@@ -167,7 +164,7 @@ func (s *Service) Run(ctx context.Context) {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}
 	if s.prober != nil && s.config.Health.Enabled && c.HealthProbes != config.Off {
-		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
+		parts = append(parts, s.runEvery(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }),
@@ -182,7 +179,7 @@ func (s *Service) Run(ctx context.Context) {
 	for _, p := range parts {
 		_ = p.Wait(context.Background())
 	}
-	s.marker.flush()
+	s.marker.markRemaining()
 	flushing, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 	s.notifier.Flush(flushing)
 	cancel()
@@ -192,19 +189,19 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// db makes one database call, bounded by the statement timeout. A stop does not interrupt a call in
-// progress, which would only make its outcome unknown.
+// db makes one database call, bounded by the statement timeout. A stop does not interrupt a call, which would
+// make its outcome unknown.
 func (s *Service) db(f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
 	defer cancel()
 	err := f(ctx)
 	if !store.Retriable(err) {
-		s.outage.answer(s.host.Monotonic())
+		s.outage.noteAnswer(s.host.Monotonic())
 	}
 	return err
 }
 
-// askStore makes one database call, bounded by db, that answers with a value.
+// askStore makes one database call that returns a value, bounded by db.
 func askStore[Q, A any](db func(func(ctx context.Context) error) error, call func(context.Context, Q) (A, error), q Q) (answer A, err error) {
 	err = db(func(ctx context.Context) (err error) {
 		answer, err = call(ctx, q)
@@ -213,21 +210,20 @@ func askStore[Q, A any](db func(func(ctx context.Context) error) error, call fun
 	return answer, err
 }
 
-// loop reports the passes of a loop.
-func (s *Service) loop(name string) *telemetry.Loop {
+// newLoop returns a reporter of a loop's passes.
+func (s *Service) newLoop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }
 
-// every runs pass at once and then every interval, until ctx ends. A pass of several batches checks
-// ctx between two of them. Errors are logged: the next pass starts from the state of the database
-// at that time.
-func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
+// runEvery runs pass at once and then every interval, until ctx ends. A pass checks ctx between its batches.
+// Errors are logged, and the next pass starts from the database's current state.
+func (s *Service) runEvery(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
 	return s.host.Go(name, func() { s.repeatPass(ctx, name, pass, func() time.Duration { return interval }) })
 }
 
-// repeatPass is every with a pause that is asked for after each pass.
+// repeatPass is runEvery with a pause that is computed after each pass.
 func (s *Service) repeatPass(ctx context.Context, name string, pass func(ctx context.Context) error, pause func() time.Duration) {
-	loop := s.loop(name)
+	loop := s.newLoop(name)
 	for {
 		if err := loop.Pass(func() error { return pass(ctx) }); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))

@@ -8,9 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// A client of the same process needs no hint from the broker: the scheduler's next pass begins at
-// once.
-func TestWakingTheSchedulerEndsItsPause(t *testing.T) {
+// Wake needs no hint from the broker: the scheduler's next pass begins at once.
+func TestWakeEndsSchedulerPause(t *testing.T) {
 	s, _ := sweeping(0)
 	awake := func() bool {
 		set, _ := s.scheduler.hints.wake.Wait(t.Context(), host.Forever)
@@ -22,14 +21,14 @@ func TestWakingTheSchedulerEndsItsPause(t *testing.T) {
 	if s.Wake(); !awake() {
 		t.Error("nothing woke the scheduler")
 	}
-	if d := s.scheduler.pause(); d != s.config.Executor.ReconcileInterval {
+	if d := s.scheduler.passPause(); d != s.config.Executor.ReconcileInterval {
 		t.Errorf("the next pass comes %v after that one, want the interval of the polls", d)
 	}
 }
 
-func TestAWorkerHasTheNameThatTheLatestLookShowed(t *testing.T) {
+func TestWorkerNameFollowsLatestSurvey(t *testing.T) {
 	s, _ := sweeping(0)
-	s.owners.survey([]store.WorkerRow{fit(1, nil), fit(2, func(w *store.WorkerRow) { w.LeaseOverFor = time.Hour })})
+	s.owners.surveyOwners([]store.WorkerRow{fit(1, nil), fit(2, func(w *store.WorkerRow) { w.LeaseOverFor = time.Hour })})
 	if a, b, c := s.WorkerName(1), s.WorkerName(2), s.WorkerName(3); a != "a" || b != "b" || c != "" {
 		t.Errorf("the names are %q, %q and, of one that no look has shown, %q", a, b, c)
 	}

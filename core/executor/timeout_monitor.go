@@ -20,28 +20,26 @@ const (
 	textRunTimeout    = "Execution timeout: run deadline passed"
 )
 
-// monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
-// finds rows by the age of one step's own timestamp, and its writes repeat that condition in their
-// guard, so a claim that comes in between is never overwritten (defect D1). After a start of this
-// executor and after an outage of the database it waits for a lease: workers first write the
-// results that they could not write meanwhile (defect D58).
+// monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It finds rows
+// by the age of one step's own timestamp. Its writes repeat that condition in their guard, so a concurrent
+// claim is never overwritten (defect D1). After a start of this executor and after an outage of the database
+// it waits for a lease, so that workers first write their pending results (defect D58).
 //
-// Nothing runs while a row is unclaimed, and a second dispatch is fenced. A claimed run must really
-// be over before it is ended, so its deadline and the grace after it must have passed on two
-// clocks.
+// An unclaimed row does not run, and a second dispatch is fenced. A claimed run must be over before it is
+// marked as ended, so its deadline and grace must have passed on two clocks.
 func (s *Service) monitorTimeouts(ctx context.Context) error {
 	c := s.config.Executor
 	if err := s.readDatabaseClock(); err != nil {
 		return err
 	}
-	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
+	if s.outage.isRecent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
 	sweep := s.timeoutSweep()
 	err := sweep(ctx, store.Finding{Cause: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
-		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
+		r := s.unclaimedReclaim(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
-		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
+		if row.PublishedAt.IsZero() || !s.waitedUnclaimed(row, c.ScheduledTimeout) {
 			// The dispatch may never have been sent, or only the database's clock made it late.
 			// Then no worker could claim it, and it must not fail.
 			r.Policy, r.Counts = config.Reschedule, false
@@ -49,7 +47,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		return r
 	})
 	return errors.Join(err, sweep(ctx, store.Finding{Cause: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
-		if !s.overrun(row, c.ReapGrace) {
+		if !s.isOverrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}
 		return store.Reclaim{
@@ -59,8 +57,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	}))
 }
 
-// announceTimeout logs that the monitor has taken a row back, and names its former worker. It is a
-// warning: a worker did not do its work in time, and the faster parts did not notice.
+// announceTimeout logs that the monitor has reclaimed a row, and names its former worker. It is a warning: a
+// worker was late, and the faster parts did not detect it.
 func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
 	message := "execution has been scheduled too long, marking failed"
 	switch {
@@ -77,5 +75,5 @@ func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, 
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, message,
 		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)),
-		slog.String("name", s.owners.name(worker)))
+		slog.String("name", s.owners.workerName(worker)))
 }

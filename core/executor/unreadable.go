@@ -10,13 +10,12 @@ import (
 	"handoff/core/telemetry"
 )
 
-// unreadable remembers the rows that this program can't read, as the last look at the figures found
-// them. Every part passes over them: they wait for a program that can read them, and do not affect
-// others.
-type unreadable struct {
+// unreadableRows records the rows that this program can't read, as the sampler last found them. Every part
+// skips them: they wait for a program that can read them, and do not affect others.
+type unreadableRows struct {
 	mu                  sync.Mutex
 	executions, workers int
-	// example is one of them, with the reason.
+	// example describes one of the rows, with the reason.
 	example string
 }
 
@@ -32,8 +31,8 @@ func (s *Service) Unreadable() string {
 		"A newer program wrote them, or somebody edited them by hand: start a newer executor, or correct the rows", u.executions, u.workers, u.example)
 }
 
-// tellUnreadable counts, logs and remembers them.
-func (s *Service) tellUnreadable(survey *store.Survey, workers []store.WorkerRow) {
+// reportUnreadable counts, logs and records the rows that this program can't read.
+func (s *Service) reportUnreadable(survey *store.Survey, workers []store.WorkerRow) {
 	ctx, example, count := context.Background(), "", 0
 	for i := range workers {
 		w := &workers[i]

@@ -13,9 +13,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// A worker that can't be read gets no work, and its executions wait for a program that can read it:
-// while the worker exists, nothing fails for lack of a worker.
-func TestAWorkerThatCantBeReadGetsNoWorkAndIsNotMissing(t *testing.T) {
+// An unreadable worker gets no work, and its executions wait for a program that can read it. While it exists,
+// nothing fails for lack of a worker.
+func TestUnreadableWorkerGetsNoWorkButCounts(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	strange := fit(1, func(w *store.WorkerRow) { w.Unreadable = "capabilities is a JSON string, must be an object" })
 	unknown := fit(1, func(w *store.WorkerRow) {
@@ -24,32 +24,31 @@ func TestAWorkerThatCantBeReadGetsNoWorkAndIsNotMissing(t *testing.T) {
 	for _, w := range []store.WorkerRow{strange, unknown} {
 		workers := []store.WorkerRow{w}
 		f := newRoster(workers, config.Default(config.Hardened), &probes{}, func(uint64) uint64 { return 0 })
-		if demands, _ := f.demands(100); len(demands) != 0 {
+		if demands, _ := f.buildDemands(100); len(demands) != 0 {
 			t.Errorf("%s: it is asked for: %+v", w.Unreadable, demands)
 		}
 		leases := leaseWatch{lease: time.Minute}
-		leases.look(time.Hour, workers)
-		if !leases.expected(time.Hour+time.Second, workers, &row) {
+		leases.noteBeats(time.Hour, workers)
+		if !leases.expectsWorker(time.Hour+time.Second, workers, &row) {
 			t.Errorf("%s: it counts as missing", w.Unreadable)
 		}
 		other := execution.Execution{Action: execution.Action{Runtime: "python"}}
-		if leases.expected(time.Hour+time.Second, workers, &other) {
+		if leases.expectsWorker(time.Hour+time.Second, workers, &other) {
 			t.Errorf("%s: it counts for a runtime that it lacks", w.Unreadable)
 		}
 	}
 }
 
-// If a worker's lifecycle is a newer program's value, this program does not know whether its lease
-// counts.
-func TestAWorkerOfAnUnknownLifecycleIsNotReaped(t *testing.T) {
+// If a worker's lifecycle is a newer program's value, this program can't tell whether its lease counts.
+func TestWorkerOfUnknownLifecycleIsNotReaped(t *testing.T) {
 	c := config.Default(config.Hardened)
-	m := &leaseMonitor{Service: &Service{config: c, host: &still{}}, watched: make(map[execution.WorkerID]watch), brake: *newBrake()}
+	m := &leaseMonitor{Service: &Service{config: c, host: &manualHost{}}, watched: make(map[execution.WorkerID]beatWatch), brake: *newBrake()}
 	over := func(lifecycle execution.Lifecycle) int {
 		workers := []store.WorkerRow{fit(1, func(w *store.WorkerRow) { w.Lifecycle, w.LeaseOverFor, w.Unreadable = lifecycle, time.Hour, "x" })}
-		m.host = &still{now: time.Hour}
-		m.survey(workers)
-		m.host = &still{now: time.Hour + 2*c.Worker.Lease()}
-		found, _ := m.survey(workers)
+		m.host = &manualHost{now: time.Hour}
+		m.surveyWorkers(workers)
+		m.host = &manualHost{now: time.Hour + 2*c.Worker.Lease()}
+		found, _ := m.surveyWorkers(workers)
 		return len(found)
 	}
 	if n := over(execution.NoLifecycle); n != 0 {
@@ -72,9 +71,9 @@ func (s *strangers) Set(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-// All unreadable workers are counted, and so many are named in the log. One of them is the example,
-// unless an execution can't be read either.
-func TestWorkersThatCantBeReadAreCountedAndNamed(t *testing.T) {
+// All unreadable workers are counted, and up to store.MostUnreadable are logged. One of them is the example,
+// unless an execution is unreadable too.
+func TestUnreadableWorkersAreCountedAndNamed(t *testing.T) {
 	var log bytes.Buffer
 	seen := &strangers{of: make(map[string]int64)}
 	s := &Service{limited: slog.New(slog.NewTextHandler(&log, nil)), recorder: seen}
@@ -82,7 +81,7 @@ func TestWorkersThatCantBeReadAreCountedAndNamed(t *testing.T) {
 	look := func(survey store.Survey, executions, strange int64, want string) {
 		t.Helper()
 		log.Reset()
-		s.tellUnreadable(&survey, workers)
+		s.reportUnreadable(&survey, workers)
 		got := s.Unreadable()
 		if !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("it says %q, want %q in it", got, want)

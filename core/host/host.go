@@ -1,11 +1,11 @@
 // Package host declares the machine that an executor or a worker runs on: its two clocks, its
 // tasks, cancellation and randomness.
 //
-// The core reaches time and concurrency only through this package. In production the daemon host
-// runs tasks as goroutines. In simulation the kernel runs them as coroutines, one at a time, and at
-// every blocking call below it may run another task, move time, or crash the process. That is why
-// cancellation, deadlines and waiting are here and not in package context, channels or sync: the
-// kernel can't order what it can't see, and it can't replay what it can't order.
+// The core accesses time and concurrency only through this package. In production the daemon host runs tasks
+// as goroutines. In simulation the kernel runs them as coroutines, one at a time, and at every blocking call
+// below it may run another task, advance time, or crash the process. That is why cancellation, deadlines and
+// waiting are here and not in package context, channels or sync: the kernel can't order what it can't see,
+// and it can't replay what it can't order.
 package host
 
 import (
@@ -19,22 +19,22 @@ const Forever = time.Duration(1<<63 - 1)
 // Host is the interface of a process to its machine. All methods are safe for concurrent use by the
 // tasks of one process.
 type Host interface {
-	// Now reads the wall clock, which may step and drift. Use it for logs and envelopes, never to
-	// decide about a lease or a deadline (defect D35).
+	// Now reads the wall clock, which may step and drift. Use it for logs and envelopes, never for a decision
+	// about a lease or a deadline (defect D35).
 	Now() time.Time
 
-	// Monotonic reads the monotonic clock: the time since an arbitrary origin that does not change
-	// while the process lives. It may drift against other machines but never steps.
+	// Monotonic reads the monotonic clock: the time since an arbitrary origin that does not change while the
+	// process lives. It may drift relative to other machines but never steps.
 	Monotonic() time.Duration
 
-	// Sleep returns nil after d, or ctx.Err() as soon as ctx ends. A d of zero or less only lets
-	// other tasks run.
+	// Sleep returns nil after d, or ctx.Err() as soon as ctx ends. If d is zero or less, it only lets other
+	// tasks run.
 	Sleep(ctx context.Context, d time.Duration) error
 
 	// Go starts a task. Stacks, logs and schedules show the name.
 	Go(name string, run func()) Task
 
-	// WithCancel is context.WithCancel in a form that the kernel sees.
+	// WithCancel is context.WithCancel in a form that the kernel can schedule.
 	WithCancel(parent context.Context) (context.Context, context.CancelFunc)
 
 	// WithTimeout is context.WithTimeout, measured on the monotonic clock. After d, Err returns
@@ -55,8 +55,8 @@ type Task interface {
 	Wait(ctx context.Context) error
 }
 
-// Signal is a binary wake-up: any number of Sets before a Wait wake it once. It carries no data,
-// because the database says what is to be done.
+// Signal is a binary wake-up: any number of Sets before a Wait wake it once. It carries no data, because the
+// database determines the work.
 type Signal interface {
 	// Set wakes one Wait, now or later. It never blocks.
 	Set()

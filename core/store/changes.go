@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// Position is a place in the stream of changes: behind the change with this ID or, when ID is 0,
-// behind all changes of the transactions before Transaction. The zero value is the beginning. A
-// position is valid for one database server only.
+// Position is a place in the stream of changes. It is behind the change with this ID or, if ID is 0, behind
+// all changes of the transactions before Transaction. The zero value is the beginning. A position is valid
+// for one database server only.
 type Position struct {
 	Transaction uint64
 	ID          int64
@@ -20,7 +20,7 @@ type Position struct {
 // String returns the text that ParsePosition reads.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Transaction, p.ID) }
 
-// Before says that p comes earlier in the stream.
+// Before reports whether p comes earlier in the stream.
 func (p Position) Before(o Position) bool {
 	return p.Transaction < o.Transaction || p.Transaction == o.Transaction && p.ID < o.ID
 }
@@ -49,9 +49,8 @@ type ChangeQuery struct {
 	ActionRef string
 	// To is the new status.
 	To execution.Status
-	// Limit is how many changes the query looks at, selected or not, so that a query with a narrow
-	// filter ends soon too. With a limit of zero or less it looks at none, and Next is the current
-	// end of the stream.
+	// Limit bounds the changes that the query examines, selected or not, so that a narrow filter is bounded
+	// too. At zero or less it examines none, and Next is the current end of the stream.
 	Limit int
 }
 
@@ -66,21 +65,19 @@ type Change struct {
 // ChangePage is the answer to a ChangeQuery.
 type ChangePage struct {
 	Changes []Change
-	// Next is the position for the next query: behind the last change that was looked at or, when
-	// there were no more, behind all changes that can be shown by now. A change can be shown when
-	// every transaction that began to write before its own has ended.
+	// Next is the position for the next query. It is behind the last change examined or, if none was left,
+	// behind all changes that can be shown now. A change can be shown once every transaction that began to
+	// write before its own has ended.
 	Next Position
-	// More says that the query stopped at the limit.
+	// More reports whether the query stopped at the limit.
 	More bool
-	// End is the current end of the stream. No position that the stream has handed out lies behind
-	// it.
+	// End is the current end of the stream. The stream has never returned a position behind it.
 	End Position
-	// Held says that the stream ends before changes that have happened: a transaction that is open,
-	// anywhere on the database server, began to write before them.
+	// Held reports whether the stream ends before changes that have already happened. The cause is an open
+	// transaction, anywhere on the database server, that began to write before them.
 	Held bool
 	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
-	// whose position comes before it has missed changes. GoneAt is the time of the
-	// latest of those that are deleted.
+	// whose position comes before it has missed changes. GoneAt is the latest time of a deleted change.
 	Gone   Position
 	GoneAt time.Time
 }

@@ -8,13 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// DeadLetter is a message that died, kept for inspection for
-// message_queue.rabbitmq.dead_letter.ttl_ms. The queue itself is no archive: its depth would say
-// nothing (defect D26).
+// DeadLetter is a message that died, kept for inspection for message_queue.rabbitmq.dead_letter.ttl_ms. The
+// queue itself is no archive, because its depth would then mean nothing (defect D26).
 type DeadLetter struct {
 	// Key is zero when the message could not be read.
 	Key execution.Key
-	// Queue is where the message died. Reason is x-death's reason, or "malformed".
+	// Queue is the queue in which the message died. Reason is x-death's reason, or "malformed".
 	Queue  string
 	Reason string
 	// ActionRef and Worker are the action and the worker of the dispatch that died. They are empty
@@ -28,13 +27,13 @@ type DeadLetter struct {
 	// length of the whole body; it is 0 for a dead letter that was stored before lengths were.
 	Body      []byte
 	BodyBytes int
-	// Outcome names in a word what the handler did with the message.
+	// Outcome is a word for what the handler did with the message.
 	Outcome string
-	// Open says that the dead letter waits for an operator to discard or replay it.
+	// Open reports whether the dead letter waits for an operator to discard or replay it.
 	Open bool
 }
 
-// LongestBody is how many bytes of a body are kept. Any publisher decides how long a body is, and
+// LongestBody is the number of bytes kept of a body. Publishers decide how long a body is, and
 // 16 KiB are enough to recognise it.
 const LongestBody = 16 << 10
 
@@ -45,23 +44,23 @@ const (
 	longestXDeath  = 16 << 10
 )
 
-// Bounded returns the dead letter in a form that may be stored. The publisher decides the content
-// of a message, so body and strings are cut, and made valid for PostgreSQL. A cut x-death would not
-// be JSON, so one that is too long is left out.
+// Bounded returns the dead letter in a form that may be stored. The publisher decides the content of a
+// message, so body and strings are truncated and made valid for PostgreSQL. A truncated x-death would not be
+// JSON, so one that is too long is left out.
 func (d DeadLetter) Bounded() DeadLetter {
 	d.BodyBytes = max(d.BodyBytes, len(d.Body))
 	if len(d.Body) > LongestBody {
 		d.Body = append([]byte(nil), d.Body[:LongestBody]...)
 	}
-	d.Queue, d.Outcome = cut(d.Queue, longestQueue), cut(d.Outcome, longestOutcome)
+	d.Queue, d.Outcome = truncateText(d.Queue, longestQueue), truncateText(d.Outcome, longestOutcome)
 	if len(d.XDeath) > longestXDeath {
 		d.XDeath = nil
 	}
 	return d
 }
 
-// cut returns at most n bytes of a text, without the bytes that PostgreSQL refuses.
-func cut(text string, n int) string {
+// truncateText returns at most n bytes of a text, with "?" in place of what PostgreSQL refuses.
+func truncateText(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]
 		for !utf8.ValidString(text) && len(text) > n-utf8.UTFMax {
@@ -94,21 +93,21 @@ type DeadLetterQuery struct {
 // DeadLetterSummaryQuery asks for counts of the dead letters received, by group. The summary reads
 // exactly the dead letters of the window, so its cost depends on the window alone.
 type DeadLetterSummaryQuery struct {
-	// Window is how far back the query looks from the database's now, inclusive.
+	// Window is how far back the query looks from the database's present time, inclusive.
 	Window time.Duration
 	// Every splits the window into periods of this length, which begin at its multiples since 1970
 	// in UTC. Zero means no split. The window may cut off part of the first and the last period.
 	Every time.Duration
-	// ByReason, ByAction and ByWorker say which fields distinguish groups.
+	// ByReason, ByAction and ByWorker select the fields that distinguish groups.
 	ByReason, ByAction, ByWorker bool
 	// Limit is the largest number of groups to return.
 	Limit int
 }
 
 // DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is
-// empty or zero. Action and worker are also empty and zero for messages that were no dispatch.
+// empty or zero. Action and worker are also empty and zero for messages that were not dispatches.
 type DeadLetterGroup struct {
-	// From is when the period begins, zero without periods.
+	// From is the beginning of the period; zero without periods.
 	From      time.Time
 	Reason    string
 	ActionRef string
@@ -125,7 +124,7 @@ type DeadLetterSummary struct {
 	// Groups are ordered by period, latest first; then by count, greatest first; then by reason,
 	// action and worker, in byte order.
 	Groups []DeadLetterGroup
-	// More says that there are groups beyond the limit.
+	// More reports whether there are groups beyond the limit.
 	More bool
 }
 
@@ -140,20 +139,20 @@ type DeadLetterDiscard struct {
 	Worker    execution.WorkerID
 	// OlderThan is the least age, by the database's clock.
 	OlderThan time.Duration
-	// The call looks only at ids above After; 0 begins with the oldest.
+	// The call examines only ids above After; 0 begins with the oldest.
 	After int64
-	// Limit is how many open dead letters the call looks at, selected or not, so that a call with a
+	// Limit bounds the open dead letters that the call examines, selected or not, so that a call with a
 	// narrow filter is bounded too.
 	Limit int
-	// Actor asks for it, as in Reclaim.Actor. It selects nothing.
+	// Actor is the requester, as in Reclaim.Actor. It selects nothing.
 	Actor string
 }
 
 // DeadLettersDiscarded is the answer to a DeadLetterDiscard.
 type DeadLettersDiscarded struct {
-	// Closed is how many were closed.
+	// Closed is the number of dead letters that were closed.
 	Closed int
-	// Next is the After of the next call. More says that the next call may find more.
+	// Next is the After of the next call. More reports whether the next call may find more.
 	Next int64
 	More bool
 }
@@ -163,24 +162,24 @@ type Survey struct {
 	// Waiting counts the executions that have not ended, by status. Statuses without executions are
 	// left out, and so are statuses that this program does not know.
 	Waiting []Waiting
-	// OrchestrationLag is how long ago the oldest execution ended whose end is not handled yet.
+	// OrchestrationLag is the time since the earliest end that is not handled yet.
 	OrchestrationLag time.Duration
 	// DeadLettersOpen counts the open dead letters.
 	DeadLettersOpen int
 	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
 	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
-	// Unclaimed is how long the oldest dispatch has lain at a worker that had a free slot all that
-	// time, by its heartbeats.
+	// Unclaimed is the longest time that a dispatch has waited at a worker which, by its heartbeats, had a
+	// free slot all that time.
 	Unclaimed time.Duration
-	// Unfit is how long the oldest execution has found no worker that fits it.
+	// Unfit is the longest time for which an execution has found no fitting worker.
 	Unfit time.Duration
 	// Held identifies the oldest transaction that was open, anywhere on the database server, and had
 	// begun to write; the stream of changes ends before it. 0 if there was none.
 	Held uint64
-	// Unreadable lists rows that this program can't read, among the executions that have not ended
-	// or whose end is not handled: at most MostUnreadable, ordered by id. UnreadableCount is how
-	// many the survey saw; it looks at a limited number of rows.
+	// Unreadable lists rows that this program can't read, among the executions that have not ended or whose
+	// end is not handled: at most MostUnreadable, ordered by id. UnreadableCount is the number that the
+	// survey saw; it examines a limited number of rows.
 	Unreadable      []UnreadableRow
 	UnreadableCount int
 }
@@ -188,23 +187,23 @@ type Survey struct {
 // MostUnreadable bounds the rows that a survey names.
 const MostUnreadable = 20
 
-// UnreadableRow is an execution with a value that this program does not know. A person wrote it by
-// hand, or a newer program did.
+// UnreadableRow is an execution with a value that this program does not know. A person or a newer program
+// wrote it.
 type UnreadableRow struct {
 	ID execution.ID
 	// Why names the column and what is wrong with it.
 	Why string
 }
 
-// SlotsInUse is how many concurrency slots the executions of an action hold.
+// SlotsInUse counts the concurrency slots that the executions of an action hold.
 type SlotsInUse struct {
 	ActionRef string
 	Count     int
 }
 
-// Waiting counts the executions in a status. Oldest is how long the first of them has waited. A
-// requested execution waits from the moment at which it is due, so a child that waits for its
-// parent is counted, but has no age.
+// Waiting counts the executions in a status. Oldest is the longest time that one of them has waited. A
+// requested execution waits from the moment when it is due, so a child that waits for its parent is counted,
+// but has no age.
 type Waiting struct {
 	Status execution.Status
 	Count  int

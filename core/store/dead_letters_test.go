@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestADeadLettersTextsAreCutAndTakenByADatabase(t *testing.T) {
+func TestBoundedDeadLetterFitsDatabase(t *testing.T) {
 	d := DeadLetter{
 		Queue: strings.Repeat("ä", 300), Outcome: "a\x00b\xff" + strings.Repeat("x", 1<<20),
 		XDeath: make([]byte, 1<<20), Body: make([]byte, 1<<20),
@@ -18,6 +18,6 @@ func TestADeadLettersTextsAreCutAndTakenByADatabase(t *testing.T) {
 		t.Errorf("%q, %.20q", d.Queue, d.Outcome)
 	}
 	if again := d.Bounded(); again.BodyBytes != 1<<20 {
-		t.Errorf("cut again: %d", again.BodyBytes)
+		t.Errorf("bounded twice: %d", again.BodyBytes)
 	}
 }

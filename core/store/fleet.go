@@ -28,44 +28,41 @@ type WorkerRow struct {
 	// SinceBeat is the time since its latest heartbeat or, before the first, since its
 	// registration.
 	SinceBeat time.Duration
-	// LeaseOverFor is how long ago the lease ended; zero or less while it is valid.
+	// LeaseOverFor is the time since the lease ended; zero or less while it is valid.
 	LeaseOverFor time.Duration
 	// Load counts the rows that are scheduled at this incarnation or run on it. Queued counts only
 	// the scheduled ones.
 	Load, Queued int
-	// FullFor is how long every slot of the incarnation has been taken, since the claim that took
-	// the last one; 0 while a slot is free. A dispatch that waits at this worker may have to wait
-	// as long again.
+	// FullFor is the time since the claim that took the last free slot; 0 while a slot is free. A dispatch
+	// that waits at this worker may have to wait that long once more.
 	FullFor time.Duration
-	// Cordoned says that an operator keeps new work away, for the reason CordonReason.
+	// Cordoned reports whether an operator keeps new work away, for the reason CordonReason.
 	// CordonChangedBy is the Actor of the latest Cordon, set or lifted.
 	Cordoned        bool
 	CordonReason    string
 	CordonChangedBy string
-	// Figures are the latest figures that the incarnation reported. Their ages are brought up to
-	// the present.
+	// Figures are the figures that the incarnation reported last, with their ages brought up to date.
 	Figures execution.Figures
-	// Expired lists dispatches that were taken back because the incarnation left them unclaimed
-	// past their deadline while it stayed active (Reclaim.Counts): how long ago each was taken
-	// back, latest first, a hundred at most. The worker can't report those itself.
+	// Expired holds how long ago dispatches were reclaimed that the incarnation left unclaimed past their
+	// deadline while it stayed active (Reclaim.Counts). The latest comes first, and there are a hundred at
+	// most. The worker can't report those itself.
 	Expired []time.Duration
 	// HealthURL is the address of its health endpoint; empty for none.
 	HealthURL string
-	// Messages is the latest version of a dispatch message that the worker says it reads. 0 means
-	// that it does not say, and reads the first version.
+	// Messages is the latest version of a dispatch message that the worker reports it can read. 0 means that
+	// it reports none and reads the first version.
 	Messages int
-	// Unreadable says which values of the row this program can't read; their fields are left at
+	// Unreadable names the values of the row that this program can't read; their fields are left at
 	// zero. Empty if there are none.
 	Unreadable string
 }
 
-// LeaseValid says whether now ≤ lease_expires_at (defect D34).
+// LeaseValid reports whether now ≤ lease_expires_at (defect D34).
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
-// Evidence returns all known failures of the worker within the window: those that it reports, and
-// the dispatches that it left unclaimed, which it can't report. The unclaimed ones count as
-// consecutive failures, whatever the worker has run since: a successful run says nothing about the
-// dispatches that it does not pick up.
+// Evidence returns all known failures of the worker within the window: those that it reports, and the
+// dispatches that it left unclaimed, which it can't report. The unclaimed ones count as consecutive failures,
+// whatever the worker has run since: a successful run is no evidence about dispatches that it does not claim.
 func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
 	f := w.Figures
 	for i, ago := range w.Expired {
@@ -82,7 +79,7 @@ func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
 	return f
 }
 
-// Fits says whether the worker may get an execution of this runtime now, whatever its health.
+// Fits reports whether the worker may get an execution of this runtime now, regardless of its health.
 func (w *WorkerRow) Fits(runtime string) bool {
 	if w.Unreadable != "" || w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive || w.Cordoned {
 		return false
@@ -90,7 +87,7 @@ func (w *WorkerRow) Fits(runtime string) bool {
 	return w.Runs(runtime)
 }
 
-// Runs says whether the worker offers a runtime.
+// Runs reports whether the worker offers a runtime.
 func (w *WorkerRow) Runs(runtime string) bool {
 	for _, r := range w.Runtimes {
 		if r == runtime {
@@ -100,16 +97,16 @@ func (w *WorkerRow) Runs(runtime string) bool {
 	return false
 }
 
-// Cordon is an operator's order to keep new work from a worker, or to lift that. It belongs to the
+// Cordon is an operator's order to keep new work from a worker, or to lift such an order. It belongs to the
 // worker's name and outlives the incarnation.
 type Cordon struct {
 	Worker execution.WorkerID
 	// On sets the cordon; false lifts it.
 	On     bool
 	Reason string
-	// Drain also asks the process of the present incarnation to drain and stop. Its next heartbeat
-	// tells it, even if that belongs to a later incarnation of the process.
+	// Drain also asks the process of the present incarnation to drain and stop. The reply to its next
+	// heartbeat carries the request, even if a later incarnation of the process sends it.
 	Drain bool
-	// Actor asks for it, as in Reclaim.Actor.
+	// Actor is the requester, as in Reclaim.Actor.
 	Actor string
 }

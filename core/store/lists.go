@@ -41,8 +41,8 @@ type ExecutionQuery struct {
 // bound.
 type Period struct{ From, To time.Time }
 
-// Contains reports whether a moment is in the period. The zero moment, which has not come yet, is
-// only in a period without bounds.
+// Contains reports whether a moment is in the period. Only a period without bounds contains the zero moment,
+// which stands for an event that has not happened.
 func (p Period) Contains(moment time.Time) bool {
 	if p == (Period{}) {
 		return true
@@ -58,15 +58,15 @@ type Listed struct {
 	// only if the query asked for them.
 	Digest [sha256.Size]byte
 	Size   int
-	// Unreadable says why this program can't read the row; empty if it can. Of an unreadable row
-	// only the ID is set.
+	// Unreadable is the reason why this program can't read the row; empty if it can. An unreadable row has
+	// only its ID.
 	Unreadable string
 }
 
 // MaxChain bounds the rows of a chain that Chain returns: actions have at most 100 retries.
 const MaxChain = 500
 
-// Matches says whether an execution passes the filters.
+// Matches reports whether an execution passes the filters.
 func (eq *ExecutionQuery) Matches(e *execution.Execution) bool {
 	return (eq.Status == execution.None || e.Status == eq.Status) && (eq.ActionRef == "" || e.Action.Ref == eq.ActionRef) &&
 		(eq.Worker == 0 || e.Worker == eq.Worker) && (eq.Parent == 0 || e.Parent == eq.Parent) &&
@@ -81,7 +81,7 @@ type WorkerQuery struct {
 	Limit int
 }
 
-// Matches says whether a worker passes the filters.
+// Matches reports whether a worker passes the filters.
 func (wq *WorkerQuery) Matches(w *WorkerRow) bool {
 	return (wq.ID == 0 || w.ID == wq.ID) && (wq.Name == "" || w.Name == wq.Name) && w.ID > wq.After
 }

@@ -18,7 +18,7 @@ const (
 
 // Observed is the answer of ObserveReclaims for one reclaim.
 type Observed struct {
-	// New says that this call recorded the reclaim: it was not recorded before, and would have been
+	// New reports whether this call recorded the reclaim: it was not recorded before, and would have been
 	// applied.
 	New bool
 	// Would is the status that the reclaim would have given the row, None unless New.
@@ -28,8 +28,7 @@ type Observed struct {
 // ProbedWorker is an observing prober's finding about one worker.
 type ProbedWorker struct {
 	WorkerKey
-	// Ready says that the worker's endpoint answers that it is ready. Otherwise Reason says why
-	// not.
+	// Ready reports whether the worker's endpoint answers that it is ready. If not, Reason is the cause.
 	Ready  bool
 	Reason string
 }
@@ -45,7 +44,7 @@ type Observation struct {
 	Would  string
 	Reason string
 	At     time.Time
-	// EndedAt is when the worker's endpoint answered again; zero while the outage lasts, and for
+	// EndedAt is the time at which the worker's endpoint answered again; zero while the outage lasts, and for
 	// dispatches.
 	EndedAt time.Time
 }
@@ -60,7 +59,7 @@ type ObservationQuery struct {
 	Limit  int
 }
 
-// Matches says whether an observation passes the filters.
+// Matches reports whether an observation passes the filters.
 func (oq *ObservationQuery) Matches(o *Observation) bool {
 	return (oq.Part == "" || o.Part == oq.Part) && (oq.Execution == 0 || o.Key.ID == oq.Execution) &&
 		(oq.Worker == 0 || o.Worker.ID == oq.Worker) && (oq.Before == 0 || o.ID < oq.Before)

@@ -19,28 +19,28 @@ type Retry struct {
 	Reason execution.Reason
 	// Delay is the backoff, counted from the moment of the step.
 	Delay time.Duration
-	// Free is how many retries of a chain may cost none, if this is one of those: it follows an end that is
-	// nobody's failure. While fewer have been free, the row that follows may be retried once more than this
-	// one; afterwards the retry counts, and is not created if none are left; so it does if the chain's request allowed no retries
-	// and the action has been started. 0 if the retry counts.
+	// Free is 0 if the retry counts. Otherwise it follows an end that is nobody's failure and may be free,
+	// and Free is the number of free retries that a chain may have. While fewer retries have been free, the
+	// new row may be retried once more than this one. Otherwise the retry counts, and is not created if none
+	// are left. It also counts if the chain's request allowed no retries and the action has been started.
 	Free int
 }
 
 // Orchestrated is the outcome of one Orchestration.
 type Orchestrated struct {
-	// Applied is false if the row's end had been handled before.
+	// Applied is false if the row's end had already been handled.
 	Applied bool
 	// Retry is the created row; 0 for none.
 	Retry execution.ID
-	// Children says that the chain has ended and that its children must be settled.
+	// Children reports whether the chain has ended and its children must be settled.
 	Children bool
 }
 
 // Settled is the answer of SettleChildren for one chain.
 type Settled struct {
-	// Started are the ids of the children that became due. Skipped are those that were cancelled.
+	// Started holds the ids of the children that became due, Skipped those of the cancelled ones.
 	Started []execution.ID
 	Skipped []execution.ID
-	// More says that other children of the chain still wait.
+	// More reports whether other children of the chain still wait.
 	More bool
 }

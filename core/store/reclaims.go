@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ReclaimCause is why rows need attention, and why a part may reclaim them.
+// ReclaimCause is the reason why rows need attention and why a part may reclaim them.
 type ReclaimCause uint8
 
 // The causes. Each comment names the statuses that the cause covers and when the cause applies.
@@ -39,8 +39,8 @@ const (
 	Unorchestrated
 	// Unanswered: canceling for at least Age. Only for Find.
 	Unanswered
-	// Unsettled: the first row of a chain whose end was handled and whose children may still wait
-	// to be settled, if none was settled within the last Age. Only for Find.
+	// Unsettled: the first row of a chain whose end was handled and whose children may still wait. None of
+	// them was settled within the last Age. Only for Find.
 	Unsettled
 )
 
@@ -66,12 +66,12 @@ type Finding struct {
 	Skip []execution.ID
 }
 
-// Reclaim takes back one row at one epoch.
+// Reclaim is a request to take one row at one epoch from its holder.
 type Reclaim struct {
 	// Key was read before the call, so its epoch was committed before the call.
 	Key   execution.Key
 	Cause ReclaimCause
-	// Age is that of the Finding, if the cause has one: the guard judges it again.
+	// Age is the age of the Finding, if the cause has one; the guard checks it again.
 	Age    time.Duration
 	By     execution.Part
 	Reason execution.Reason
@@ -83,30 +83,30 @@ type Reclaim struct {
 	// nothing (defect D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
-	// Counts says that this reclaim uses up a dispatch if the worker could have claimed the row: if
-	// at the moment of the step it is still the same active incarnation, and was not full at any
+	// Counts reports whether this reclaim uses up a dispatch if the worker could have claimed the row. It
+	// could if it is still the same active incarnation at the moment of the step, and was not full at any
 	// time since the dispatch. The reclaim then also counts against the worker's health.
 	//
-	// If the worker went away, the execution is not to blame. If the row waited behind other runs,
-	// neither is to blame: so Policy does not fail a row that waited at a full worker either, but
-	// reschedules it. A worker is full while every run slot is taken: either a heartbeat said so
-	// (Beat.WasFull), or as many rows run there now as it has slots.
+	// If the worker is gone, the execution is not to blame. If the row waited behind other runs, neither is
+	// to blame, so Policy reschedules a row that waited at a full worker. A worker is full while every run
+	// slot is taken: either a heartbeat reported it (Beat.WasFull), or as many rows run there now as it has
+	// slots.
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
-	// Actor is the name of the token of the request that asks for it, for the audit. It is empty if
-	// no token was needed, or if no request asked. The audit records it only if By is the dead
-	// letter handler, which also does the replays that people ask for.
+	// Actor is the name of the API token of the request, for the audit. It is empty if no token was needed or
+	// there was no request. The audit records it only if By is the dead letter handler, which also does the
+	// replays that people ask for.
 	Actor string
 
 	// To is the terminal status of a row that was claimed. A row that is canceling ends as
-	// cancelled, whatever To says.
+	// cancelled, regardless of To.
 	To execution.Status
 }
 
 // Reap marks one incarnation lost.
 type Reap struct {
 	WorkerKey
-	// Beat is the heartbeat number that has not changed for a full lease, as the caller saw.
+	// Beat is the heartbeat number that, as the caller observed, has not changed for a full lease.
 	Beat uint64
 }

@@ -21,28 +21,28 @@ type NewExecution struct {
 	// Limits replace the action's limits for this execution and its retries. A negative limit is an
 	// error.
 	Limits execution.Limits
-	// Actor asks for it, as in Reclaim.Actor.
+	// Actor is the requester, as in Reclaim.Actor.
 	Actor string
 }
 
 // Created is the outcome of one NewExecution.
 type Created struct {
 	ID execution.ID
-	// Existed says that the idempotency key had been used before, and that ID is the execution
-	// created then.
+	// Existed reports whether the idempotency key had been used before. ID is then the execution created with
+	// it.
 	Existed bool
-	// UnknownAction says that nothing was created because the action does not exist. UnknownWorker
-	// says the same if the worker it is pinned to has never registered.
+	// UnknownAction reports whether nothing was created because the action does not exist. UnknownWorker does
+	// so if the worker that it is pinned to has never registered.
 	UnknownAction bool
-	// UnknownParent says that nothing was created because the parent does not exist.
+	// UnknownParent reports whether nothing was created because the parent does not exist.
 	UnknownParent bool
 	UnknownWorker bool
-	// Skipped says that the row was cancelled in the same step, because its parent's chain had not
+	// Skipped reports whether the row was cancelled in the same step, because its parent's chain had not
 	// completed and its end was already handled.
 	Skipped bool
 }
 
-// Cancellation is the answer to a request to cancel a chain. Applied says that it was accepted. Row
+// Cancellation is the answer to a request to cancel a chain. Applied reports whether it was accepted. Row
 // is the chain's last row after the step; its ID is zero if there is no such execution.
 type Cancellation struct{ Outcome }
 
@@ -53,7 +53,7 @@ type ActionQuery struct {
 	Limit      int
 }
 
-// Matches says whether an action may be in the page.
+// Matches reports whether an action may be in the page.
 func (a *ActionQuery) Matches(ref string) bool { return ref > a.After && (a.Ref == "" || a.Ref == ref) }
 
 // TransitionQuery asks for a page of the audit of one execution.
@@ -66,7 +66,7 @@ type TransitionQuery struct {
 
 // Transition is one line of the audit. From is None for the creation.
 type Transition struct {
-	// Line grows from one line to the next.
+	// Line is the line's number, which grows from one line to the next.
 	Line int64
 	// Unknown names the values of the line that this program does not know; their fields are left
 	// at zero. Empty if there are none.
@@ -74,16 +74,16 @@ type Transition struct {
 	From, To execution.Status
 	// Epoch is the row's epoch after the change.
 	Epoch execution.Epoch
-	// By is the part that wrote. Writer is the incarnation if a worker wrote.
+	// By is the part that wrote the change. Writer is the incarnation if a worker wrote it.
 	By     execution.Part
 	Writer execution.Incarnation
-	// Worker and Incarnation are the owner: before the change if it took the row back, otherwise
-	// after it.
+	// Worker and Incarnation name the owner: the one before the change if it reclaimed the row, otherwise the
+	// one after it.
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
 	Reason      execution.Reason
-	// Actor asked for it, as in Reclaim.Actor; empty for the own decisions of executors and
-	// workers.
+	// Actor is the requester, as in Reclaim.Actor; empty for decisions that executors and workers make
+	// themselves.
 	Actor string
 	At    time.Time
 }

@@ -2,10 +2,10 @@ package store
 
 import "time"
 
-// Kept is a kind of rows that leave after a time.
+// Kept is a kind of rows that are deleted after some time.
 type Kept uint8
 
-// The kinds, in the order in which they are purged: a worker leaves after its older incarnations.
+// The kinds, in the order in which they are purged: a worker is deleted after its older incarnations.
 const (
 	KeptExecutions Kept = iota
 	KeptTransitions
@@ -34,33 +34,33 @@ func (k Kept) String() string {
 // Purge asks for one bounded step of a purge.
 type Purge struct {
 	What Kept
-	// Age is how long ago the row must have come out of use; see Executor.Purge.
+	// Age is the least time since the row went out of use; see Executor.Purge.
 	Age time.Duration
-	// After is where the step begins to look: 0, or Purged.Next of the step before. Only the kinds
-	// whose rows leave out of order need it, and others ignore it.
+	// After is the position behind which the step begins: 0, or Purged.Next of the previous step. Only kinds
+	// whose rows are deleted out of order need it; others ignore it.
 	After int64
-	// Limit bounds the rows that the step looks at.
+	// Limit bounds the rows that the step examines.
 	Limit int
-	// DryRun asks what the step would remove. It answers as if it had, and removes nothing.
+	// DryRun makes the step answer as usual but remove nothing.
 	DryRun bool
 }
 
 // Purged is the answer.
 type Purged struct {
-	// Removed is how many rows have left.
+	// Removed is the number of deleted rows.
 	Removed int
-	// Next is where the next step begins to look; 0 if this step has seen the end, so that the next
-	// one begins anew.
+	// Next is the After of the next step; 0 if this step has reached the end, so that the next one starts
+	// over.
 	Next int64
-	// More says that the step was full, so that another one may find more. A step that looked only
-	// at executions created less than the age ago has seen the end, even if it was full: all behind
-	// them are younger.
+	// More reports whether the step was full, so that another one may find more. A step that examined only
+	// executions younger than the age has reached the end, even if it was full: all later ones are younger
+	// still.
 	More bool
-	// First is the first execution that the step has looked at, if it was created VisibleAfter ago or
+	// First is the first execution that the step has examined, if it was created VisibleAfter ago or
 	// earlier; else 0. No execution can appear before it.
 	First int64
 }
 
-// VisibleAfter is the age from which on an execution has none before it that cannot be seen yet: no
-// transaction of the programs takes as long.
+// VisibleAfter is the age at which no earlier execution can still be invisible: no transaction of the
+// programs takes that long.
 const VisibleAfter = time.Hour

@@ -12,16 +12,14 @@ import (
 type SchedulingClaim struct {
 	Executor string
 	Expiry   time.Duration
-	// Demands says how many rows of each lane can be placed. A lane whose workers are all full is
-	// named with a limit of 0: then nothing of it is claimed, and it costs nothing, however many
-	// rows wait there.
+	// Demands holds how many rows of each lane can be placed. A lane whose workers are all full is named with
+	// a limit of 0. None of its rows is claimed then, and it costs nothing, however many rows wait there.
 	Demands []Demand
 	// Pools bounds the rows of all demands of a pool together. The index is the pool's number.
 	Pools []int
-	// Others bounds the rows of lanes that Demands does not name. No worker fits those rows; they
-	// are claimed so that the scheduler can say so. They come after the named rows, ordered by
-	// runtime and then by the worker that they are pinned to, and get only the slots that named
-	// rows left.
+	// Others bounds the rows of lanes that Demands does not name. No worker fits those rows; they are claimed
+	// so that the scheduler can report that. They come after the named rows and get only the slots that those
+	// leave free. They are ordered by runtime, and then by the worker that they are pinned to.
 	Others int
 }
 
@@ -45,18 +43,17 @@ type Dispatch struct {
 	Worker WorkerKey
 	// Timeout is how long the dispatch may wait until a worker claims it.
 	Timeout time.Duration
-	// Limit is how many rows the worker may hold including this one; 0 for any number. The database
-	// judges it by its own count, so that two executors do not fill one worker twice (defect D42).
-	// If they dispatch at the very same moment, both counts in a real database may miss the other's
-	// rows.
+	// Limit bounds the rows that the worker may hold, including this one; 0 for any number. The database
+	// judges it by its own count, so that two executors do not fill one worker twice (defect D42). If they
+	// dispatch at the very same moment, both counts in a real database may miss the other's rows.
 	Limit int
 }
 
 // DueDispatch asks to move due rows straight from requested to scheduled.
 type DueDispatch struct {
 	Executor string
-	// Expiry is the duration of the scheduling claim, which the row has only for a moment: the row
-	// keeps it, like that of any claim.
+	// Expiry is the duration of the scheduling claim. The row is claimed only for a moment, but keeps the
+	// expiry as after any claim.
 	Expiry time.Duration
 	// Timeout is how long a dispatch may wait until a worker claims it, unless the row's action
 	// sets its own.
@@ -68,14 +65,14 @@ type DueDispatch struct {
 // Offer is the free places of a set of workers that all offer the same runtimes.
 type Offer struct {
 	Runtimes []string
-	// Spread has the worker of the first row, of the second, and so on. Packed has as many places,
-	// for the case that at least as many rows are due: then more rows may be waiting, and
-	// consecutive rows go to one worker.
+	// Spread has the worker of the first row, of the second, and so on. Packed has as many places, and is
+	// used if at least as many rows are due. More rows may be waiting then, so consecutive rows go to one
+	// worker.
 	Spread, Packed []Place
 }
 
-// Place is a worker that may get one more row. Limit is how many rows it may hold including that
-// one, as in Dispatch; 0 for any number.
+// Place is a worker that may get one more row. Limit bounds the rows that it may hold, including that one, as
+// in Dispatch; 0 for any number.
 type Place struct {
 	Worker WorkerKey
 	Limit  int
@@ -86,13 +83,13 @@ type DueDispatched struct {
 	// Rows are in their state after the step. The rows of one offer are in the order of their
 	// places.
 	Rows []execution.Execution
-	// Full says that in some offer at least as many rows were due as it has places, so that more
+	// Full reports whether in some offer at least as many rows were due as it has places, so that more
 	// may wait.
 	Full bool
 	// Unfit counts the rows that stayed as they are because the worker of their place no longer
 	// fitted.
 	Unfit int
-	// Others says that rows are due which this step does not take: rows of other lanes, and rows
+	// Others reports whether rows are due that this step does not take: rows of other lanes, and rows
 	// that avoid a worker.
 	Others bool
 }
@@ -100,7 +97,7 @@ type DueDispatched struct {
 // DispatchResult is the answer to a Dispatch.
 type DispatchResult struct {
 	Outcome
-	// WorkerUnfit says that the claim is still valid but the worker no longer fitted.
+	// WorkerUnfit reports whether the claim is still valid but the worker no longer fits.
 	WorkerUnfit bool
 }
 
@@ -114,24 +111,23 @@ type Outcome struct {
 	Row execution.Execution
 }
 
-// Park gives a row back without scheduling it.
+// Park is a request to release a claimed row without scheduling it.
 type Park struct {
 	Key execution.Key
 	// Delay is how long the row waits before it is due again.
 	Delay time.Duration
-	// Unschedulable says that no worker fits at all. If the fitting workers are only full, it is
+	// Unschedulable reports whether no worker fits at all. If the fitting workers are only full, it is
 	// false, and the grace does not run.
 	Unschedulable bool
 	// Grace is how long a row may stay unschedulable before it fails with Result.
 	//
-	// A row's grace starts anew if the row was due for longer than Patience before any executor
-	// looked at it, because meanwhile a worker may have fitted. It also starts anew if the row's
-	// claim expired.
+	// A row's grace starts over if the row was due for longer than Patience before any executor looked at it,
+	// because a worker may have fitted meanwhile. It also starts over if the row's claim expired.
 	//
-	// Watched is for how long the caller knows that no worker fitted, even if it did not look at
-	// this row, which may have waited for a concurrency slot. A new grace began that long ago, but
-	// not before the old one. Seen is how long ago the caller saw a fitting worker, 0 if it never
-	// did: no grace began before that.
+	// Watched is the time for which the caller knows that no worker fitted. It need not have looked at this
+	// row, which may have waited for a concurrency slot. A new grace begins that long ago, but not before the
+	// old one. Seen is the time since the caller saw a fitting worker, 0 if it never did; no grace begins
+	// before that.
 	Grace    time.Duration
 	Patience time.Duration
 	Watched  time.Duration

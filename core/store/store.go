@@ -1,16 +1,15 @@
 // Package store declares the database as the core sees it: a set of atomic steps.
 //
-// Every method is one step that PostgreSQL can do in one guarded statement or one short
-// transaction, for many rows at a time. The guard is inside the step: a row is only changed if it
-// still is as the caller believes (id, status, epoch, and the step's other conditions), judged on
-// the newest version of the row. That makes every handler idempotent and every race harmless: of
-// two writers at one epoch, one finds the row and the other does not, and the loser gets the
-// current row.
+// Every method is one step that PostgreSQL can do in one guarded statement or one short transaction, for many
+// rows at a time. The guard is inside the step: a row is only changed if it still is as the caller believes
+// (id, status, epoch, and the step's other conditions). The newest version of the row decides. That makes
+// every handler idempotent and every race harmless. Of two writers at one epoch, one finds the row and the
+// other does not; the loser gets the current row.
 //
-// A call about several rows is a separate step for each of them, each at its own moment, because a
-// statement that failed, or that waited for a row which somebody else had locked, is repeated row by
-// row. An error then is about the whole call, though some of its rows may be done: an answer that names
-// its row is valid beside an error. Any other row may have been applied, too, so the caller repeats the
+// A call about several rows is a separate step for each of them, each at its own moment. The reason is that a
+// statement is repeated row by row if it failed, or waited for a row which another session had locked. An
+// error is then about the whole call, although some of its rows may be done. An answer that names its row is
+// valid even if an error comes with it. Any other row may have been applied, too, so the caller repeats the
 // call for those with the same epochs.
 //
 // All times are the database's. Callers pass durations, and get durations or verdicts back. They
@@ -18,12 +17,12 @@
 //
 // # Why epochs fence
 //
-// Each dispatch and each take-back raises the epoch in the same step that changes the status. A
-// claim, a result or a reclaim names the epoch for which it was decided. So a decision takes effect
-// only if no dispatch and no take-back came between it and its write: a late worker's result finds
-// another epoch, and so does a late dead letter. A status that has become "scheduled" again (the
-// ABA problem of defect D3) has a higher epoch. Terminal rows never change status, so a write to a
-// terminal row is refused whatever its epoch.
+// Each dispatch and each take-back raises the epoch in the same step that changes the status. A claim, a
+// result or a reclaim names the epoch for which it was decided. So a decision takes effect only if no
+// dispatch and no take-back came between it and its write. A late worker's result finds another epoch, and so
+// does a late dead letter. A status that has become "scheduled" again (the ABA problem of defect D3) has a
+// higher epoch. Terminal rows never change status, so a write to a terminal row is refused whatever its
+// epoch.
 package store
 
 import (
@@ -44,23 +43,23 @@ var (
 	ErrUnknownOutcome = errors.New("database outcome unknown")
 	// ErrSuperseded: a newer incarnation of the same worker name has registered.
 	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
-	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register anew.
+	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register a new one.
 	ErrLost = errors.New("worker incarnation is gone")
 	// ErrLeaseOver: the incarnation is valid, but by the database's clock its lease was over at the
 	// request. Nothing was applied. If that clock was set forward, this happens to a healthy
-	// worker, so the worker does not end its runs: it renews its lease and asks again.
+	// worker, so the worker does not end its runs: it renews its lease and retries.
 	ErrLeaseOver = errors.New("worker lease is over by the database's clock")
-	// ErrUnreadable: a row has a value that this program does not know; a person wrote it by hand,
-	// or a newer program did. The error's text names the row and what is wrong with it.
+	// ErrUnreadable: a row has a value that this program does not know; a person or a newer program wrote it.
+	// The error's text names the row and what is wrong with it.
 	ErrUnreadable = errors.New("a row can't be read")
 )
 
-// Retriable says whether err is a passing fault, so that the same call may succeed later.
+// Retriable reports whether err is a passing fault, so that the same call may succeed later.
 func Retriable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
 }
 
-// Store is everything that the core asks of the database: the union of the interfaces for each kind
+// Store is everything that the core needs from the database: the union of the interfaces for each kind
 // of process. Each process gets only its part.
 type Store interface {
 	Client
@@ -75,7 +74,7 @@ type Reader interface {
 	Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error)
 }
 
-// Client is what the API needs.
+// Client has the methods that the API needs.
 type Client interface {
 	Reader
 	// Actions returns a page of the actions, in the byte order of their refs.
@@ -86,16 +85,16 @@ type Client interface {
 	// execution.KeyLifetime ago, Create returns the row that was created then; an older key moves
 	// to the new row. An unknown action, parent or pinned worker is the outcome of that item alone.
 	//
-	// A child (an item with a parent) waits until the parent's chain has ended and its end is
-	// handled: it becomes due if the chain completed, and is cancelled otherwise. If the end is
-	// already handled, this is decided at once. Create and the handling of the end both look at the
-	// chain under a lock of its first row, so no child is missed if both happen at the same moment.
+	// A child (an item with a parent) waits until the parent's chain has ended and its end is handled. It
+	// becomes due if the chain completed, and is cancelled otherwise. If the end is already handled, this is
+	// decided at once. Create and the handling of the end both read the chain under a lock of its first row.
+	// So no child is missed if both happen at the same moment.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
 	// List returns a page of executions, newest first, without their large values. The page
 	// contains unreadable rows, marked as such.
 	List(ctx context.Context, q ExecutionQuery) ([]Listed, error)
-	// Chain returns every row of the chain that a row belongs to, in its order, at most MaxChain,
-	// as List does; none if there is no such row.
+	// Chain returns the rows of the chain that a row belongs to, in its order, in the form of List: at most
+	// MaxChain, and none if there is no such row.
 	Chain(ctx context.Context, id execution.ID) ([]Listed, error)
 	// DeadLetters returns a page of stored dead letters, newest first, without XDeath and Body,
 	// which may be large.
@@ -103,7 +102,7 @@ type Client interface {
 	// DeadLetter returns one stored dead letter; false if it does not exist or no longer exists.
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
 	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
-	// Actor asks for it, as in Reclaim.Actor.
+	// Actor is the requester, as in Reclaim.Actor.
 	SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error)
 	// Observations returns a page of the observations of parts that only observe, newest first.
 	Observations(ctx context.Context, q ObservationQuery) ([]Observation, error)
@@ -112,11 +111,11 @@ type Client interface {
 	DiscardDeadLetters(ctx context.Context, d DeadLetterDiscard, outcome string) (DeadLettersDiscarded, error)
 	// SummarizeDeadLetters counts the stored dead letters of a time window, in groups.
 	SummarizeDeadLetters(ctx context.Context, q DeadLetterSummaryQuery) (DeadLetterSummary, error)
-	// Cancel asks for the end of whole chains, each named by any of its rows. The step notes the
-	// request on the chain's first row, after which no retry joins the chain. It cancels the
-	// chain's last row if no worker has claimed it, and makes it canceling if it runs. Guard: the
-	// chain is open: its last row is not terminal, or a retry may still follow it. Asking again is
-	// harmless. Actor asks for it, as in Reclaim.Actor; the first actor is kept.
+	// Cancel asks for the end of whole chains, each named by any of its rows. The step notes the request on
+	// the chain's first row, after which no retry joins the chain. It cancels the chain's last row if no
+	// worker has claimed it, and makes it canceling if it runs. Guard: the chain is open: its last row is not
+	// terminal, or a retry may still follow it. Repeating it is harmless. Actor is the requester, as in
+	// Reclaim.Actor; the first one is kept.
 	Cancel(ctx context.Context, ids []execution.ID, actor string) ([]Cancellation, error)
 
 	// FindWorkers returns a page of the workers with their live load, ordered by id. The page
@@ -127,53 +126,51 @@ type Client interface {
 	SetCordon(ctx context.Context, c Cordon) (found bool, err error)
 }
 
-// Audit reads who changed an execution's status. The simulated database has no audit, because its
-// history says more.
+// Audit reads who changed an execution's status. The simulated database has no audit, because its history
+// contains more.
 type Audit interface {
 	// Transitions returns a page of the changes of one execution's status, oldest first. It returns
 	// none if there is no such execution, or if the audit was switched off.
 	Transitions(ctx context.Context, q TransitionQuery) ([]Transition, error)
 	// Changes returns a page of the changes of all executions, in an order into which nothing is
-	// inserted later. A reader that goes on from the page's Next misses none and sees none twice,
+	// inserted later. A reader that continues from the page's Next misses none and sees none twice,
 	// even from another process or connection.
 	Changes(ctx context.Context, q ChangeQuery) (ChangePage, error)
 }
 
-// API is what the API's server needs. Reclaim serves the replay of a dead letter.
+// API has the methods that the API's server needs. Reclaim serves the replay of a dead letter.
 type API interface {
 	Client
 	Audit
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 }
 
-// Executor is what the executor's parts need.
+// Executor has the methods that the executor's parts need.
 type Executor interface {
 	Reader
 
-	// Workers returns every worker in use with its live load, ordered by id, unreadable ones included
-	// and marked as such. A worker is in use unless MarkQueuesDeleted has marked its newest
-	// incarnation. So the answer grows with the workers that are there or left not long ago, and not
-	// with all that were ever seen. An unreadable worker gets no work. Its lease counts like any other's, unless
-	// its lifecycle is unreadable. It may use the memory of into, an earlier answer that nobody
-	// reads any more; nil for none.
+	// Workers returns every worker in use with its live load, ordered by id, unreadable ones included and
+	// marked as such. A worker is in use unless MarkQueuesDeleted has marked its newest incarnation. So the
+	// answer grows with the workers that are present or left recently, not with all that ever registered. An
+	// unreadable worker gets no work. Its lease counts like any other's, unless its lifecycle is unreadable.
+	// It may reuse the memory of into, an earlier answer that is no longer read; nil for none.
 	Workers(ctx context.Context, into []WorkerRow) ([]WorkerRow, error)
 
-	// MarkQueuesDeleted notes of workers that their queues are deleted, and returns for each whether it
-	// was noted. Workers then leaves the worker out until it registers again. Guard: the incarnation is
-	// its worker's newest, is stopped or lost, and holds no execution, so no part has to watch it.
-	// Noting it again is harmless. It waits for no lock: it may leave out a worker that another
-	// transaction has locked. A worker may be named once.
+	// MarkQueuesDeleted records that the queues of workers are deleted, and returns for each worker whether
+	// it did. Workers then leaves the worker out until it registers again. Guard: the incarnation is its
+	// worker's newest, is stopped or lost, and holds no execution, so no part needs to watch it. Repeating it
+	// is harmless. It waits for no lock: it may leave out a worker that another transaction has locked. ws
+	// may name a worker only once.
 	MarkQueuesDeleted(ctx context.Context, ws []WorkerKey) ([]bool, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
 	// expires: per lane at most the demand's limit, oldest due first.
 	//
 	// It skips rows that another executor is claiming at the same time, and rows whose action has a
-	// concurrency limit and no free slot. A row with such an action takes a slot in the same step,
-	// keeps it until its end is handled, and gives it back when it becomes requested again. An
-	// unreadable row stays as it is, and takes no place of others. The limits and the number of
-	// lanes bound the rows and locks that the step takes, not the number of waiting rows or free
-	// slots.
+	// concurrency limit and no free slot. A row with such an action takes a slot in the same step. It keeps
+	// the slot until its end is handled or it becomes requested again. An unreadable row stays as it is and
+	// does not displace others. The limits and the number of lanes bound the rows and locks that the step
+	// takes, not the number of waiting rows or free slots.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch. The worker's row, locked for the step, is this incarnation, active,
@@ -185,28 +182,27 @@ type Executor interface {
 	// and no worker to avoid. Guard: the row is due and requested, no other executor is taking it,
 	// and the worker that it goes to satisfies the guard of Dispatch.
 	//
-	// The rows of an offer get its places in the order in which they are due. None overtakes a row
-	// that waits for the same workers and that this step does not take: from the first such row on,
-	// all others stay, and Others says that ClaimForScheduling has to be called. The places and the
-	// number of lanes bound the rows and locks that the step takes, as in ClaimForScheduling.
+	// The rows of an offer get its places in the order in which they are due. None overtakes a row that waits
+	// for the same workers and that this step does not take. From the first such row on, all others stay, and
+	// Others reports that ClaimForScheduling must be called. The places and the number of lanes bound the
+	// rows and locks that the step takes, as in ClaimForScheduling.
 	DispatchDue(ctx context.Context, d DueDispatch) (DueDispatched, error)
 	// MarkPublished records the broker's confirms of dispatches: of rows that are scheduled at that
-	// epoch and not marked yet. It passes over other rows in silence, because a claim marks the
+	// epoch and not marked yet. It silently skips other rows, because a claim marks the
 	// rows that it takes. It waits for no lock: it returns the rows that another transaction has
-	// locked, usually for a claim, and leaves them as they are. The caller asks again about those.
+	// locked, usually for a claim, and leaves them as they are. The caller retries those.
 	MarkPublished(ctx context.Context, keys []execution.Key) (left []execution.Key, err error)
-	// Park gives scheduling rows back: to requested, or to failed if no worker has fitted for
+	// Park moves scheduling rows back to requested, or to failed if no worker has fitted for
 	// longer than the grace. Guard: claimed by this executor at this epoch.
 	Park(ctx context.Context, executor string, ps []Park) ([]Outcome, error)
 
-	// Find returns at most f.Limit rows that need a part's attention, oldest first. They are
-	// candidates; the guard of the following write decides. Find passes over unreadable rows, which
-	// take no places of others; Survey counts them.
+	// Find returns at most f.Limit rows that need a part's attention, oldest first. They are candidates; the
+	// guard of the following write decides. Find skips unreadable rows, which do not displace others; Survey
+	// counts them.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
-	// Reclaim takes rows back from their holders. Guard: one of the statuses of its cause, at this
-	// epoch. A cause that can pass is judged again. A row that was never claimed is failed or
-	// counted, and counted against its worker, only if that worker could have claimed it: see
-	// Reclaim.Counts.
+	// Reclaim takes rows back from their holders. Guard: one of the statuses of its cause, at this epoch. A
+	// cause that can cease is checked again. A row that was never claimed is failed or counted, and counted
+	// against its worker, only if that worker could have claimed it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes
 	// no execution. Guard: that of Reclaim, judged in the same way, and this dispatch is not
@@ -232,13 +228,12 @@ type Executor interface {
 	//
 	// If single items are invalid, the error comes together with the answers of the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
-	// SettleChildren starts or skips children that wait for chains whose end was handled: at most
-	// `most` of each chain, the smallest ids first. A chain is named by its first row, and its last
-	// row decides: if it completed, the children start, otherwise they are skipped. Guard: the
-	// chain carries the note that it has children to settle, and the child is still requested and
-	// waiting. The step passes over chains and children that another transaction has locked. When
-	// no child of a chain waits any more, it removes the note. Otherwise the note gets a new date,
-	// so that a chain with many children goes behind the others.
+	// SettleChildren starts or skips children that wait for chains whose end was handled: at most `most` of
+	// each chain, the smallest ids first. A chain is named by its first row, and its last row decides: if it
+	// completed, the children start, otherwise they are skipped. Guard: the chain carries the note that it
+	// has children to settle, and the child is still requested and waiting. The step skips chains and
+	// children that another transaction has locked. When no child of a chain waits any more, it removes the
+	// note. Otherwise the note gets a new date, so that a chain with many children goes behind the others.
 	//
 	// No child is missed between Orchestrate and SettleChildren. This note and the creation of a
 	// child are both written under the lock of the chain's first row. A child that was created
@@ -259,37 +254,35 @@ type Executor interface {
 	Clock(ctx context.Context) (time.Time, error)
 	// Survey counts the values of the gauges.
 	Survey(ctx context.Context) (Survey, error)
-	// FreeSlots gives back at most limit concurrency slots of executions that may hold none, and
-	// returns those executions. No step leaves such a slot behind; manual changes of the database
-	// can.
+	// FreeSlots releases at most limit concurrency slots of executions that may hold none, and returns those
+	// executions. No step leaves such a slot behind; manual changes of the database can.
 	FreeSlots(ctx context.Context, limit int) ([]execution.ID, error)
 	// ForgetKeys frees at most limit idempotency keys of executions that were created at least age
 	// ago, and returns how many.
 	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
-	// Purge deletes rows that came out of use at least p.Age ago, in one bounded step: it looks at no
-	// more than p.Limit rows, passes over those that somebody has locked, and waits for nobody.
+	// Purge deletes rows that went out of use at least p.Age ago, in one bounded step. It examines at most
+	// p.Limit rows, skips locked ones, and never waits.
 	//
-	// Executions leave as whole chains, named by their first rows. Guard: each row of the chain ended
-	// at least the age ago and its end is handled; no chain has it as its parent; the chain of its own
-	// parent, if that is still there, ended at least the age ago and is handled; none of its rows has
-	// an idempotency key. So of a family the children leave first. A chain is longer than one row
-	// only by its retries; the step takes no more chains than have p.Limit rows together, but at
-	// least one. Creating a child locks the chain too: either it finds the chain gone, or the step
-	// finds the child.
+	// Executions are deleted as whole chains, named by their first rows. Guard: each row of the chain ended
+	// at least the age ago and its end is handled. None of its rows has an idempotency key. No chain has it
+	// as its parent. The chain of its own parent, if that still exists, ended at least the age ago and is
+	// handled. So children are deleted before their parents. A chain is longer than one row only by its
+	// retries; the step takes no more chains than have p.Limit rows together, but at least one. Creating a
+	// child locks the chain too: either it finds the chain gone, or the step finds the child.
 	//
-	// Transitions leave the oldest first, and the step notes the place up to which they are gone:
-	// Changes refuses a place before it. Refused results and expiries leave by their own time.
+	// Transitions are deleted oldest first, and the step records the position up to which they are gone
+	// (ChangePage.Gone). Refused results and expiries are deleted by their own time.
 	//
-	// An incarnation leaves the age after the end of its lease. Guard: it is stopped or lost, is not
-	// the latest of its worker, and holds nothing. A worker leaves with its latest incarnation, by
-	// the lease of that. Guard: that incarnation is stopped or lost and holds nothing, no other is
-	// left, the worker is not cordoned, and no execution that has not ended is pinned to it.
+	// An incarnation is deleted when its lease ended at least the age ago. Guard: it is stopped or lost, is
+	// not the latest of its worker, and holds nothing. A worker is deleted with its latest incarnation, by
+	// the lease of that one. Guard: that incarnation is stopped or lost and holds nothing, no other is left,
+	// the worker is not cordoned, and no execution that has not ended is pinned to it.
 	//
 	// A dry run answers the same and removes nothing.
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 
-// Worker is what a worker needs. Its methods name the acting incarnation, and refuse one that is
+// Worker has the methods that a worker needs. They name the acting incarnation, and refuse one that is
 // gone with ErrLost or ErrSuperseded.
 type Worker interface {
 	Reader
@@ -297,11 +290,11 @@ type Worker interface {
 	// Newest returns the latest incarnation of a worker name; 0 if it has never registered. A
 	// registration names it as its predecessor.
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
-	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease;
-	// later registrations have greater numbers. In the same step an older incarnation that is not
-	// gone becomes lost, so that its renewals no longer count and its work is reclaimed like that
-	// of any lost worker (defect D14). If an operator asked the same process to drain, its new
-	// incarnation is asked as well, also if another process had the name in between.
+	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
+	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes
+	// lost. Its renewals no longer count, and its work is reclaimed like that of any lost worker (defect
+	// D14). If an operator asked the same process to drain, its new incarnation is asked as well, even if
+	// another process had the name in between.
 	//
 	// Guard: the name's latest incarnation is the predecessor that the registration names, or an
 	// earlier attempt of the same process; else ErrLost. So a late request of a dead process does
@@ -326,14 +319,14 @@ type Worker interface {
 	// incarnation. A row may only become cancelled if its cancellation was requested, so that it is
 	// canceling.
 	//
-	// The same step also does the terminal handling (Executor.Orchestrate) of a row that nothing
-	// can follow: it completes, is the only row of its chain, has no children, and its action has
-	// no concurrency limit. The row in the answer then has OrchestratedAt set. The guard is judged
-	// under the lock of the row, which Create takes for a child as well. If a child was created
-	// before, the guard sees it and leaves the handling to Orchestrate. A child that is created
-	// later finds the chain handled, and is due at once.
+	// The same step also does the terminal handling (Executor.Orchestrate) of a row that nothing can follow.
+	// Such a row completes, is the only row of its chain, has no children, and its action has no concurrency
+	// limit. The row in the answer then has OrchestratedAt set. The guard is judged under the lock of the
+	// row, which Create takes for a child as well. If a child was created before, the guard sees it and
+	// leaves the handling to Orchestrate. A child that is created later finds the chain handled, and is due
+	// at once.
 	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
-	// Release gives every scheduled row of a draining incarnation back to requested, and returns
+	// Release returns every scheduled row of a draining incarnation to requested, and returns
 	// the rows at their new epochs, oldest dispatch first. An incarnation that does not drain keeps
 	// its rows, and the answer is empty.
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)

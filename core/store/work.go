@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Registration is a worker process that announces itself.
+// Registration announces a worker process.
 type Registration struct {
 	// Process is a number that the process drew at its start. Attempt grows with every attempt to
 	// register: an attempt that arrives after a later one has no effect. Otherwise a delayed
@@ -37,20 +37,20 @@ type Beat struct {
 	// beat has lost writes, and the incarnation is over (ErrLost).
 	Number, Acknowledged uint64
 	Lease                time.Duration
-	// ConsumerAlive says that the worker would receive a dispatch. A deaf worker that sends
-	// heartbeats is the worst kind (defect D32).
+	// ConsumerAlive reports whether the worker would receive a dispatch. A worker that sends heartbeats but
+	// receives nothing is the worst kind (defect D32).
 	ConsumerAlive bool
 	// Held is the registry: every execution from before its claim until after its end.
 	Held []execution.Key
-	// WasFull says that every run slot was taken at some moment of this incarnation, or that the worker
-	// rested because it could not start actions. FullAgo is how long ago that was last: 0 while it lasts. The guard of Reclaim uses both to tell whether
-	// a row waited behind others.
+	// WasFull reports whether, at some moment of this incarnation, every run slot was taken or the worker
+	// paused because it could not start actions. FullAgo is the time since that last held; 0 while it holds.
+	// The guard of Reclaim uses both to decide whether a row waited behind others.
 	WasFull bool
 	FullAgo time.Duration
 	// Messages is the latest version of a dispatch message that the worker reads.
 	Messages int
-	// Figures say how the runs of this incarnation ended. Health is what the worker's configuration
-	// derives from them.
+	// Figures count how the runs of this incarnation ended. Health follows from them by the worker's
+	// configuration.
 	Figures execution.Figures
 	Health  execution.Health
 }
@@ -61,17 +61,17 @@ type BeatReply struct {
 	Lost []execution.Key
 	// Cancel lists executions that the worker holds and is asked to end.
 	Cancel []execution.Key
-	// Drain says that an operator asks the worker to drain and stop.
+	// Drain reports whether an operator asks the worker to drain and stop.
 	Drain bool
-	// Starting says that, as the database knows, the worker has not become active. A worker that has
-	// said so says it again: a failover to a copy that lacks the latest writes may have lost it,
-	// and a starting worker gets no work.
+	// Starting reports whether, according to the database, the worker has not become active. An active worker
+	// then repeats its report, because a starting worker gets no work. A failover to a copy that lacks the
+	// latest writes may have lost the first one.
 	Starting bool
 	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
 	// id.
 	Ended []Outcome
-	// Incomplete is why Lost and Ended may lack rows; nil if they are complete. The lease is renewed all
-	// the same, and the next heartbeat finds the rest.
+	// Incomplete is the reason why Lost and Ended may lack rows; nil if they are complete. The lease is
+	// renewed regardless, and the next heartbeat finds the rest.
 	Incomplete error
 }
 
@@ -86,8 +86,7 @@ type Claim struct {
 // ClaimResult is the answer to a Claim.
 type ClaimResult struct {
 	Outcome
-	// DeadlinePassed says that the row is still scheduled at this epoch, but that it is too late to
-	// claim it.
+	// DeadlinePassed reports whether the row is still scheduled at this epoch but it is too late to claim it.
 	DeadlinePassed bool
 }
 

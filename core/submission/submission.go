@@ -18,17 +18,16 @@ type Submitter struct {
 	Host     host.Host
 	Store    store.Client
 	Notifier *broker.Notifier
-	// Wake tells the scheduler of the same process that work is due, before the hint has come back
-	// from the broker; nil if there is no scheduler. It must not block.
+	// Wake notifies the scheduler of the same process that work is due, before the hint arrives through the
+	// broker; nil if there is no scheduler. It must not block.
 	Wake func()
 	// Timeout bounds one attempt to write.
 	Timeout time.Duration
 }
 
-// Submit creates the executions. Accepted means committed. It tries again until ctx ends while the
-// database is away, or when the outcome of an attempt is unknown. An item without an idempotency
-// key could then be created twice, so after an unknown outcome it does not repeat such items and
-// returns the error.
+// Submit creates the executions. Accepted means committed. While the database is unavailable, or the outcome
+// of an attempt is unknown, it retries until ctx ends. If an item has no idempotency key, a retry could
+// create it twice, so it returns the error instead.
 func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	repeatable := true
 	for _, item := range items {
@@ -36,7 +35,7 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	}
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	for {
-		created, err := s.create(items)
+		created, err := s.createOnce(items)
 		if err == nil {
 			s.announceCreated(created)
 			return created, nil
@@ -68,7 +67,8 @@ func (s *Submitter) announceCreated(created []store.Created) {
 	s.Notifier.Changed(ends...)
 }
 
-// AnnounceWork announces requested executions: to the scheduler of this process at once, and to all others by a hint.
+// AnnounceWork announces requested executions: to the scheduler of this process at once, and to all others by
+// a hint.
 func (s *Submitter) AnnounceWork(keys ...execution.Key) {
 	if s.Wake != nil && len(keys) > 0 {
 		s.Wake()
@@ -76,20 +76,20 @@ func (s *Submitter) AnnounceWork(keys ...execution.Key) {
 	s.Notifier.Requested(keys...)
 }
 
-func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) {
+func (s *Submitter) createOnce(items []store.NewExecution) ([]store.Created, error) {
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	return s.Store.Create(ctx, items)
 }
 
-// Cancel requests the end of a chain, named by any of its rows, and publishes hints about it. actor
-// is the sender of the request. Accepted means committed. While the database is away it tries again
-// until ctx ends: asking twice is harmless.
+// Cancel requests the end of a chain, named by any of its rows, and publishes hints about it. actor is the
+// sender of the request. Accepted means committed. While the database is unavailable it retries until ctx
+// ends: a repetition is harmless.
 func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (store.Cancellation, error) {
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false
 	for {
-		answer, err := s.cancel(id, actor)
+		answer, err := s.cancelOnce(id, actor)
 		if err == nil {
 			// An earlier attempt with unknown outcome may have cancelled it.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
@@ -106,7 +106,7 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (
 	}
 }
 
-func (s *Submitter) cancel(id execution.ID, actor string) (store.Cancellation, error) {
+func (s *Submitter) cancelOnce(id execution.ID, actor string) (store.Cancellation, error) {
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	answers, err := s.Store.Cancel(ctx, []execution.ID{id}, actor)

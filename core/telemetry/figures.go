@@ -2,14 +2,14 @@ package telemetry
 
 import "time"
 
-// SampleInterval is how often figures should be read; windows of rules count such samples. An
-// executor sets its gauges as often, unless executor.figures_interval says otherwise.
+// SampleInterval is the interval at which figures should be scraped; windows of rules count such samples. By
+// default an executor sets its gauges at the same interval (executor.figures_interval).
 const SampleInterval = 15 * time.Second
 
-// Figure identifies a quantity that the core counts or measures.
+// Figure is a quantity that the core counts or measures.
 type Figure uint8
 
-// The figures. Table gives their names, meanings and labels.
+// The figures. Table has their names, meanings and labels.
 const (
 	Transitions Figure = iota
 	StaleWrites
@@ -66,8 +66,8 @@ const (
 	SourceBroker   = "broker"
 )
 
-// StageHandoff is the stage of StageSeconds from a dispatch to its claim, for executions that did
-// not wait for a slot.
+// StageHandoff is the stage of StageSeconds from dispatch to claim, for executions that did not wait for a
+// slot.
 const StageHandoff = "handoff"
 
 // Kind is the Prometheus type of a figure.
@@ -86,7 +86,7 @@ type Info struct {
 	Name string
 	Help string
 	Kind Kind
-	// Seconds says that the values are durations.
+	// Seconds reports whether the values are durations.
 	Seconds bool
 	Labels  []string
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// limitWindow is how long lines with one text are counted together. limitBurst is how many of
+	// limitWindow is the time over which lines with one text are counted together. limitBurst is how many of
 	// them are written.
 	limitWindow = time.Minute
 	limitBurst  = 10
@@ -18,30 +18,28 @@ const (
 	longestValue = 500
 )
 
-// Limited returns a logger for lines that somebody outside can cause as often as they like, by
-// messages or by connections. Of the lines with one text it writes the first ten of each minute and
-// counts the rest. The first line after that minute, whichever it is, is preceded by a line with
-// the count. LogLinesSuppressed counts them as well. Values may come from a message, so they are
-// shortened, and characters that control a terminal are replaced.
+// Limited returns a logger for lines that outsiders can cause without limit, by messages or by connections.
+// Of the lines with one text it writes the first ten of each minute and counts the others. The first line of
+// any text after that minute is preceded by a line with the count. LogLinesSuppressed counts them as well.
+// Values may come from a message, so they are shortened, and control characters are replaced.
 //
-// The texts of lines are constants of the code, so the memory is bounded. monotonic is the
-// process's clock.
+// The texts are constants in the code, so memory is bounded. monotonic is the process's monotonic clock.
 func Limited(log *slog.Logger, monotonic func() time.Duration, r Recorder) *slog.Logger {
-	return slog.New(&limiter{inner: log.Handler(), shared: &limits{monotonic: monotonic, recorder: r, lines: make(map[string]*limited)}})
+	return slog.New(&limiter{inner: log.Handler(), shared: &limiterState{monotonic: monotonic, recorder: r, lines: make(map[string]*lineCount)}})
 }
 
-// limits is the state that a limited logger shares with the loggers made from it.
-type limits struct {
+// limiterState is the state that a limited logger shares with loggers derived from it.
+type limiterState struct {
 	monotonic func() time.Duration
 	recorder  Recorder
 
 	mu    sync.Mutex
-	lines map[string]*limited
-	order []*limited
+	lines map[string]*lineCount
+	order []*lineCount
 }
 
-// limited counts the lines of one text.
-type limited struct {
+// lineCount counts the lines of one text.
+type lineCount struct {
 	text                string
 	level               slog.Level
 	since               time.Duration
@@ -50,7 +48,7 @@ type limited struct {
 
 type limiter struct {
 	inner  slog.Handler
-	shared *limits
+	shared *limiterState
 }
 
 func (l *limiter) Enabled(ctx context.Context, level slog.Level) bool {
@@ -66,7 +64,7 @@ func (l *limiter) WithGroup(name string) slog.Handler {
 }
 
 func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
-	over, write := l.shared.take(r.Message, r.Level)
+	over, write := l.shared.countLine(r.Message, r.Level)
 	for _, one := range over {
 		summary := slog.NewRecord(r.Time, one.level, "more lines like this one were not written", 0)
 		summary.AddAttrs(slog.String("line", one.text), slog.Int("lines", one.suppressed), slog.Duration("within", limitWindow))
@@ -80,15 +78,15 @@ func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 	}
 	safe := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		safe.AddAttrs(harmless(a))
+		safe.AddAttrs(printableAttr(a))
 		return true
 	})
 	return l.inner.Handle(ctx, safe)
 }
 
-// take counts a line. It returns the texts whose minute is over and that have suppressed lines, and
-// whether to write this line.
-func (l *limits) take(text string, level slog.Level) (over []limited, write bool) {
+// countLine counts a line. It returns the texts with suppressed lines whose minute is over, and whether to
+// write this line.
+func (l *limiterState) countLine(text string, level slog.Level) (over []lineCount, write bool) {
 	now := l.monotonic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +98,7 @@ func (l *limits) take(text string, level slog.Level) (over []limited, write bool
 	}
 	one := l.lines[text]
 	if one == nil {
-		one = &limited{text: text, since: now}
+		one = &lineCount{text: text, since: now}
 		l.lines[text], l.order = one, append(l.order, one)
 	}
 	if now-one.since >= limitWindow {
@@ -115,8 +113,8 @@ func (l *limits) take(text string, level slog.Level) (over []limited, write bool
 	return over, write
 }
 
-// harmless shortens a value and replaces characters that control a terminal, including line ends.
-func harmless(a slog.Attr) slog.Attr {
+// printableAttr shortens a value and replaces control characters, including line ends.
+func printableAttr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	var text string
 	switch v.Kind() {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// counted counts the calls for a figure.
-type counted struct {
+// countingRecorder counts the calls for a figure.
+type countingRecorder struct {
 	Discard
 	lines map[string]int64
 }
 
-func (c *counted) Add(f Figure, n int64, l Labels) {
+func (c *countingRecorder) Add(f Figure, n int64, l Labels) {
 	if f == LogLinesSuppressed {
 		c.lines[l[0]] += n
 	}
 }
 
-func TestTenLinesOfATextAreWrittenInAMinuteAndTheRestIsToldByOne(t *testing.T) {
+func TestLimitedLoggerSummarizesSuppressedLines(t *testing.T) {
 	var out bytes.Buffer
-	now, seen := time.Hour, &counted{lines: make(map[string]int64)}
+	now, seen := time.Hour, &countingRecorder{lines: make(map[string]int64)}
 	log := Limited(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return now }, seen).With(slog.String("worker", "w"))
 	for range 1000 {
 		log.Info("garbage came")
@@ -45,7 +45,7 @@ func TestTenLinesOfATextAreWrittenInAMinuteAndTheRestIsToldByOne(t *testing.T) {
 	}
 }
 
-func TestValuesOfALimitedLineAreCutAndObeyedByNoTerminal(t *testing.T) {
+func TestLimitedLoggerSanitizesValues(t *testing.T) {
 	var out bytes.Buffer
 	log := Limited(slog.New(slog.NewJSONHandler(&out, nil)), func() time.Duration { return 0 }, Discard{})
 	log.Info("line", slog.String("queue", "a\n\x1b[31mb\u009b2J"), slog.Any("error", errors.New(strings.Repeat("x", 1<<20))), slog.Int("n", 3))

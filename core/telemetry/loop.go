@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Loop reports the passes of one periodic loop: how they ended, how long they took, and how late
-// they came. One task at a time may use it. A nil Loop makes passes and reports nothing.
+// Loop reports the passes of one periodic loop: their result, duration and lag. Only one task may use it at a
+// time. A nil Loop runs passes and reports nothing.
 type Loop struct {
 	recorder Recorder
 	now      func() time.Duration
 	label    Labels
 	began    time.Duration
-	// due is when the next pass has to begin to keep the loop's interval; 0 before the first one.
+	// due is the time at which the next pass should begin; 0 before the first one.
 	due time.Duration
-	// failing is when the first pass of an unbroken row of failed ones began; negative for none.
+	// failing is the beginning of the first of the consecutive failed passes so far; negative for none.
 	failing time.Duration
 }
 
-// NewLoop returns the reporter of the loop with that name; spaces in the name become underscores in
-// the label. now is a monotonic clock. It returns nil if nobody reads the figures.
+// NewLoop returns the reporter of the named loop; spaces in the name become underscores in the label. now is
+// a monotonic clock. It returns nil if the recorder discards figures.
 func NewLoop(r Recorder, now func() time.Duration, name string) *Loop {
 	if !r.Listens() {
 		return nil
@@ -27,7 +27,7 @@ func NewLoop(r Recorder, now func() time.Duration, name string) *Loop {
 	return &Loop{recorder: r, now: now, label: Labels{strings.ReplaceAll(name, " ", "_")}, failing: -1}
 }
 
-// Pass makes one pass and returns its error.
+// Pass runs one pass and returns its error.
 func (l *Loop) Pass(pass func() error) error {
 	if l == nil {
 		return pass()
@@ -57,8 +57,8 @@ func (l *Loop) Pass(pass func() error) error {
 	return err
 }
 
-// Interval sets how long after the beginning of the last pass the next one is due. A pass that a
-// hint starts sooner is in time.
+// Interval sets the time from the beginning of the last pass to the next one. A pass that a hint starts
+// earlier has no lag.
 func (l *Loop) Interval(d time.Duration) {
 	if l != nil {
 		l.due = l.began + d

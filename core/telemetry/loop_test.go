@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-type story struct {
+type storyRecorder struct {
 	Discard
 	text string
 }
 
-func (*story) Listens() bool { return true }
+func (*storyRecorder) Listens() bool { return true }
 
-func (s *story) Add(f Figure, _ int64, l Labels) {
+func (s *storyRecorder) Add(f Figure, _ int64, l Labels) {
 	s.text += fmt.Sprint(Table()[f].Name, l[0], "/", l[1], " ")
 }
 
-func (s *story) Observe(f Figure, d time.Duration, l Labels) {
+func (s *storyRecorder) Observe(f Figure, d time.Duration, l Labels) {
 	s.text += fmt.Sprint(Table()[f].Name, l[0], "=", d, " ")
 }
 
-func TestALoopTellsHowItsPassesWentAndHowLateTheyCame(t *testing.T) {
+func TestLoopReportsPassesAndLag(t *testing.T) {
 	now := time.Hour
-	var s story
+	var s storyRecorder
 	loop := NewLoop(&s, func() time.Duration { return now }, "lease monitor")
 	pass := func(at, takes time.Duration, err error, want string) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestALoopTellsHowItsPassesWentAndHowLateTheyCame(t *testing.T) {
 	pass(time.Hour+18*time.Second, 0, nil, lag+"0s "+seconds+"0s "+runs+"ok ")
 }
 
-func TestALoopThatNobodyHearsMakesItsPasses(t *testing.T) {
+func TestNilLoopRunsPasses(t *testing.T) {
 	loop := NewLoop(Discard{}, nil, "x")
 	if err := loop.Pass(func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)

@@ -2,17 +2,15 @@ package telemetry
 
 import "time"
 
-// PoolUse is the state of a pool of connections at one moment, for figures that are read on
-// request.
+// PoolUse is a snapshot of a pool of connections, for figures that are read at each scrape.
 type PoolUse struct {
-	// Most is the largest allowed number of connections. InUse and Idle count the existing ones;
-	// connections that are being opened are in neither.
+	// Most is the maximum number of connections. InUse and Idle count existing ones, without those that are
+	// being opened.
 	Most, InUse, Idle int64
 	// Waits counts the calls that found no idle connection. Waited is their total waiting time.
 	Waits  int64
 	Waited time.Duration
-	// Resets counts how often all connections were thrown away because they had gone silent or
-	// refused writes.
+	// Resets counts how often all connections were closed because they were silent or refused writes.
 	Resets int64
 }
 
@@ -25,5 +23,5 @@ const (
 	PoolResets      = "handoff_database_pool_resets_total"
 )
 
-// PoolFigures are the names of the figures of pools.
+// PoolFigures returns the names of the figures of pools.
 func PoolFigures() []string { return []string{PoolConnections, PoolWaits, PoolWaited, PoolResets} }

@@ -14,7 +14,7 @@ type Rule struct {
 	Severity string
 	Summary  string
 
-	// Of is the value, or a percentage of Per if that is not nil.
+	// Of is the value. If Per is not nil, the rule compares Of as a percentage of Per.
 	Of  Query
 	Per *Query
 	// The rule holds while the value is above Above; with Zero, while it is 0; with Absent, while
@@ -22,28 +22,27 @@ type Rule struct {
 	Above  int64
 	Zero   bool
 	Absent bool
-	// Samples is the least that Per must have counted in its window, or how many samples a window
-	// of gauges or measurements a histogram must have: percentages and means of few samples prove
-	// nothing.
+	// Samples is the minimum count of Per in its window, or the minimum number of samples of gauges or
+	// measurements of a histogram: percentages and means of few samples prove nothing.
 	Samples int64
-	// For is how long the rule has to hold before the alert fires.
+	// For is how long the rule must hold before the alert fires.
 	For time.Duration
 }
 
-// Query selects series of a figure. Without a window it is the current value of a gauge, summed
-// over the labels; of replicas it takes the largest. With a window it is the increase of a counter,
-// or the mean of a gauge or of a histogram's measurements.
+// Query selects series of a figure. Without a window it is the current value of a gauge, summed over the
+// labels, with the largest value of all replicas. With a window it is the increase of a counter, or the mean
+// of a gauge or of a histogram's measurements.
 type Query struct {
 	Figure Figure
 	// Match lists the allowed values of each label, in the order of the labels; an empty list
 	// allows all.
 	Match  [4][]string
 	Window time.Duration
-	// Largest takes the largest series instead of their sum; only of a current value.
+	// Largest selects the largest series instead of their sum, for current values only.
 	Largest bool
 }
 
-// Matches says whether a series is selected.
+// Matches reports whether a series is selected.
 func (q *Query) Matches(l Labels) bool {
 	for i, allowed := range q.Match {
 		if len(allowed) > 0 && !slices.Contains(allowed, l[i]) {
@@ -61,15 +60,15 @@ const (
 
 // Rules lists every alert.
 func Rules() []Rule {
-	minute := func(f Figure, match ...[]string) Query { return query(f, time.Minute, match...) }
-	now := func(f Figure, match ...[]string) Query { return query(f, 0, match...) }
-	ends := query(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
-	all := query(Workers, percentWindow, []string{"active"})
-	retried := query(Retries, percentWindow)
-	lost := query(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
-	handoff := query(StageSeconds, percentWindow, []string{StageHandoff})
-	dispatched := query(Transitions, 2*time.Minute, []string{"scheduled"})
-	unfit := query(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
+	minute := func(f Figure, match ...[]string) Query { return newQuery(f, time.Minute, match...) }
+	now := func(f Figure, match ...[]string) Query { return newQuery(f, 0, match...) }
+	ends := newQuery(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
+	all := newQuery(Workers, percentWindow, []string{"active"})
+	retried := newQuery(Retries, percentWindow)
+	lost := newQuery(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
+	handoff := newQuery(StageSeconds, percentWindow, []string{StageHandoff})
+	dispatched := newQuery(Transitions, 2*time.Minute, []string{"scheduled"})
+	unfit := newQuery(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
 	return []Rule{
 		{
 			Name: "high_execution_timeout_rate", Severity: "warning", Above: 10,
@@ -82,20 +81,20 @@ func Rules() []Rule {
 			Of:      now(Workers, []string{"active"}, []string{"live"}),
 		},
 		{
-			// A working handler takes each message within milliseconds, and holds up to 50 that are
-			// not counted here.
+			// A working handler receives each message within milliseconds. It holds up to 50 that are not
+			// counted here.
 			Name: "dlq_buildup", Severity: "warning", Above: 100,
 			Summary: "More than 100 messages wait in the broker's dead letter queue: its handler is slow or stands still.",
 			Of:      now(DeadLetterQueueMessages),
 		},
 		{
-			// An executor that reconnects is back within seconds.
+			// A reconnect takes an executor seconds.
 			Name: "dlq_unattended", Severity: "critical", Zero: true, For: time.Minute,
 			Summary: "Nobody consumes the broker's dead letter queue: work that no worker picked up is only found by the timeout monitor.",
 			Of:      now(DeadLetterQueueConsumers),
 		},
 		{
-			// A late canary is sent again within seconds, so it does not make the alert fire.
+			// A late canary is repeated within seconds, so it does not make the alert fire.
 			Name: "dead_letter_path_broken", Severity: "critical", Above: 0, For: 30 * time.Second,
 			Summary: "Messages that die don't reach the dead letter queue: look at the exchange and its binding.",
 			Of:      now(DeadLetterPathBroken),
@@ -111,8 +110,8 @@ func Rules() []Rule {
 			Of:      minute(DeadLetters),
 		},
 		{
-			// The monitor's own interval adds to the five minutes, so the alert does not fire at
-			// once (defect D59).
+			// The monitor's interval is added to the five minutes, so the alert does not fire at once (defect
+			// D59).
 			Name: "stale_executions", Severity: "warning", Above: 300, For: 90 * time.Second,
 			Summary: "An execution has waited on a worker's queue for more than 5 minutes: nobody takes it back.",
 			Of:      now(OldestExecution, []string{"scheduled"}),
@@ -128,16 +127,15 @@ func Rules() []Rule {
 			Of:      retried, Per: &ends,
 		},
 		{
-			// When one worker dies with a few executions, they are less than a tenth of 20 or more
-			// ends. If a tenth is lost, the platform fails its users, whatever their actions do.
+			// If one worker dies with a few executions, they are less than a tenth of 20 or more ends. If a
+			// tenth is lost, the platform itself fails its users.
 			Name: "high_failure_rate", Severity: "warning", Above: 10, Samples: percentSamples,
 			Summary: "More than 10 % of what ends fails for a reason of the platform: workers that are lost, away or don't pick up their work.",
 			Of:      lost, Per: &ends,
 		},
 		{
-			// A handoff takes milliseconds. A lost message is published again after the confirm
-			// timeout (10 s). A mean of half of that means that the broker, the database or links
-			// are slow for everybody.
+			// A handoff takes milliseconds. A lost message is published again after the confirm timeout (10
+			// s). A mean of half of that means that the broker, the database or links are slow in general.
 			Name: "slow_handoff", Severity: "warning", Above: 5, Samples: percentSamples,
 			Summary: "From dispatch to claim it takes more than 5 seconds on average although the workers have free slots: messages or claims are slow.",
 			Of:      handoff,
@@ -153,8 +151,7 @@ func Rules() []Rule {
 			Of:      unfit, Per: &all,
 		},
 		{
-			// An executor sets this figure whether or not it reaches its servers; a restart takes
-			// seconds.
+			// An executor sets this figure even if it can't reach its servers; a restart takes seconds.
 			Name: "no_executors", Severity: "critical", Absent: true, For: time.Minute,
 			Summary: "No executor reports its figures: none runs, or monitoring can't reach them.",
 			Of:      now(SampleAge),
@@ -170,7 +167,7 @@ func Rules() []Rule {
 			Of:      now(ReaperBrake),
 		},
 		{
-			// Two reads in a row have failed. A restart of the database takes less.
+			// Two consecutive reads have failed. A restart of the database takes less time.
 			Name: "database_unreachable", Severity: "critical", Above: 30, For: 30 * time.Second,
 			Summary: "An executor has not been able to read the database for more than half a minute: what needs it waits, and its figures are not shown.",
 			Of:      now(SampleAge, []string{SourceDatabase}),
@@ -186,8 +183,8 @@ func Rules() []Rule {
 			Of:      now(BrokerBlocked),
 		},
 		{
-			// A worker claims what is delivered within milliseconds. A heartbeat says every ten
-			// seconds whether a slot is free.
+			// A worker claims deliveries within milliseconds. A heartbeat reports every ten seconds whether a
+			// slot is free.
 			Name: "unclaimed_dispatches", Severity: "critical", Above: 60, For: 30 * time.Second,
 			Summary: "A worker with a free slot has not claimed what was dispatched to it for more than a minute: its messages don't reach it.",
 			Of:      now(UnclaimedAge),
@@ -195,7 +192,7 @@ func Rules() []Rule {
 		{
 			Name: "failed_dispatches", Severity: "critical", Above: 50, Samples: 5,
 			Summary: "More than half of the dispatches of the last 2 minutes came to nothing: the broker did not take them, or had no queue for them.",
-			Of:      query(Transitions, 2*time.Minute, []string{"scheduled"}, nil, nil, []string{"unroutable", "transient"}),
+			Of:      newQuery(Transitions, 2*time.Minute, []string{"scheduled"}, nil, nil, []string{"unroutable", "transient"}),
 			Per:     &dispatched,
 		},
 		{
@@ -204,14 +201,14 @@ func Rules() []Rule {
 			Of:      now(UnfitAge),
 		},
 		{
-			// A queue is there to let work wait, so this is a matter of minutes. Faults that stop work
-			// have alerts of their own, which come sooner.
+			// Work may wait in a queue, so the limit is in minutes. Faults that stop work have separate
+			// alerts, which fire sooner.
 			Name: "backlog_age", Severity: "warning", Above: 600,
 			Summary: "An execution has been due for more than 10 minutes, and no worker has got it: too few workers, or a limit of its action.",
 			Of:      now(OldestExecution, []string{"requested"}),
 		},
 		{
-			// A pass that fails once is made again within seconds.
+			// A pass that fails once is repeated within seconds.
 			Name: "loop_failing", Severity: "warning", Above: 60, For: 30 * time.Second,
 			Summary: "Every pass of a periodic loop has failed for more than a minute: the log of that process says why.",
 			Of:      Query{Figure: LoopFailing, Largest: true},
@@ -224,15 +221,15 @@ func Rules() []Rule {
 	}
 }
 
-// platformReasons are the reasons that blame the platform and not the action. worker_shutdown is
-// not among them, because an operator knows of it.
+// platformReasons returns the failure reasons that are the platform's fault, not the action's.
+// worker_shutdown is not among them, because an operator causes it.
 func platformReasons() []string {
 	return []string{
 		"worker_unavailable", "no_workers", "queue_timeout", "dispatch_timeout", "unroutable", "worker_lost", "heartbeat_stale",
 	}
 }
 
-func query(f Figure, window time.Duration, match ...[]string) Query {
+func newQuery(f Figure, window time.Duration, match ...[]string) Query {
 	q := Query{Figure: f, Window: window}
 	copy(q.Match[:], match)
 	return q
@@ -247,7 +244,7 @@ func RuleNames() []string {
 	return names
 }
 
-// runbook is the part of runbook_url before an alert's name, as a Prometheus template.
+// runbook is the prefix of runbook_url before an alert's name, as a Prometheus template.
 const runbook = "{{ with $externalLabels.handoff }}{{ . }}{{ else }}http://127.0.0.1:8080{{ end }}/playbooks/"
 
 // RuleFile returns the rules as a Prometheus rule file.
@@ -258,11 +255,11 @@ func RuleFile() []byte {
 		"# --enable-feature=created-timestamp-zero-ingestion; without that, what the first scrape of it finds is no increase.\n")
 	b.WriteString("# runbook_url leads to the playbook that executors serve. Say in Prometheus' configuration where that is, as people\n" +
 		"# reach it: global: {external_labels: {handoff: 'http://HOST:8080'}}. Without it, it is this machine's executor.\n")
-	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
+	b.WriteString("groups:\n  - name: handoff\n    interval: " + promDuration(SampleInterval) + "\n    rules:\n")
 	for _, r := range Rules() {
-		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())
+		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.alertExpression())
 		if r.For > 0 {
-			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
+			fmt.Fprintf(&b, "        for: %s\n", promDuration(r.For))
 		}
 		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
 		if r.Of.Window == 0 && Table()[r.Of.Figure].Seconds && !r.Absent {
@@ -273,32 +270,32 @@ func RuleFile() []byte {
 	return []byte(b.String())
 }
 
-func duration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
+func promDuration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
 
-// expression is the rule in PromQL.
-func (r *Rule) expression() string {
+// alertExpression returns the rule in PromQL.
+func (r *Rule) alertExpression() string {
 	if r.Per == nil {
 		if r.Absent {
-			return fmt.Sprintf("absent(%s)", r.Of.selector())
+			return fmt.Sprintf("absent(%s)", r.Of.seriesSelector())
 		}
-		if r.histogram() {
-			return fmt.Sprintf("%s > %d and %s >= %d", r.Of.expression(), r.Above, r.Of.samples(), r.Samples)
+		if r.usesHistogram() {
+			return fmt.Sprintf("%s > %d and %s >= %d", r.Of.valueExpression(), r.Above, r.Of.sampleCountExpression(), r.Samples)
 		}
 		if r.Zero {
-			return r.Of.expression() + " == 0"
+			return r.Of.valueExpression() + " == 0"
 		}
-		return fmt.Sprintf("%s > %d", r.Of.expression(), r.Above)
+		return fmt.Sprintf("%s > %d", r.Of.valueExpression(), r.Above)
 	}
-	per := r.Per.expression()
-	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.expression(), per, r.Above, r.Per.samples(), r.Samples)
+	per := r.Per.valueExpression()
+	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.valueExpression(), per, r.Above, r.Per.sampleCountExpression(), r.Samples)
 }
 
-// histogram says that the rule is about the mean of a histogram's measurements.
-func (r *Rule) histogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
+// usesHistogram reports whether the rule is about the mean of a histogram's measurements.
+func (r *Rule) usesHistogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
 
-func (q *Query) selector() string { return q.selectorOf("") }
+func (q *Query) seriesSelector() string { return q.selectorOf("") }
 
-// selectorOf selects the series whose names end with a suffix: a histogram consists of several.
+// selectorOf returns the selector of the series with a suffix in their name: a histogram has several series.
 func (q *Query) selectorOf(suffix string) string {
 	info := Table()[q.Figure]
 	var matchers []string
@@ -317,19 +314,19 @@ func (q *Query) selectorOf(suffix string) string {
 	return info.Name + suffix + "{" + strings.Join(matchers, ",") + "}"
 }
 
-func (q *Query) expression() string {
+func (q *Query) valueExpression() string {
 	info := Table()[q.Figure]
 	switch info.Kind {
 	case Counter:
-		return q.increase("")
+		return q.increaseExpression("")
 	case Histogram:
-		return q.increase("_sum") + " / " + q.increase("_count")
+		return q.increaseExpression("_sum") + " / " + q.increaseExpression("_count")
 	default:
 	}
-	// Each executor exports the gauges, so the largest value of the replicas counts.
-	series := q.selector()
+	// Each executor exports the gauges, so the query uses the largest value of the replicas.
+	series := q.seriesSelector()
 	if q.Window > 0 {
-		series = fmt.Sprintf("avg_over_time(%s[%s])", series, duration(q.Window))
+		series = fmt.Sprintf("avg_over_time(%s[%s])", series, promDuration(q.Window))
 	}
 	if len(info.Labels) == 0 || q.Largest {
 		return "max(" + series + ")"
@@ -337,19 +334,19 @@ func (q *Query) expression() string {
 	return fmt.Sprintf("sum(max by (%s) (%s))", strings.Join(info.Labels, ", "), series)
 }
 
-// increase is how much the series whose names end with a suffix have grown in the window.
-func (q *Query) increase(suffix string) string {
-	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), duration(q.Window))
+// increaseExpression returns the increase, within the window, of the series with a suffix in their name.
+func (q *Query) increaseExpression(suffix string) string {
+	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), promDuration(q.Window))
 }
 
-// samples is the expression that a minimum of samples applies to.
-func (q *Query) samples() string {
+// sampleCountExpression returns the expression that Rule.Samples bounds.
+func (q *Query) sampleCountExpression() string {
 	switch Table()[q.Figure].Kind {
 	case Counter:
-		return q.expression()
+		return q.valueExpression()
 	case Histogram:
-		return q.increase("_count")
+		return q.increaseExpression("_count")
 	default:
 	}
-	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.selector(), duration(q.Window))
+	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.seriesSelector(), promDuration(q.Window))
 }

@@ -30,7 +30,7 @@ func TestRuleFileIsCommitted(t *testing.T) {
 		}
 	}
 	if err := yaml.Unmarshal(got, &file); err != nil || len(file.Groups) != 1 || len(file.Groups[0].Rules) != len(Rules()) {
-		t.Errorf("the rule file has not one group of %d rules: %v", len(Rules()), err)
+		t.Errorf("the rule file does not have one group of %d rules: %v", len(Rules()), err)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestFiguresFollowTheConventions(t *testing.T) {
 			}
 			info := Table()[q.Figure]
 			if info.Kind != Gauge && q.Window == 0 || info.Kind == Histogram && (r.Per != nil || r.Samples == 0) {
-				t.Errorf("%s asks %s for what it has not", r.Name, info.Name)
+				t.Errorf("%s queries %s for something that it does not have", r.Name, info.Name)
 			}
 			for i, allowed := range q.Match {
 				if len(allowed) > 0 && i >= len(info.Labels) {

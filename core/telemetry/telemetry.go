@@ -1,28 +1,26 @@
-// Package telemetry is the narrow interface through which the core reports figures. It defines what
-// is counted and measured, under which names and labels, and which alerts follow.
+// Package telemetry is the narrow interface through which the core reports figures. It defines the figures
+// with their names and labels, and the alerts.
 //
-// A daemon exports the figures to Prometheus, and a live run reads them there. A simulated run
-// discards them and pays one interface call each. If a scenario expects alerts, both record them.
-// Figures and rules are tables, so that the exporter, the rule file and the harness cannot
-// disagree.
+// A daemon exports the figures to Prometheus, and a live run reads them there. A simulated run discards them,
+// at the cost of one interface call each. If a scenario expects alerts, both record them. Figures and rules
+// are tables, so that the exporter, the rule file and the harness can't disagree.
 package telemetry
 
 import "time"
 
-// Labels are the values of a figure's labels, in the order in which Info lists them.
+// Labels are the values of a figure's labels, in the order of Info.Labels.
 type Labels [4]string
 
 // Recorder records figures. Its methods are safe for concurrent use and never block.
 type Recorder interface {
-	// Listens says that somebody reads the figures. Figures that cost a statement are only
-	// collected then.
+	// Listens reports whether the figures are used. Figures that cost a statement are collected only then.
 	Listens() bool
-	// Add counts n more of a counter.
+	// Add adds n to a counter.
 	Add(f Figure, n int64, l Labels)
 	// Set sets a gauge: a number, or nanoseconds if the figure's unit is time.
 	Set(f Figure, v int64, l Labels)
-	// Drop removes series of a gauge, so that nothing is shown of what is gone or can't be asked: the
-	// series with these labels, or all of this process if none are given.
+	// Drop removes series of a gauge whose subject is gone or can't be queried: the series with these labels,
+	// or all of this process if none are given.
 	Drop(f Figure, series ...Labels)
 	// Observe adds one measurement to a histogram.
 	Observe(f Figure, d time.Duration, l Labels)

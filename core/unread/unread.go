@@ -1,8 +1,8 @@
-// Package unread stores the messages that nobody can read. Every client that can publish to the
-// broker can send any number of them, so they are stored several at a time, shortened, and with few
-// log lines. Each is held until it is stored, and then acknowledged: it is neither lost nor sent
-// round in a hot loop (defect D25). None is ever rejected: a rejected message goes to the broker's
-// dead lettering, which a hostile header ends for the whole node (S5).
+// Package unread quarantines messages that can't be decoded. Any client that can publish to the broker can
+// send any number of them, so it stores them in batches, truncated, and with few log lines. It holds each
+// message until it is stored and then acknowledges it, so none is lost or redelivered in a hot loop (defect
+// D25). It rejects none: a rejected message goes to the broker's dead lettering, which a hostile header ends
+// for the whole node (S5).
 package unread
 
 import (
@@ -25,9 +25,9 @@ const (
 	mostBytes = 2 << 20
 )
 
-// Patience is how long a message is tried again unchanged after the database has refused it with an
-// error that says that the statement is wrong. Such an error may pass, for example after a failed
-// migration. The time is short, because the messages behind it wait.
+// Patience is how long a message is retried unchanged after the database has refused it with an error about
+// the statement itself. Such an error may pass, for example after a failed migration. The time is short,
+// because the messages behind it wait.
 const Patience = 30 * time.Second
 
 // Store is the part of the database that a keeper needs.
@@ -46,8 +46,8 @@ type Options struct {
 	Timeout time.Duration
 	// Stored is called after messages were stored; it may be nil.
 	Stored func()
-	// Refused is called whenever the database has refused messages, which then go on taking up the
-	// prefetch; it may be nil.
+	// Refused is called whenever the database has refused messages, which then keep occupying the prefetch;
+	// it may be nil.
 	Refused func()
 }
 
@@ -58,8 +58,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	held []message
-	// latest is the consumer through which each queue last delivered. Deliveries of an earlier one
-	// belong to the broker again and come anew, so they are no longer held.
+	// latest is the consumer through which each queue last delivered. The broker redelivers what an earlier
+	// one had received, so that is no longer held.
 	latest map[string]broker.Consumer
 }
 
@@ -69,7 +69,7 @@ type message struct {
 	// settle is called when the message is stored.
 	settle func()
 	letter store.DeadLetter
-	// patience is until when the message is tried unchanged, on the monotonic clock; 0 until the
+	// patience is the time until which the message is retried unchanged, on the monotonic clock; 0 until the
 	// database refuses it.
 	patience time.Duration
 }
@@ -89,17 +89,17 @@ func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, letter store.DeadLetter) {
 	// While the message waits, only its letter is kept.
 	d.Body, d.Envelope = nil, broker.Envelope{}
-	k.hold(c, queue, letter, func() { c.Ack(d) })
+	k.holdMessage(c, queue, letter, func() { c.Ack(d) })
 }
 
 // KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is
 // called when it is stored; the message is acknowledged when all its parts are done.
 func (k *Keeper) KeepPart(c broker.Consumer, queue string, part broker.UnreadDispatch, settle func()) {
-	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
+	k.holdMessage(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
 }
 
-func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {
-	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{kind(queue)})
+func (k *Keeper) holdMessage(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {
+	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{queueKind(queue)})
 	letter = letter.Bounded()
 	letter.Open = true
 	k.mu.Lock()
@@ -112,38 +112,38 @@ func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, 
 	k.come.Set()
 }
 
-// kind is the name of a queue in figures: the queues of workers count together.
-func kind(queue string) string {
+// queueKind is the name of a queue in figures: the queues of workers count together.
+func queueKind(queue string) string {
 	return queue[strings.LastIndexByte(queue, '.')+1:]
 }
 
-// Run stores the held messages until ctx ends. Messages that are still held then go back to their
-// queues with the session.
+// Run stores the held messages until ctx ends. Messages that are still held then return to their queues with
+// the session.
 func (k *Keeper) Run(ctx context.Context) {
 	backoff := broker.NewBackoff(k.options.Host, 200*time.Millisecond, 10*time.Second)
 	for {
-		batch := k.take()
+		batch := k.takeBatch()
 		if len(batch) == 0 {
 			if _, err := k.come.Wait(ctx, host.Forever); err != nil {
 				return
 			}
 			continue
 		}
-		err := k.store(batch)
+		err := k.storeBatch(batch)
 		if store.Retriable(err) {
 			k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
-			k.giveBack(batch)
+			k.requeueBatch(batch)
 			if backoff.Wait(ctx) != nil {
 				return
 			}
 			continue
 		}
-		refused := k.settle(ctx, batch, err)
+		refused := k.settleBatch(ctx, batch, err)
 		if len(refused) == 0 {
 			backoff.Reset()
 			continue
 		}
-		k.giveBack(refused)
+		k.requeueBatch(refused)
 		if k.options.Refused != nil {
 			k.options.Refused()
 		}
@@ -153,8 +153,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// take removes the next batch.
-func (k *Keeper) take() []message {
+// takeBatch removes the next batch.
+func (k *Keeper) takeBatch() []message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n, size := 0, 0
@@ -167,16 +167,15 @@ func (k *Keeper) take() []message {
 	return batch
 }
 
-// giveBack puts messages at the front again, without those that the broker has taken back
-// meanwhile.
-func (k *Keeper) giveBack(batch []message) {
+// requeueBatch puts messages back at the front, except those that the broker has reclaimed meanwhile.
+func (k *Keeper) requeueBatch(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	batch = slices.DeleteFunc(batch, func(m message) bool { return k.latest[m.queue] != m.consumer })
 	k.held = append(batch, k.held...)
 }
 
-func (k *Keeper) store(batch []message) error {
+func (k *Keeper) storeBatch(batch []message) error {
 	letters := make([]store.DeadLetter, len(batch))
 	for i := range batch {
 		letters[i] = batch[i].letter
@@ -186,27 +185,27 @@ func (k *Keeper) store(batch []message) error {
 	return k.options.Store.StoreDeadLetters(ctx, letters...)
 }
 
-// settle acknowledges a stored batch. If the database has refused the batch, it tries each message
-// alone, and returns those to try again.
-func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again []message) {
+// settleBatch acknowledges a stored batch. If the database has refused the batch, it tries each message
+// alone, and returns those to retry.
+func (k *Keeper) settleBatch(ctx context.Context, batch []message, err error) (again []message) {
 	first := &batch[0]
 	switch {
 	case err == nil:
 	case len(batch) > 1:
 		for i := range batch {
 			one := batch[i : i+1]
-			err := k.store(one)
+			err := k.storeBatch(one)
 			if store.Retriable(err) {
 				k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
 				return append(again, batch[i:]...)
 			}
-			again = append(again, k.settle(ctx, one, err)...)
+			again = append(again, k.settleBatch(ctx, one, err)...)
 		}
 		return again
 	default:
 		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable message refused by the database, held and tried again",
 			slog.String("queue", first.queue), slog.String("why", first.letter.Outcome), slog.Any("error", err))
-		k.refuse(first, err)
+		k.noteRefusal(first, err)
 		return batch
 	}
 	k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable messages stored as dead letters",
@@ -222,10 +221,10 @@ func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again 
 	return nil
 }
 
-// refuse notes that the database has refused a message alone. If it has done so for Patience,
+// noteRefusal notes that the database has refused a message alone. If it has done so for Patience,
 // everything that came with the message is removed from its dead letter. Only a database that
 // accepts no dead letters at all refuses the rest.
-func (k *Keeper) refuse(m *message, err error) {
+func (k *Keeper) noteRefusal(m *message, err error) {
 	now := k.options.Host.Monotonic()
 	switch {
 	case m.patience == 0:

@@ -18,7 +18,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// archive stores messages, once it is back. It accepts the outcome that it refuses only after the
+// archive is a store whose first calls may fail. It accepts the outcome that it refuses only after the
 // given moment.
 type archive struct {
 	away    int
@@ -29,20 +29,20 @@ type archive struct {
 	kept    []store.DeadLetter
 }
 
-// hurried is a host whose sleeps end at once.
-type hurried struct {
+// hurriedHost is a host whose sleeps end at once.
+type hurriedHost struct {
 	host.Host
 	now time.Duration
 }
 
 // Sleep implements host.Host.
-func (h *hurried) Sleep(ctx context.Context, d time.Duration) error {
+func (h *hurriedHost) Sleep(ctx context.Context, d time.Duration) error {
 	h.now += d
 	return ctx.Err()
 }
 
 // Monotonic implements host.Host.
-func (h *hurried) Monotonic() time.Duration { return h.now }
+func (h *hurriedHost) Monotonic() time.Duration { return h.now }
 
 func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
 	a.calls++
@@ -50,7 +50,7 @@ func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) er
 		return store.ErrUnavailable
 	}
 	if a.host.Monotonic() < a.until && slices.ContainsFunc(ds, func(d store.DeadLetter) bool { return strings.HasSuffix(d.Outcome, a.refuses) }) {
-		return errors.New("refused for good")
+		return errors.New("refused permanently")
 	}
 	a.kept = append(a.kept, ds...)
 	return nil
@@ -73,13 +73,13 @@ func (c *consumer) Ack(d broker.Delivery) {
 	}
 }
 
-// world is a keeper over a database and a consumer. run runs it until enough messages are
+// newFixture returns a keeper over a database and a consumer. run runs it until enough messages are
 // acknowledged.
-func world(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer, run func(enough int)) {
+func newFixture(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer, run func(enough int)) {
 	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience())
 	t.Cleanup(stop)
 	out = new(bytes.Buffer)
-	a.host = &hurried{Host: daemon.New(daemon.Options{})}
+	a.host = &hurriedHost{Host: daemon.New(daemon.Options{})}
 	k = New(Options{Host: a.host, Store: a, Log: slog.New(slog.NewTextHandler(out, nil)), Recorder: telemetry.Discard{}, Timeout: time.Second})
 	c = &consumer{archive: a, stop: stop}
 	return k, c, out, func(enough int) {
@@ -91,9 +91,9 @@ func world(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer,
 	}
 }
 
-func TestMessagesAreAcknowledgedOnceTheyAreStoredManyInOneStatement(t *testing.T) {
+func TestMessagesAreStoredInBatchesThenAcknowledged(t *testing.T) {
 	a := &archive{away: 1}
-	k, c, out, run := world(t, a)
+	k, c, out, run := newFixture(t, a)
 	for tag := range uint64(500) {
 		k.Keep(c, broker.Delivery{Tag: tag, Body: []byte("{")}, "worker.1.executions", "no JSON")
 	}
@@ -106,7 +106,7 @@ func TestMessagesAreAcknowledgedOnceTheyAreStoredManyInOneStatement(t *testing.T
 	}
 }
 
-func TestAMessageThatTheDatabaseRefusesIsHeldUntilItIsStored(t *testing.T) {
+func TestRefusedMessageIsHeldUntilStored(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		refuses string
@@ -115,18 +115,18 @@ func TestAMessageThatTheDatabaseRefusesIsHeldUntilItIsStored(t *testing.T) {
 		body    string
 	}{
 		{"for a moment", "bad", Patience / 2, "bad", "{"},
-		{"as it is", "bad", time.Hour, "unstorable: refused for good", ""},
-		{"whatever it is, for long", "", 5 * time.Minute, "unstorable: refused for good", ""},
+		{"as it is", "bad", time.Hour, "unstorable: refused permanently", ""},
+		{"whatever it is, for long", "", 5 * time.Minute, "unstorable: refused permanently", ""},
 	} {
 		a := &archive{refuses: c.refuses, until: c.until}
-		k, cons, out, run := world(t, a)
+		k, cons, out, run := newFixture(t, a)
 		for tag, why := range []string{"good", "bad", "good"} {
 			k.Keep(cons, broker.Delivery{Tag: uint64(tag), Body: []byte("{")}, "q", why)
 		}
-		told := 0
-		k.options.Refused = func() { told++ }
+		refusals := 0
+		k.options.Refused = func() { refusals++ }
 		run(3)
-		if len(a.kept) != 3 || cons.early || told == 0 || !strings.Contains(out.String(), "refused by the database, held and tried again") {
+		if len(a.kept) != 3 || cons.early || refusals == 0 || !strings.Contains(out.String(), "refused by the database, held and tried again") {
 			t.Errorf("%s: %d stored, acknowledged too early: %v\n%s", c.name, len(a.kept), cons.early, out)
 			continue
 		}
@@ -138,9 +138,9 @@ func TestAMessageThatTheDatabaseRefusesIsHeldUntilItIsStored(t *testing.T) {
 	}
 }
 
-func TestALongBodyIsHeldAndStoredCut(t *testing.T) {
+func TestLongBodyIsTruncated(t *testing.T) {
 	a := &archive{}
-	k, c, _, run := world(t, a)
+	k, c, _, run := newFixture(t, a)
 	k.Keep(c, broker.Delivery{Body: make([]byte, 20<<20)}, "q", "why")
 	if n := cap(k.held[0].letter.Body); n > 4*store.LongestBody {
 		t.Errorf("%d bytes are held", n)
@@ -151,9 +151,9 @@ func TestALongBodyIsHeldAndStoredCut(t *testing.T) {
 	}
 }
 
-func TestWhatAnEarlierConsumerDeliveredIsNotHeldBesideItsRedelivery(t *testing.T) {
+func TestRedeliveryReplacesHeldMessage(t *testing.T) {
 	a := &archive{}
-	k, c, _, run := world(t, a)
+	k, c, _, run := newFixture(t, a)
 	earlier := &consumer{archive: a}
 	k.Keep(earlier, broker.Delivery{Tag: 1}, "q", "why")
 	k.Keep(earlier, broker.Delivery{Tag: 1}, "other", "why")

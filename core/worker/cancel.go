@@ -10,17 +10,17 @@ import (
 	"handoff/core/host"
 )
 
-// cancelPrefetch bounds the hints that wait for listenForCancel.
+// cancelPrefetch is the maximum number of hints that wait for listenForCancel.
 const cancelPrefetch = 20
 
-// hintInterval is the least time between two questions that hints cause, so that a flood of hints
-// does not make a flood of statements.
+// hintInterval is the shortest time between two queries that hints cause, so that a flood of hints does not
+// cause a flood of statements.
 const hintInterval = 200 * time.Millisecond
 
-// listenForCancel takes hints that an execution is to end, until ctx ends. Every client that can
-// publish can send such a hint, so a hint only makes the worker ask the database (S11). A hint
-// about an execution or epoch that the worker does not hold has no effect and leaves no trace
-// (defect D60). If a hint is lost, the reply to the next heartbeat carries the cancellation.
+// listenForCancel consumes hints about cancellations until ctx ends. Every client that can publish can send
+// such a hint, so it only makes the worker query the database (S11). A hint about an execution or epoch that
+// the worker does not hold has no effect (defect D60). If a hint is lost, the reply to the next heartbeat
+// carries the cancellation.
 func (s *session) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(s.key.ID)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -32,7 +32,7 @@ func (s *session) listenForCancel(ctx context.Context) {
 			s.unread.Keep(c, d, queue, "not a cancellation")
 			return true
 		}
-		if s.held.doubt(d.Envelope.Changes) {
+		if s.held.noteCancelHints(d.Envelope.Changes) {
 			s.hinted.Set()
 		}
 		c.Ack(d)
@@ -40,14 +40,14 @@ func (s *session) listenForCancel(ctx context.Context) {
 	}})
 }
 
-// checkHints asks the database about the executions that hints have named, all in one statement,
-// until ctx ends. If the database does not answer, the reply to the next heartbeat tells.
+// checkHints queries the database for the executions that hints have named, in one statement, until ctx ends.
+// If the database does not answer, the reply to the next heartbeat carries the cancellations.
 func (s *session) checkHints(ctx context.Context) {
 	for {
 		if _, err := s.hinted.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if ids := s.held.doubted(); len(ids) > 0 {
+		if ids := s.held.takeHinted(); len(ids) > 0 {
 			var rows []execution.Execution
 			err := s.db(func(ctx context.Context) (err error) {
 				rows, err = s.store.Executions(ctx, ids)
@@ -58,7 +58,7 @@ func (s *session) checkHints(ctx context.Context) {
 			}
 			for i := range rows {
 				if row := &rows[i]; row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation {
-					s.cancel(row.Key())
+					s.cancelRun(row.Key())
 				}
 			}
 		}
@@ -68,13 +68,13 @@ func (s *session) checkHints(ctx context.Context) {
 	}
 }
 
-// cancel ends the action of an execution that is being cancelled. The request is already in the
+// cancelRun ends the action of an execution that is being cancelled. The request is already in the
 // database; the worker only writes how the execution ended.
-func (s *session) cancel(key execution.Key) {
-	if !s.held.holds(key) {
+func (s *session) cancelRun(key execution.Key) {
+	if !s.held.isHeld(key) {
 		return
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "cancellation requested, ending the action",
 		slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
-	s.held.end(execution.CancelRequested, s.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
+	s.held.endMatching(execution.CancelRequested, s.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
 }

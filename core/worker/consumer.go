@@ -13,11 +13,11 @@ import (
 	"handoff/core/telemetry"
 )
 
-// consume takes deliveries until ctx ends or the session does.
-func (s *session) consume(ctx context.Context) {
+// consumeQueue consumes deliveries until ctx or the session ends.
+func (s *session) consumeQueue(ctx context.Context) {
 	s.client.Consume(ctx, broker.Subscription{
-		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsuming, Cancelled: s.isDraining,
-		Handle: s.receive,
+		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsumer, Cancelled: s.isDraining,
+		Handle: s.receiveMessage,
 	})
 }
 
@@ -27,38 +27,38 @@ func (s *session) isDraining() bool {
 	return s.draining
 }
 
-// receive takes one message. Each of its dispatches gets a free run slot at once or waits for one,
-// and the message stays unacknowledged. Nothing expires it meanwhile, which is why a claim has its
-// own deadline (defect D20). receive returns false when the session is over.
+// receiveMessage accepts one message. Each of its dispatches gets a free run slot at once or waits for one,
+// and the message stays unacknowledged. Unacknowledged messages don't expire, so a claim has its own deadline
+// (defect D20). receiveMessage returns false when the session is over.
 //
-// A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header
-// that ends the broker's dead lettering (S5).
-func (s *session) receive(c broker.Consumer, d broker.Delivery) bool {
+// A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header that
+// stops the broker's dead lettering (S5).
+func (s *session) receiveMessage(c broker.Consumer, d broker.Delivery) bool {
 	queue := broker.WorkerQueue(s.key.ID)
-	if why := unreadable(&d); why != "" {
+	if why := whyUnreadable(&d); why != "" {
 		s.unread.Keep(c, d, queue, why)
-		s.waste()
+		s.countFutile()
 		return true
 	}
-	if s.ended() != endNone {
+	if s.whyEnded() != endNone {
 		return false
 	}
 	m := newMessage(c, d)
 	for _, part := range d.Envelope.Unread {
 		s.unread.KeepPart(c, queue, part, m.ack)
 	}
-	for _, double := range s.queue(m) {
+	for _, double := range s.queueMessage(m) {
 		double.ack()
 	}
-	if s.admit() < host.Forever {
-		// Wakes admitAll, so that it also waits for the deadline of this delivery.
+	if s.admitWaiting() < host.Forever {
+		// Wakes keepAdmitting, so that it also waits for the deadline of this delivery.
 		s.held.freed.Set()
 	}
 	return true
 }
 
-// unreadable says why a delivery is not a dispatch; empty if it is one.
-func unreadable(d *broker.Delivery) string {
+// whyUnreadable returns why a delivery is not a dispatch, or "" if it is one.
+func whyUnreadable(d *broker.Delivery) string {
 	switch {
 	case d.Malformed != nil:
 		return d.Malformed.Error()
@@ -68,45 +68,41 @@ func unreadable(d *broker.Delivery) string {
 	return ""
 }
 
-// admitted is a delivery that has a run slot.
-type admitted struct {
-	waiting
+// run is a delivery that has a run slot, until its execution has ended.
+type run struct {
+	delivery
 	e *entry
-	// uncertain says that one of its claims had an unknown outcome. first is when the first such
+	// uncertain reports whether one of its claims had an unknown outcome. first is when the first such
 	// claim was sent.
 	uncertain bool
 	first     time.Duration
-}
-
-// run is a claimed execution: the answer to the claim, and when that claim was sent.
-type run struct {
-	e    *entry
+	// row is the database's answer to the granted claim, and sent is when that claim was sent.
 	row  *execution.Execution
 	sent time.Duration
 }
 
-// execute takes deliveries from their claim to the end of their executions. One statement claims
-// them; each runs in its own task.
-func (s *session) execute(all []*admitted) {
-	if runs := s.claim(all); len(runs) > 0 {
-		s.tell(runs)
+// claimAndRun claims deliveries in one statement and runs each in its own task, until its execution has
+// ended.
+func (s *session) claimAndRun(all []*run) {
+	if runs := s.claimRuns(all); len(runs) > 0 {
+		s.publishClaims(runs)
 		for _, r := range runs[1:] {
-			s.host.Go("execution", func() { s.perform(r) })
+			s.host.Go("execution", func() { s.performRun(r) })
 		}
-		s.perform(runs[0])
+		s.performRun(runs[0])
 	}
 }
 
-// begin starts claimed executions, each in its own task.
-func (s *session) begin(runs []run) {
-	s.tell(runs)
+// startRuns starts claimed executions, each in its own task.
+func (s *session) startRuns(runs []*run) {
+	s.publishClaims(runs)
 	for _, r := range runs {
-		s.host.Go("execution", func() { s.perform(r) })
+		s.host.Go("execution", func() { s.performRun(r) })
 	}
 }
 
-// tell publishes claims, in one hint.
-func (s *session) tell(runs []run) {
+// publishClaims announces claims in one hint, and measures their handoffs.
+func (s *session) publishClaims(runs []*run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
 		s.measureHandoff(r.e, r.row, r.sent)
@@ -115,39 +111,38 @@ func (s *session) tell(runs []run) {
 	s.notifier.Changed(changes...)
 }
 
-// perform runs a claimed execution, and writes its end.
-func (s *session) perform(r run) {
+// performRun runs a claimed execution, and writes its end.
+func (s *session) performRun(r *run) {
 	// At info: a worker runs few executions at a time, and operators look for these two lines.
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
-	f := s.run(r.e, r.row, r.sent)
+	f := s.runAction(r.e, r.row, r.sent)
 	took := s.host.Monotonic() - r.sent
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
 		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
-	s.finish(r.e, f, took)
+	s.finishRun(r.e, f, took)
 }
 
-// leave releases the slot of an entry, and returns its deliveries that nobody has settled.
-func (s *session) leave(e *entry) []delivery {
-	doubles := s.held.remove(s.host.Monotonic(), e)
+// releaseSlot releases the slot of an entry, and returns its unsettled deliveries.
+func (s *session) releaseSlot(e *entry) []delivery {
+	doubles := s.held.removeEntries(s.host.Monotonic(), e)
 	if e.cancelled {
 		s.beatNow.Set()
 	}
 	return doubles
 }
 
-// settle settles the deliveries of a refused claim. The broker may deliver one of them again until
-// the slot is released: leave returns that one, which has the same fate.
-func (s *session) settle(a *admitted, as func(delivery)) {
-	for _, d := range append([]delivery{a.delivery}, s.held.doubles(a.e)...) {
+// settleDeliveries settles the deliveries of a refused claim. If the broker redelivers one of them before the
+// slot is released, releaseSlot returns it, and it is settled alike.
+func (s *session) settleDeliveries(a *run, as func(delivery)) {
+	for _, d := range append([]delivery{a.delivery}, s.held.takeDoubles(a.e)...) {
 		as(d)
 	}
 }
 
-// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim,
-// both by the database's clock. If every slot was taken at any time since the dispatch, the
-// execution may have waited for a slot and not for its message, so nothing is reported. sent is
-// when the claim was sent, on the monotonic clock.
+// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by
+// the database's clock. If all slots were taken at any time since the dispatch, the execution may have waited
+// for a slot, so nothing is reported. sent is when the claim was sent, on the monotonic clock.
 func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
 	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
 		return
@@ -159,17 +154,16 @@ func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 	s.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
-// claim makes the worker the owner of the admitted executions, in one statement. If the database
-// refuses a claim, it settles the message as the answer demands. It returns the executions to run,
-// and releases the slots of the rest. After an unknown outcome it asks again, and recognises its
+// claimRuns makes the worker the owner of executions, in one statement. It settles the messages, returns the
+// granted runs, and releases the slots of the rest. After an unknown outcome it retries, and recognises its
 // own claims by epoch and incarnation.
 //
-// The time of a run counts from when the effective claim was sent. If nobody knows which claim took
-// effect, it counts from the first that may have. A claim that can't have taken effect costs the
-// run no time, however long the database was away.
-func (s *session) claim(all []*admitted) (runs []run) {
+// The time of a run counts from when the effective claim was sent. If that claim is unknown, it counts from
+// the first that may have taken effect. Other claims cost the run no time, however long the database was
+// away.
+func (s *session) claimRuns(all []*run) (runs []*run) {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, 2*time.Second)
-	for !s.lease.fence() && s.ended() == endNone {
+	for !s.lease.checkFence() && s.whyEnded() == endNone {
 		claims := make([]store.Claim, len(all))
 		for i, a := range all {
 			claims[i] = store.Claim{Key: a.e.key, Beat: a.e.beat}
@@ -181,9 +175,9 @@ func (s *session) claim(all []*admitted) (runs []run) {
 			return err
 		})
 		if err == nil {
-			return s.answered(all, results, sent)
+			return s.settleClaims(all, results, sent)
 		}
-		if gone(err) != endNone {
+		if endReasonOf(err) != endNone {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
@@ -193,12 +187,12 @@ func (s *session) claim(all []*admitted) (runs []run) {
 			_ = backoff.Wait(context.Background())
 			continue
 		}
-		// Claims that the database answered beside the error are done: it may refuse only one, or
-		// somebody may have locked its row, and the others must not suffer.
+		// Claims that the database answered alongside the error are done: one refused or locked row must not
+		// affect the others.
 		together := len(all) > 1
-		var done []run
-		if done, all = s.answeredBeside(all, results, sent); len(done) > 0 {
-			s.begin(done)
+		var done []*run
+		if done, all = s.settlePartialClaims(all, results, sent); len(done) > 0 {
+			s.startRuns(done)
 		}
 		if len(all) == 0 {
 			return nil
@@ -206,19 +200,18 @@ func (s *session) claim(all []*admitted) (runs []run) {
 		if !store.Retriable(err) {
 			if together {
 				for _, a := range all[1:] {
-					s.host.Go("execution", func() { s.execute([]*admitted{a}) })
+					s.host.Go("execution", func() { s.claimAndRun([]*run{a}) })
 				}
 				all = all[:1]
 				continue
 			}
 			if !all[0].uncertain {
-				// The database may accept the claims of other workers, as during a migration, so
-				// the dead letter handler should act at once. But if an earlier claim may have
-				// taken effect, only this worker can run the execution: then it asks until it
-				// knows.
+				// The database may accept the claims of other workers, as during a migration, so the dead
+				// letter handler should act at once. But if an earlier claim may have taken effect, only this
+				// worker can run the execution: then it retries until it has an answer.
 				s.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
-				s.settle(all[0], delivery.reject)
-				for _, d := range s.leave(all[0].e) {
+				s.settleDeliveries(all[0], delivery.reject)
+				for _, d := range s.releaseSlot(all[0].e) {
 					d.reject()
 				}
 				return nil
@@ -235,20 +228,20 @@ func (s *session) claim(all []*admitted) (runs []run) {
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
-	// Unsettled messages go back to the queue when the session ends.
+	// Unsettled messages return to the queue when the session ends.
 	for _, a := range all {
-		s.leave(a.e)
+		s.releaseSlot(a.e)
 	}
 	return nil
 }
 
-// answeredBeside settles the claims that the database answered although the call failed as a whole. It
-// returns the granted ones and the unanswered ones.
-func (s *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
+// settlePartialClaims settles the claims that the database answered although the call failed as a whole. It
+// returns the granted runs, and the unanswered ones in left.
+func (s *session) settlePartialClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs, left []*run) {
 	if len(results) != len(all) {
 		return nil, all
 	}
-	var done []*admitted
+	var done []*run
 	var answers []store.ClaimResult
 	for i, a := range all {
 		if results[i].Row.ID == a.e.key.ID {
@@ -260,14 +253,14 @@ func (s *session) answeredBeside(all []*admitted, results []store.ClaimResult, s
 	if len(done) == 0 {
 		return nil, left
 	}
-	return s.answered(done, answers, sent), left
+	return s.settleClaims(done, answers, sent), left
 }
 
-// answered settles claims that the database answered, and returns the granted ones. Refused claims
-// must not hold up granted ones: settling them may take a heartbeat.
-func (s *session) answered(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
+// settleClaims settles answered claims, and returns the granted runs. Refused claims must not delay granted
+// ones: settling them may take a heartbeat.
+func (s *session) settleClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs []*run) {
 	type refusal struct {
-		a *admitted
+		a *run
 		r *store.ClaimResult
 	}
 	var refused []refusal
@@ -275,22 +268,24 @@ func (s *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 		r := &results[i]
 		ours := a.uncertain && r.Row.Key() == a.Key && r.Row.Status == execution.Running && r.Row.Incarnation == s.key.Incarnation
 		if !r.Applied && !ours {
-			s.held.refuse(a.e)
+			s.held.refuseClaim(a.e)
 			refused = append(refused, refusal{a, r})
 			continue
 		}
-		for _, d := range append([]delivery{a.delivery}, s.held.grant(a.e)...) {
+		for _, d := range append([]delivery{a.delivery}, s.held.grantClaim(a.e)...) {
 			d.ack()
 		}
 		from := sent
 		if !r.Applied {
 			from = a.first
 		}
-		runs = append(runs, run{a.e, &r.Row, from})
+		// The messages are settled: a run that lasts for hours need not keep them in memory.
+		a.delivery, a.row, a.sent = delivery{}, &r.Row, from
+		runs = append(runs, a)
 	}
 	settle := func() {
 		for _, one := range refused {
-			s.refused(one.a, one.r)
+			s.settleRefusedClaim(one.a, one.r)
 		}
 	}
 	switch {
@@ -303,33 +298,33 @@ func (s *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	return runs
 }
 
-// refused settles the message of a refused claim, and releases its slot.
-func (s *session) refused(a *admitted, r *store.ClaimResult) {
+// settleRefusedClaim settles the message of a refused claim, and releases its slot.
+func (s *session) settleRefusedClaim(a *run, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
 	as := delivery.ack
 	switch {
 	case r.DeadlinePassed:
-		// The claim came too late, so the dead letter handler should act at once. It is also too
-		// late for the waiting dispatches of the same message.
+		// The claim was too late, so the dead letter handler should act at once. The waiting dispatches of
+		// the same message are too late as well.
 		as = func(d delivery) {
 			d.reject()
-			s.giveUp(d.message)
+			s.forgetWaiting(d.message)
 		}
-		// By the database's clock, the dispatch is at least as old as its timeout. It may have come
-		// only now, because a message ahead of it waited for a slot.
-		s.tellFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
-		s.settle(a, as)
+		// By the database's clock, the dispatch is at least as old as its timeout. It may have arrived late
+		// because a message ahead of it waited for a slot.
+		s.reportFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
+		s.settleDeliveries(a, as)
 	default:
-		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
-		// the next heartbeat says so. It is sent when this entry is gone.
+		// If the claim's answer was lost and the execution has been cancelled since, the next heartbeat
+		// reports that it does not run here. It is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation
 		s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
-		s.settle(a, as)
-		s.waste()
+		s.settleDeliveries(a, as)
+		s.countFutile()
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
 		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
-	for _, d := range s.leave(e) {
+	for _, d := range s.releaseSlot(e) {
 		as(d)
 	}
 }

@@ -11,52 +11,51 @@ import (
 	"handoff/core/store"
 )
 
-// grudging is a database that answers claims with errors, one after another, and then says that the
-// row runs here.
-type grudging struct {
+// failingClaims is a database that answers claims with errors, one after another, and then that the row runs here.
+type failingClaims struct {
 	store.Worker
 	errs []error
-	// applied says that the last claim took effect, and none before it.
+	// applied reports whether the last claim took effect, and none before it.
 	applied bool
 	now     func() time.Duration
 	asked   []time.Duration
 }
 
 // Claim implements store.Worker.
-func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	if g.now != nil {
-		g.asked = append(g.asked, g.now())
+func (f *failingClaims) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if f.now != nil {
+		f.asked = append(f.asked, f.now())
 	}
-	if len(g.errs) > 0 {
-		err := g.errs[0]
-		g.errs = g.errs[1:]
+	if len(f.errs) > 0 {
+		err := f.errs[0]
+		f.errs = f.errs[1:]
 		return nil, err
 	}
 	row := execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Running, Incarnation: w.Incarnation}
-	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: g.applied}}}, nil
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: f.applied}}}, nil
 }
 
-// settling is a consumer that counts its settlements. It calls rejecting, if there is one, while it
+// settlementCounter is a consumer that counts its settlements. It calls rejecting, if there is one, while it
 // rejects.
-type settling struct {
+type settlementCounter struct {
 	broker.Consumer
 	acked, rejected int
 	rejecting       func()
 }
 
 // Ack implements broker.Consumer.
-func (s *settling) Ack(broker.Delivery) { s.acked++ }
+func (s *settlementCounter) Ack(broker.Delivery) { s.acked++ }
 
 // Reject implements broker.Consumer.
-func (s *settling) Reject(broker.Delivery, bool) {
+func (s *settlementCounter) Reject(broker.Delivery, bool) {
 	if s.rejected++; s.rejecting != nil {
 		s.rejecting()
 	}
 }
 
-// A claim that the database refuses goes back to the executor, unless an earlier claim may have
-// taken effect: then the row runs here, and no other worker would begin it.
-func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
+// A refused claim is rejected to the executor, unless an earlier claim may have taken effect: then the row
+// runs here, and no other worker would begin it.
+func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	for _, c := range []struct {
 		name            string
@@ -68,22 +67,21 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		{"refused after it could not be asked", []error{store.ErrUnavailable, wrong}, 0, 1},
 	} {
 		s := finishing(nil)
-		s.store = &grudging{errs: c.errs}
+		s.store = &failingClaims{errs: c.errs}
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
-		e := s.held.add(key)
-		consumer := new(settling)
-		claimed := len(s.claim([]*admitted{{waiting: waiting{delivery: alone(consumer, key)}, e: e}})) == 1
+		e := s.held.addEntry(key)
+		consumer := new(settlementCounter)
+		claimed := len(s.claimRuns([]*run{{delivery: alone(consumer, key), e: e}})) == 1
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
 		}
 	}
 }
 
-// A run has all its time from the effective claim on; time during which the database is away does
-// not count. If an earlier claim may be the effective one, the time counts from that claim, because
-// the database's deadline may do so.
-func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
+// A run's time counts from its effective claim, so an outage of the database before that costs nothing. If an
+// earlier claim may be the effective one, the time counts from that, as the database's deadline may do.
+func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		errs    []error
@@ -96,11 +94,11 @@ func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 		{"got no answer, and took effect", []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrUnavailable}, false, 1},
 	} {
 		s := finishing(nil)
-		g := &grudging{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
+		g := &failingClaims{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
 		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
-		e := s.held.add(key)
-		runs := s.claim([]*admitted{{waiting: waiting{delivery: alone(new(settling), key)}, e: e}})
+		e := s.held.addEntry(key)
+		runs := s.claimRuns([]*run{{delivery: alone(new(settlementCounter), key), e: e}})
 		before, sent, claimed := time.Duration(0), time.Duration(0), len(runs) == 1
 		if claimed {
 			sent = runs[0].sent
@@ -114,22 +112,22 @@ func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 	}
 }
 
-// alone is a delivery of one dispatch.
+// alone returns a delivery of one dispatch.
 func alone(c broker.Consumer, key execution.Key) delivery {
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: key}}}})
-	return delivery{&m.delivery.Envelope.Dispatches[0], m}
+	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
 }
 
-// late is a database that says that a claim of row came too late. It calls meanwhile while it is
-// asked, and beaten while it is told of a heartbeat.
-type late struct {
+// lateClaims is a database for which every claim is too late. It calls meanwhile during a claim, and beaten during
+// a heartbeat.
+type lateClaims struct {
 	store.Worker
 	row               execution.Execution
 	meanwhile, beaten func()
 }
 
 // Claim implements store.Worker.
-func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (l *lateClaims) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	l.meanwhile()
 	row := l.row
 	row.ID, row.Epoch, row.Status = cs[0].Key.ID, cs[0].Key.Epoch, execution.Scheduled
@@ -137,26 +135,26 @@ func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]
 }
 
 // Heartbeat implements store.Worker.
-func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+func (l *lateClaims) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 	if l.beaten != nil {
 		l.beaten()
 	}
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// The worker may know from a row what it claims, and the message may arrive during the claim. Then
-// nobody else settles that message.
-func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
+// The worker may claim a dispatch that it found as a row, and the message may arrive during the claim. Then
+// the claim must settle that message.
+func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
-	consumer := new(settling)
+	consumer := new(settlementCounter)
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
-	s.store = &late{meanwhile: func() { s.receive(consumer, d.message.delivery) }}
-	e := s.held.add(d.Key)
-	// Another one was found as a row too, and waits for the slot.
+	s.store = &lateClaims{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
+	e := s.held.addEntry(d.Key)
+	// Another dispatch was found as a row too, and waits for the slot.
 	s.held.capacity = 1
-	s.waiting = []waiting{{delivery: delivery{&broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, nil}, since: s.host.Monotonic()}}
-	s.claim([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
+	s.waiting = []delivery{{Dispatch: &broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, since: s.host.Monotonic()}}
+	s.claimRuns([]*run{{delivery: delivery{Dispatch: d.Dispatch, since: s.host.Monotonic()}, e: e}})
 	if len(s.waiting) != 1 {
 		t.Error("a dispatch that has no message left with the one that was too late")
 	}
@@ -165,92 +163,90 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	}
 }
 
-// twice is a message that is delivered to a session twice, the second time at one moment of the
-// settling of the first one.
-type twice struct {
+// doubleDelivery is a message that is delivered to a session twice, the second time while the first is being settled.
+type doubleDelivery struct {
 	t            *testing.T
 	s            *session
 	d            delivery
-	first, again *settling
+	first, again *settlementCounter
 	when         string
 }
 
-func deliveredTwice(t *testing.T, when string) *twice {
-	x := &twice{t: t, s: finishing(nil), first: new(settling), again: new(settling), when: when}
+func deliveredTwice(t *testing.T, when string) *doubleDelivery {
+	x := &doubleDelivery{t: t, s: finishing(nil), first: new(settlementCounter), again: new(settlementCounter), when: when}
 	x.s.lease = newLease(x.s.host, x.s.config.Worker, x.s.host.Monotonic())
 	x.d = alone(x.first, execution.Key{ID: 7, Epoch: 1})
 	x.first.rejecting = x.at("while the first delivery is rejected")
 	return x
 }
 
-// at returns what happens at a moment: the second delivery, or nothing.
-func (tw *twice) at(moment string) func() {
+// at returns a function that makes the second delivery if this is its moment.
+func (dd *doubleDelivery) at(moment string) func() {
 	return func() {
-		if moment == tw.when {
-			tw.s.receive(tw.again, tw.d.message.delivery)
+		if moment == dd.when {
+			dd.s.receiveMessage(dd.again, dd.d.message.delivery)
 		}
 	}
 }
 
-// dies lets the session claim the message, and judges that both deliveries are rejected. Only the
-// second one can still be settled, and it must not be acknowledged: then nobody would take the
-// execution back before the timeout monitor.
-func (tw *twice) dies(since time.Duration, e *entry) {
-	tw.t.Helper()
-	tw.s.claim([]*admitted{{waiting: waiting{delivery: tw.d, since: since}, e: e}})
-	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.holds(tw.d.Key) {
-		tw.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
-			tw.when, tw.first.rejected, tw.first.acked, tw.again.rejected, tw.again.acked)
+// dies lets the session claim the message, and asserts that both deliveries are rejected. Only the second one
+// can still be settled. If it were acknowledged, only the timeout monitor would reclaim the execution.
+func (dd *doubleDelivery) dies(since time.Duration, e *entry) {
+	dd.t.Helper()
+	dd.d.since = since
+	dd.s.claimRuns([]*run{{delivery: dd.d, e: e}})
+	if dd.first.rejected != 1 || dd.again.rejected != 1 || dd.first.acked+dd.again.acked != 0 || dd.s.held.isHeld(dd.d.Key) {
+		dd.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+			dd.when, dd.first.rejected, dd.first.acked, dd.again.rejected, dd.again.acked)
 	}
 }
 
 // While the worker settles the message of a claim that came too late, its connection may end, and
 // the broker delivers the message again.
-func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
-	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
+func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
+	for _, when := range []string{"before the worker reports that it was full", "while it does", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		s := x.s
 		s.held.capacity = 2
-		since, other, e := s.host.Monotonic(), s.held.add(execution.Key{ID: 8, Epoch: 1}), s.held.add(x.d.Key)
-		s.store = &late{meanwhile: func() {
-			s.held.remove(s.host.Monotonic(), other)
-			x.at("before the worker tells that it was full")()
+		since, other, e := s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 8, Epoch: 1}), s.held.addEntry(x.d.Key)
+		s.store = &lateClaims{meanwhile: func() {
+			s.held.removeEntries(s.host.Monotonic(), other)
+			x.at("before the worker reports that it was full")()
 		}, beaten: x.at("while it does")}
 		x.dies(since, e)
 	}
 }
 
-// broken is a database that answers each claim with an error that is no outage. It calls meanwhile
-// while it is asked.
-type broken struct {
+// brokenClaims is a database that answers each claim with a permanent error. It calls meanwhile during the claim.
+type brokenClaims struct {
 	store.Worker
 	meanwhile func()
 }
 
 // Claim implements store.Worker.
-func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store.ClaimResult, error) {
+func (b *brokenClaims) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store.ClaimResult, error) {
 	b.meanwhile()
 	return nil, errors.New("internal error (XX000)")
 }
 
-// The same holds if the database refuses the claim for good.
-func TestAMessageThatComesAgainWhileItsClaimIsRefusedForGoodDiesToo(t *testing.T) {
+// The same applies if the database refuses the claim permanently.
+func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		x.s.held.capacity = 1
-		x.s.store = &broken{meanwhile: x.at("while the database is asked")}
-		x.dies(x.s.host.Monotonic(), x.s.held.add(x.d.Key))
+		x.s.store = &brokenClaims{meanwhile: x.at("while the database is asked")}
+		x.dies(x.s.host.Monotonic(), x.s.held.addEntry(x.d.Key))
 	}
 }
 
-// A dispatch may come to the worker long after it was made, because a message ahead of it waited
-// for a slot. The worker tells the database that it was full since the dispatch, not only since the
-// message came, so that the dispatch does not count. It tells nothing if it was full only before.
-func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
+// A dispatch may reach the worker late, because a message ahead of it waited for a slot. The worker reports
+// that it was full since the dispatch, not only since the message came, so that the dispatch does not count.
+// It reports nothing if it was full only before.
+func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		lifetime time.Duration
-		told     int
+		reports  int
 	}{
 		{"full since the dispatch", time.Hour, 1},
 		{"full before the dispatch", time.Nanosecond, 0},
@@ -258,16 +254,16 @@ func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *test
 		s := finishing(nil)
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		s.held.capacity = 1
-		s.held.remove(s.host.Monotonic(), s.held.add(execution.Key{ID: 6, Epoch: 1}))
+		s.held.removeEntries(s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 6, Epoch: 1}))
 		_ = s.host.Sleep(context.Background(), time.Millisecond)
-		told, made := 0, time.Now()
+		reports, made := 0, time.Now()
 		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
-		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
-		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
-		since := s.host.Monotonic()
-		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.add(d.Key)}})
-		if told != c.told {
-			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
+		s.store = &lateClaims{row: row, meanwhile: func() {}, beaten: func() { reports++ }}
+		d := alone(new(settlementCounter), execution.Key{ID: 7, Epoch: 1})
+		d.since = s.host.Monotonic()
+		s.claimRuns([]*run{{delivery: d, e: s.held.addEntry(d.Key)}})
+		if reports != c.reports {
+			t.Errorf("%s: the worker reported %d times that it was full, want %d", c.name, reports, c.reports)
 		}
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run runs a claimed execution's action and returns the result to write. The action's time counts
-// from sent, when the claim was sent. The database's run deadline counts from the claim's effect,
-// which is later, so nobody takes the execution away while its action is still within its time.
-func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
+// runAction runs a claimed execution's action and returns the result to write. The action's time counts from
+// sent, when the claim was sent. The database's run deadline counts from the claim's effect, which is later,
+// so the execution is not reclaimed while its action is within its time.
+func (s *session) runAction(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
-	if s.lease.fence() || !s.held.begin(e) {
+	if s.lease.checkFence() || !s.held.beginAction(e) {
 		// The worker lost its right between claim and start: nothing has run.
-		if s.held.stopped(e) == execution.CancelRequested {
-			return cancelled(f)
+		if s.held.noteStopped(e) == execution.CancelRequested {
+			return cancelledFinish(f)
 		}
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Worker could not renew its lease before the action began"
@@ -31,10 +31,10 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	grace := s.config.Worker.KillGrace
 	deadline := sent + row.Action.RunTimeout()
 	limit := deadline + grace
-	_, fence := s.lease.deadline()
+	_, fence := s.lease.fenceDeadlines()
 	if s.host.Monotonic() >= deadline {
 		// The worker was stalled since its claim: there is no time left to run.
-		s.held.stopped(e)
+		s.held.noteStopped(e)
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 		return f
@@ -43,14 +43,14 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		Key: e.key, Worker: s.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})
 	if err != nil {
-		return s.notStarted(f, s.held.stopped(e), deadline, err)
+		return s.notStarted(f, s.held.noteStopped(e), deadline, err)
 	}
 	s.starts.restNoMore(s.host.Monotonic())
-	if ended, grace := s.held.started(e, action); ended {
+	if ended, grace := s.held.noteStarted(e, action); ended {
 		action.Kill(grace)
 	}
 	// A renewal may have arrived while the action was started.
-	_, fence = s.lease.deadline()
+	_, fence = s.lease.fenceDeadlines()
 	action.Extend(fence)
 
 	ctx, cancel := s.host.WithTimeout(context.Background(), max(0, deadline-s.host.Monotonic()))
@@ -61,28 +61,27 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		action.Kill(grace)
 		exit, _ = action.Wait(context.Background())
 	}
-	why := s.held.stopped(e)
+	why := s.held.noteStopped(e)
 	timedOut = timedOut || why == execution.NoReason && s.host.Monotonic() >= limit
-	return s.verdict(f, row, exit, why, timedOut)
+	return s.exitVerdict(f, row, exit, why, timedOut)
 }
 
-// notStarted is the end of a run whose action the machine did not start. The machine is at fault
-// only if there was time left. A stalled worker or a slow start may have reached the fence or the
-// run deadline, after which nothing is started (see Runner.Start). A fault of the machine counts
-// against its worker's health.
+// notStarted returns the result of a run whose action was not started. The machine is at fault only if time
+// was left: a stalled worker may have reached the fence or the run deadline, after which nothing is started
+// (see Runner.Start). A fault of the machine counts against its worker's health.
 func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
 	f.Result.Message = err.Error()
 	switch {
 	case why == execution.CancelRequested:
-		return cancelled(f)
-	case s.lease.fence():
+		return cancelledFinish(f)
+	case s.lease.checkFence():
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action could not begin before the worker's fence"
 	case s.host.Monotonic() >= deadline:
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 	default:
-		// An action can't give this reason.
+		// An action can't report this reason.
 		f.Reason = execution.WorkerUnavailable
 		s.restAfter(err)
 		f.Result.Error = "Action could not be started"
@@ -90,9 +89,9 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 	return f
 }
 
-// verdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
-// even if it was asked to end meanwhile.
-func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+// exitVerdict turns an exit into a terminal status. If an action ended by itself, its exit counts, even if
+// the worker was ending it.
+func (s *session) exitVerdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
 		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
@@ -106,7 +105,7 @@ func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, w
 			f.Result.Message = withoutRetry(row, exit)
 		}
 	case why == execution.CancelRequested:
-		return cancelled(f)
+		return cancelledFinish(f)
 	case why == execution.WorkerShutdown:
 		f.Reason = why
 		f.Result.Error = "worker shutting down"
@@ -124,8 +123,8 @@ func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, w
 	return f
 }
 
-// withoutRetry is the message of an action's own failure. If retries are left and none follows, it
-// ends with a line that says so and why: whoever set max_retries expects one.
+// withoutRetry returns the message of an action's own failure. If retries are left but none follows, its last
+// line explains why, because max_retries suggests one.
 func withoutRetry(row *execution.Execution, exit Exit) string {
 	left := row.Action.MaxRetries - row.RetryCount
 	if left <= 0 || exit.Reason.Retriable() {
@@ -146,16 +145,16 @@ func withoutRetry(row *execution.Execution, exit Exit) string {
 	return exit.Message + "\n" + note
 }
 
-func cancelled(f store.Finish) store.Finish {
+func cancelledFinish(f store.Finish) store.Finish {
 	f.To, f.Reason = execution.Cancelled, execution.CancelRequested
 	f.Result.Error = "Execution cancelled"
 	return f
 }
 
-// storable replaces a result that the database refuses for ever by one that it accepts: the status
-// stays, and the refusal replaces the action's output. Otherwise a finished run would be lost and
-// run again because of its output.
-func storable(f store.Finish, refusal error) store.Finish {
+// storableFinish replaces a result that the database permanently refuses by one that it accepts: the status
+// stays, and the refusal replaces the action's output. Otherwise the run would be lost and repeated because
+// of its output.
+func storableFinish(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
 		Message: "the database refused the action's output: " + strings.ToValidUTF8(refusal.Error(), "?"),
@@ -163,8 +162,7 @@ func storable(f store.Finish, refusal error) store.Finish {
 	return f
 }
 
-// keepRefused stores the result of a lost execution, for readers who want to know what it did. It
-// makes only a few attempts.
+// keepRefused stores the result of a lost execution for later inspection. It makes only a few attempts.
 func (s *session) keepRefused(f store.Finish, row *execution.Execution) {
 	s.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",

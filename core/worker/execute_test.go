@@ -17,15 +17,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// picky is a database that refuses every result with an output.
-type picky struct {
+// pickyStore is a database that refuses every result with an output.
+type pickyStore struct {
 	store.Worker
 	refuses func(store.Finish) bool
 	asked   []store.Finish
 }
 
 // Finish implements store.Worker.
-func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (p *pickyStore) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	p.asked = append(p.asked, fs...)
 	if p.refuses(fs[0]) {
 		return nil, errors.New("value too long (54000)")
@@ -33,7 +33,7 @@ func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) 
 	return []store.Outcome{{Applied: true, Row: execution.Execution{ID: fs[0].Key.ID, Incarnation: w.Incarnation, Status: fs[0].To}}}, nil
 }
 
-func finishing(p *picky) *session {
+func finishing(p *pickyStore) *session {
 	h := daemon.New(daemon.Options{Clock: clock.New()})
 	c := config.Default(config.Hardened)
 	log := slog.New(slog.DiscardHandler)
@@ -44,10 +44,10 @@ func finishing(p *picky) *session {
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
 }
 
-// A completed run stays completed when the database refuses its output for good. It is neither lost
-// nor run again.
-func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
-	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
+// A completed run stays completed when the database refuses its output permanently. It is neither lost nor
+// repeated.
+func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
+	p := &pickyStore{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
 	last := p.asked[len(p.asked)-1]
 	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
@@ -55,10 +55,10 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	}
 }
 
-// A refusal of the result as a whole may pass, whatever the error says. Nobody else has the result,
-// so the worker tries until the database accepts it.
-func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
-	p := &picky{}
+// A refusal of the whole result may be temporary, whatever the error says. The result exists nowhere else, so
+// the worker retries until the database accepts it.
+func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
+	p := &pickyStore{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed})
 	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
@@ -66,10 +66,9 @@ func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	}
 }
 
-// A failed start is the machine's fault only while there is time left to run. A worker that was
-// stalled during the start reaches its fence or the run deadline, which does not prove its machine
-// broken.
-func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
+// A failed start is the machine's fault only while there is time left to run. If a worker stalled during the
+// start reaches its fence or the run deadline, that does not blame its machine.
+func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		fenced, late bool
 		why          execution.Reason
@@ -84,7 +83,7 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 		"ended meanwhile":  {fenced: true, why: execution.HeartbeatStale, to: execution.Failed, reason: execution.HeartbeatStale},
 		"late, not fenced": {late: true, why: execution.WorkerShutdown, to: execution.Timeout, reason: execution.RunTimeout},
 	} {
-		s := finishing(&picky{})
+		s := finishing(&pickyStore{})
 		now := s.host.Monotonic()
 		s.lease = newLease(s.host, s.config.Worker, now)
 		if c.fenced {
@@ -102,9 +101,8 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 	}
 }
 
-// Whoever has set max_retries expects a retry. Where an action's own failure ends the chain early,
-// the message says so and why.
-func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
+// max_retries suggests a retry. If an action's own failure ends the chain early, the message explains why.
+func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  execution.Reason
 		code    int
@@ -123,7 +121,7 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 		"to be cancelled": {reason: execution.Unknown, message: "exit status 1", why: execution.CancelRequested, want: "exit status 1"},
 	} {
 		row := &execution.Execution{Action: execution.Action{MaxRetries: 3}, RetryCount: c.retry}
-		f := finishing(&picky{}).verdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
+		f := finishing(&pickyStore{}).exitVerdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
 		if f.Result.Message != c.want || f.Result.Error != "Action failed" || f.Reason != c.reason || f.To != execution.Failed {
 			t.Errorf("%s: %v for %v, %+v\nwant %q", name, f.To, f.Reason, f.Result, c.want)
 		}
@@ -131,4 +129,4 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 }
 
 // finishes writes the end of a run that holds a slot.
-func (s *session) finishes(f store.Finish) { s.finish(s.held.add(f.Key), f, 0) }
+func (s *session) finishes(f store.Finish) { s.finishRun(s.held.addEntry(f.Key), f, 0) }

@@ -6,25 +6,25 @@ import (
 	"handoff/core/execution"
 )
 
-// ExitCode says what one exit code of an action means.
+// ExitCode is the meaning of one exit code of an action.
 type ExitCode struct {
 	Code int
 	// Name is the code's name in C programs.
 	Name   string
 	Reason execution.Reason
-	// About is what the action reports with the code.
+	// About describes what the action reports with the code.
 	About string
 }
 
-// ExitCodes lists the exit codes that say why an action failed, by number; any other code except 0
-// means unknown.
+// ExitCodes lists the exit codes that state why an action failed, by number; any other code except 0 means
+// unknown.
 //
-// The list has three sources: the codes of sysexits.h that say whether another attempt may help,
-// the code of timeout(1), and Linux's numbers of connection errors, which a program returns if it
-// passes errno on. The numbers mean the same on workers of every system. Smaller numbers are left
-// out because every program uses them differently (7 is a refused connection to curl, and anything
-// elsewhere). So are 126 to 165, which shells use for commands that did not run or were killed, and
-// 101 (ENETUNREACH), with which a panicking Rust program ends.
+// The list has three sources: the codes of sysexits.h that show whether another attempt may help, the code of
+// timeout(1), and Linux's numbers of connection errors. A program returns those if it passes errno on. The
+// numbers mean the same on workers of every system. Smaller numbers are left out because every program uses
+// them differently (7 is a refused connection in curl, and anything elsewhere). So are 126 to 165, which
+// shells use for commands that did not run or were killed, and 101 (ENETUNREACH), with which a panicking Rust
+// program ends.
 func ExitCodes() []ExitCode { return slices.Clone(exitCodes[:]) }
 
 var exitCodes = [...]ExitCode{ //detlint:ok a constant table, never written
@@ -41,8 +41,8 @@ var exitCodes = [...]ExitCode{ //detlint:ok a constant table, never written
 	{124, "timeout(1)", execution.Transient, "a command that the action bounded with timeout(1) took too long"},
 }
 
-// ReasonOf is the reason of an action that ended by itself with an exit code other than 0 and gave no
-// reason in words. A code among retried, which its author declares, is a failure for now.
+// ReasonOf returns the reason of an action that ended by itself with an exit code other than 0 and reported
+// no error type. A code in retried, which the action's author declares, is a transient failure.
 func ReasonOf(code int, retried execution.ExitCodes) execution.Reason {
 	reason := execution.Unknown
 	for _, c := range exitCodes {

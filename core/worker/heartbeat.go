@@ -11,20 +11,19 @@ import (
 	"handoff/core/telemetry"
 )
 
-// beat renews the lease until ctx ends or the incarnation is gone. The interval counts from one
-// request to the next, as the lease does. It is shortened at random by up to a tenth; otherwise
-// workers started together would send heartbeats together for ever. After a failure the next one
-// comes sooner.
-func (s *session) beat(ctx context.Context) {
+// sendHeartbeats renews the lease until ctx ends or the incarnation is gone. The interval counts from one
+// request to the next, as the lease does. It is shortened at random by up to a tenth, so that workers started
+// together don't stay in step. After a failure the next one comes sooner.
+func (s *session) sendHeartbeats(ctx context.Context) {
 	interval := s.config.Worker.HeartbeatInterval
 	active := false
 	loop := telemetry.NewLoop(s.recorder, s.host.Monotonic, "heartbeat")
 	for {
 		began := s.host.Monotonic()
 		err := loop.Pass(func() error {
-			consuming := s.consuming()
+			consuming := s.isConsuming()
 			starting, err := s.beatOnce(ctx, consuming)
-			// A failover may have lost that the worker became active.
+			// A failover may have lost the change to active.
 			active = active && !starting
 			if err != nil || !consuming || active {
 				return err
@@ -38,7 +37,7 @@ func (s *session) beat(ctx context.Context) {
 		early := time.Duration(s.host.Uint64N(uint64(interval/10) + 1)) //nolint:gosec // less than the interval
 		next := max(soon, began+interval-early-s.host.Monotonic())
 		if err != nil {
-			if gone(err) != endNone || ctx.Err() != nil {
+			if endReasonOf(err) != endNone || ctx.Err() != nil {
 				return
 			}
 			s.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
@@ -51,20 +50,19 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// beatOnce sends a heartbeat, and says whether the worker is still starting as the database knows.
+// beatOnce sends a heartbeat, and reports whether the database still has the worker as starting.
 func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, err error) {
 	sent := s.host.Monotonic()
 	number, held := s.held.nextBeat()
 	full, wasFull := s.lastFull(sent)
-	figures := s.record.figures()
-	acknowledged := s.acknowledged(0)
+	figures := s.record.sumFigures()
+	acknowledged := s.raiseAcknowledged(0)
 	var reply store.BeatReply
-	// A third of the remaining time: so a lease has room for a late answer, and for another attempt
-	// on another connection if the first one is dead. With the statement timeout alone, a slightly
-	// slower network path would cost every lease: each failed attempt closes its connection, and
-	// the next has to open one first.
-	fence, _ := s.lease.deadline()
-	err = s.within(ctx, max(s.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
+	// A third of the remaining time leaves room for a late answer, and for another attempt on another
+	// connection. With the statement timeout alone, a slightly slower network path would cost every lease:
+	// each failed attempt closes its connection, and the next must first open one.
+	fence, _ := s.lease.fenceDeadlines()
+	err = s.callWithin(ctx, max(s.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = s.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: s.key, Number: number, Acknowledged: acknowledged, Lease: s.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
 			Messages: broker.VersionBlock, WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: s.config.Health.Of(figures, 0),
@@ -74,26 +72,26 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 	if err != nil {
 		return false, err
 	}
-	s.acknowledged(number)
-	s.toldFull(full, wasFull)
-	if s.lease.renew(sent) {
-		_, kill := s.lease.deadline()
-		s.held.extend(kill)
+	s.raiseAcknowledged(number)
+	s.noteReportedFull(full, wasFull)
+	if s.lease.renewFrom(sent) {
+		_, kill := s.lease.fenceDeadlines()
+		s.held.extendFences(kill)
 	}
 	if reply.Incomplete != nil {
 		s.limited.LogAttrs(context.Background(), slog.LevelWarn, "lease renewed, but the database could not say what was lost; the next heartbeat asks again",
 			slog.Any("error", reply.Incomplete))
 	}
 	if reply.Drain {
-		s.askToStop()
+		s.requestDrain()
 	}
 	for _, key := range reply.Lost {
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "execution lost, ending its action",
 			slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
-		s.held.end(execution.WorkerLost, 0, func(k execution.Key) bool { return k == key })
+		s.held.endMatching(execution.WorkerLost, 0, func(k execution.Key) bool { return k == key })
 	}
 	for _, key := range reply.Cancel {
-		s.cancel(key)
+		s.cancelRun(key)
 	}
 	for i := range reply.Ended {
 		o := &reply.Ended[i]
@@ -102,47 +100,45 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 	return reply.Starting, nil
 }
 
-// acknowledged notes that a heartbeat was answered, and returns the largest answered number. If a
-// database does not know that heartbeat, it was replaced by a copy that lacks the latest writes.
-// Nobody can tell what else is missing, so that database refuses the heartbeat, and the incarnation
-// gives up all its work.
-func (s *session) acknowledged(number uint64) uint64 {
+// raiseAcknowledged records that a heartbeat was answered, and returns the largest answered number. A
+// database without that heartbeat is a copy that lacks the latest writes, and perhaps others. So it refuses
+// the next heartbeat, and the incarnation abandons all its work.
+func (s *session) raiseAcknowledged(number uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beaten = max(s.beaten, number)
 	return s.beaten
 }
 
-// toldFull notes the latest moment at which, as the database knows, the worker was full.
-func (s *session) toldFull(at time.Duration, was bool) {
+// noteReportedFull records the latest moment at which, as the database knows, the worker was full.
+func (s *session) noteReportedFull(at time.Duration, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was {
-		s.told = max(s.told, at)
+		s.reportedFull = max(s.reportedFull, at)
 	}
 }
 
-// tellFull tells the database, before a delivery is rejected, that every slot was taken, or that the
-// worker rested, at some time since its dispatch: the take-back checks this. The dispatch was made at the moment made or
-// before, and the delivery came at the moment came. One extra heartbeat is enough for all waiting
-// deliveries. There is one attempt: if the database does not answer, at worst the dispatch counts
-// once.
-func (s *session) tellFull(made, came time.Duration) {
+// reportFull reports to the database, before a delivery is rejected, that the worker was full or rested at
+// some time since the dispatch. The reclaim checks this. The dispatch was made at made or before, and the
+// delivery came at came. One extra heartbeat is enough for all waiting deliveries. There is only one attempt:
+// without an answer, the dispatch counts once at worst.
+func (s *session) reportFull(made, came time.Duration) {
 	full, was := s.lastFull(s.host.Monotonic())
 	s.mu.Lock()
-	known := s.told >= min(full, came)
+	known := s.reportedFull >= min(full, came)
 	s.mu.Unlock()
 	if known || !was || full < made {
 		return
 	}
-	if _, err := s.beatOnce(context.Background(), s.consuming()); err != nil {
+	if _, err := s.beatOnce(context.Background(), s.isConsuming()); err != nil {
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "could not tell the database that every run slot was taken", slog.Any("error", err))
 	}
 }
 
-// askToStop begins the drain that an operator requested. Every heartbeat repeats the request until
+// requestDrain begins the drain that an operator requested. Every heartbeat's reply repeats the request until
 // the worker drains; only the first counts.
-func (s *session) askToStop() {
+func (s *session) requestDrain() {
 	s.mu.Lock()
 	first := !s.asked
 	s.asked = true
@@ -157,15 +153,15 @@ func (s *session) setLifecycle(to execution.Lifecycle) error {
 	return s.db(func(ctx context.Context) error { return s.store.SetLifecycle(ctx, s.key, to) })
 }
 
-func (s *session) consuming() bool {
+func (s *session) isConsuming() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.consumer != nil
 }
 
-// setConsuming tells the database, with an extra heartbeat, whether the worker would receive
-// dispatches.
-func (s *session) setConsuming(c broker.Consumer) {
+// setConsumer sets the consumer, nil for none, and reports with an extra heartbeat whether the worker
+// receives dispatches.
+func (s *session) setConsumer(c broker.Consumer) {
 	s.mu.Lock()
 	s.consumer = c
 	s.mu.Unlock()

@@ -10,13 +10,12 @@ import (
 
 // lease is the worker's own view of its right to run, on its own monotonic clock.
 //
-// The database grants [applied, applied + lease]. The worker doesn't know when its request was
-// applied, but that was after it was sent. So a lease counted from the start of the last successful
-// renewal ends no later than the database's, on any clock whose drift stays within the margin's 1
-// %. At that moment less the margin, the worker stops claiming and ends its actions. The margin
-// covers the kill grace, the drift, and one statement in progress. So when the database says that
-// the lease is over, no action of the incarnation is alive, and other parts may safely take its
-// work away (defect D15).
+// The database grants [applied, applied + lease]. The worker doesn't know when its request was applied, only
+// that this was after it was sent. So a lease counted from the start of the last renewal ends no later than
+// the database's, if the clocks drift by no more than the margin's 1 %. At that moment less the margin, the
+// worker stops claiming and ends its actions. The margin covers the kill grace, the drift, and one statement
+// in progress. So when the lease is over in the database, no action of the incarnation is alive, and other
+// parts may safely reclaim its work (defect D15).
 type lease struct {
 	host   host.Host
 	length time.Duration
@@ -33,9 +32,9 @@ func newLease(h host.Host, c config.Worker, granted time.Duration) *lease {
 	return &lease{host: h, length: c.Lease(), margin: c.FenceMargin, grace: c.KillGrace, renewed: granted}
 }
 
-// renew counts a renewal whose request was sent at sent. It returns false if the worker has fenced
-// itself meanwhile: a lost right does not come back.
-func (l *lease) renew(sent time.Duration) bool {
+// renewFrom records a renewal whose request was sent at sent. It returns false if the worker has fenced
+// itself meanwhile, which is final.
+func (l *lease) renewFrom(sent time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fenced {
@@ -45,17 +44,16 @@ func (l *lease) renew(sent time.Duration) bool {
 	return true
 }
 
-// deadline returns when the worker has to fence itself, and when its shims kill the actions that
-// are left.
-func (l *lease) deadline() (fence, kill time.Duration) {
+// fenceDeadlines returns when the worker must fence itself, and when its shims kill the remaining actions.
+func (l *lease) fenceDeadlines() (fence, kill time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fence = l.renewed + l.length - l.margin
 	return fence, fence + l.grace
 }
 
-// fence ends the right if its time has come, and says whether the right is over.
-func (l *lease) fence() bool {
+// checkFence fences the worker if its time has come, and reports whether it is fenced.
+func (l *lease) checkFence() bool {
 	now := l.host.Monotonic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,8 +63,8 @@ func (l *lease) fence() bool {
 	return l.fenced
 }
 
-// room says that the lease, at its last renewal, reaches its fence later than d from now.
-func (l *lease) room(now, d time.Duration) bool {
+// hasRoom reports whether the fence, as of the last renewal, is later than d from now.
+func (l *lease) hasRoom(now, d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.fenced && now+d < l.renewed+l.length-l.margin

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"sync"
+	"time"
 
 	"handoff/core/broker"
 )
@@ -10,17 +11,17 @@ import (
 // The broker knows only the message, so it is settled once, when the fate of all its dispatches is
 // known:
 //
-//   - It is acknowledged after each of its dispatches is claimed, or has proved futile without
-//     needing the dead letter handler.
-//   - It is rejected as soon as one of its dispatches needs the dead letter handler. The handler
-//     judges each dispatch and passes over those that run. All dispatches of a block have the same
-//     timeout and come from one statement, so if one is too late, the waiting ones are too.
+//   - It is acknowledged when each of its dispatches is claimed, or is futile and does not need the dead
+//     letter handler.
+//   - It is rejected as soon as one of its dispatches needs the dead letter handler. The handler judges each
+//     dispatch and skips those that run. All dispatches of a block have the same timeout and come from one
+//     statement, so if one is too late, the waiting ones are too.
 type message struct {
 	consumer broker.Consumer
 	delivery broker.Delivery
 
 	mu sync.Mutex
-	// open counts the parts whose fate is not known yet.
+	// open is the number of parts whose fate is not known yet.
 	open    int
 	settled bool
 }
@@ -29,8 +30,7 @@ func newMessage(c broker.Consumer, d broker.Delivery) *message {
 	return &message{consumer: c, delivery: d, open: len(d.Envelope.Dispatches) + len(d.Envelope.Unread)}
 }
 
-// ack says that one part of the message is done with. After the last part it acknowledges the
-// message.
+// ack settles one part of the message. After the last part it acknowledges the message.
 func (m *message) ack() {
 	m.mu.Lock()
 	m.open--
@@ -53,21 +53,23 @@ func (m *message) reject() {
 	}
 }
 
-// delivery is one dispatch and the message that brought it; the message is nil if the dispatch was
-// found as a row.
+// delivery is one received dispatch.
 type delivery struct {
 	*broker.Dispatch
+	// message is the message that brought the dispatch, nil if the worker found it as a row.
 	message *message
+	// since is when the dispatch arrived, on the monotonic clock.
+	since time.Duration
 }
 
-// ack says that the dispatch no longer needs its message.
+// ack settles the dispatch as one that no longer needs its message.
 func (d delivery) ack() {
 	if d.message != nil {
 		d.message.ack()
 	}
 }
 
-// reject says that the dispatch needs the dead letter handler.
+// reject sends the dispatch's message to the dead letter handler.
 func (d delivery) reject() {
 	if d.message != nil {
 		d.message.reject()

@@ -15,30 +15,30 @@ import (
 	"handoff/core/unread"
 )
 
-// judging is a database that answers each claim by its execution, and notes which claims came
+// claimJudge is a database that answers each claim by its execution, and notes which claims came
 // together.
-type judging struct {
+type claimJudge struct {
 	store.Worker
 	of  func(execution.ID) store.ClaimResult
 	err func(cs []store.Claim) error
 
-	mu    sync.Mutex // claims that go alone run in their own tasks
+	mu    sync.Mutex // separate claims run in their own tasks
 	asked []string
 }
 
 // Claim implements store.Worker.
-func (j *judging) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (c *claimJudge) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	var ids []execution.ID
 	results := make([]store.ClaimResult, len(cs))
 	for i := range cs {
 		ids = append(ids, cs[i].Key.ID)
-		results[i] = j.of(cs[i].Key.ID)
+		results[i] = c.of(cs[i].Key.ID)
 	}
-	j.mu.Lock()
-	j.asked = append(j.asked, fmt.Sprint(ids))
-	j.mu.Unlock()
-	if j.err != nil {
-		if err := j.err(cs); err != nil {
+	c.mu.Lock()
+	c.asked = append(c.asked, fmt.Sprint(ids))
+	c.mu.Unlock()
+	if c.err != nil {
+		if err := c.err(cs); err != nil {
 			return nil, err
 		}
 	}
@@ -46,11 +46,11 @@ func (j *judging) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) 
 }
 
 // Heartbeat implements store.Worker.
-func (*judging) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+func (*claimJudge) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// granted is a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
+// granted returns a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
 // epoch.
 func granted(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Running, Incarnation: 1}}}
@@ -64,8 +64,8 @@ func stale(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Row: execution.Execution{ID: id, Epoch: 2, Status: execution.Requested}}}
 }
 
-// many is a message of dispatches 1 to n that waits at a worker with so many slots.
-func many(n, slots int, j *judging) (*session, *settling, *message) {
+// many returns a message of dispatches 1 to n that waits at a worker with so many slots.
+func many(n, slots int, j *claimJudge) (*session, *settlementCounter, *message) {
 	s := finishing(nil)
 	s.store, s.lease = j, newLease(s.host, s.config.Worker, s.host.Monotonic())
 	s.held.capacity = slots
@@ -73,27 +73,27 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 	for id := range n {
 		ds = append(ds, broker.Dispatch{Key: execution.Key{ID: execution.ID(id + 1), Epoch: 1}})
 	}
-	c := new(settling)
+	c := new(settlementCounter)
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Dispatches: ds}})
-	s.queue(m)
+	s.queueMessage(m)
 	return s, c, m
 }
 
-// claims claims the dispatches that get a slot. It says which run and whether the message was
-// acknowledged or rejected.
-func (s *session) claims(c *settling) string {
+// claims claims the dispatches that get a slot. It describes which of them run and how the message was
+// settled.
+func (s *session) claims(c *settlementCounter) string {
 	taken, _, _ := s.nextWaiting()
 	var ids []execution.ID
-	for _, r := range s.claim(taken) {
+	for _, r := range s.claimRuns(taken) {
 		ids = append(ids, r.e.key.ID)
-		s.leave(r.e)
+		s.releaseSlot(r.e)
 	}
 	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(s.waiting))
 }
 
 // A message is acknowledged only when all its dispatches are claimed; futile claims count as well.
-func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
-	j := &judging{of: granted}
+func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
+	j := &claimJudge{of: granted}
 	s, c, _ := many(5, 2, j)
 	for _, want := range []string{
 		"runs [1 2], 0 acknowledged, 0 rejected, 3 wait",
@@ -107,18 +107,18 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	if got := fmt.Sprint(j.asked); got != "[[1 2] [3 4] [5]]" {
 		t.Errorf("claimed in calls of %s", got)
 	}
-	s, c, _ = many(3, 3, &judging{of: func(id execution.ID) store.ClaimResult {
+	s, c, _ = many(3, 3, &claimJudge{of: func(id execution.ID) store.ClaimResult {
 		if id == 2 {
 			return stale(id)
 		}
 		return granted(id)
 	}})
-	// Refused claims are settled beside running executions.
+	// Refused claims are settled alongside running executions.
 	taken, _, _ := s.nextWaiting()
-	if runs := s.claim(taken); len(runs) != 2 {
+	if runs := s.claimRuns(taken); len(runs) != 2 {
 		t.Errorf("%d run", len(runs))
 	}
-	for s.held.holds(execution.Key{ID: 2, Epoch: 1}) {
+	for s.held.isHeld(execution.Key{ID: 2, Epoch: 1}) {
 		_, _ = s.held.changed.Wait(t.Context(), time.Minute)
 	}
 	if c.acked != 1 || c.rejected != 0 {
@@ -126,20 +126,20 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	}
 }
 
-// The dispatches of the largest message that an executor sends by default are claimed in one
-// statement, if there are slots for them. No more than that are.
-func TestTheLargestMessageIsClaimedInOneStatement(t *testing.T) {
+// The dispatches of the largest default message are claimed in one statement, if there are slots for them,
+// but no more than that.
+func TestLargestMessageNeedsOneClaimStatement(t *testing.T) {
 	largest := config.Default(config.Hardened).Executor.DispatchesPerMessage
-	s, _, _ := many(largest+1, largest+1, &judging{of: granted})
+	s, _, _ := many(largest+1, largest+1, &claimJudge{of: granted})
 	if taken, _, _ := s.nextWaiting(); len(taken) != largest {
 		t.Errorf("%d are claimed in one statement, want %d", len(taken), largest)
 	}
 }
 
-// A dispatch that is too late dies at once, with the dispatches of its message that wait, which are
-// too late as well. The dead letter handler passes over the running ones.
-func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
-	j := &judging{of: granted}
+// A late dispatch is rejected at once, with the waiting dispatches of its message, which are too late as
+// well. The dead letter handler skips the running ones.
+func TestLateMessageIsRejectedOnce(t *testing.T) {
+	j := &claimJudge{of: granted}
 	s, c, _ := many(6, 2, j)
 	if got := s.claims(c); got != "runs [1 2], 0 acknowledged, 0 rejected, 4 wait" {
 		t.Error(got)
@@ -148,32 +148,31 @@ func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
 	if got := s.claims(c); got != "runs [], 0 acknowledged, 1 rejected, 0 wait" {
 		t.Error(got)
 	}
-	if held, _ := s.held.counts(); held != 0 {
+	if held, _ := s.held.countHeld(); held != 0 {
 		t.Errorf("%d slots are taken", held)
 	}
 }
 
-// Dispatches that wait for a slot until their deadline go back as one message, too.
-func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
-	s, c, m := many(4, 1, &judging{of: granted})
-	s.held.add(execution.Key{ID: 99, Epoch: 1})
+// Dispatches that wait for a slot until their deadline are also rejected as one message.
+func TestMessageWaitingTooLongIsRejectedOnce(t *testing.T) {
+	s, c, m := many(4, 1, &claimJudge{of: granted})
+	s.held.addEntry(execution.Key{ID: 99, Epoch: 1})
 	for i := range s.waiting {
-		s.waiting[i].since -= s.patience(execution.Action{})
+		s.waiting[i].since -= s.slotPatience(execution.Action{})
 	}
-	other := newMessage(new(settling), broker.Delivery{Envelope: broker.Envelope{Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 50, Epoch: 1}}}}})
-	s.queue(other)
-	s.admit()
+	other := newMessage(new(settlementCounter), broker.Delivery{Envelope: broker.Envelope{Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 50, Epoch: 1}}}}})
+	s.queueMessage(other)
+	s.admitWaiting()
 	if c.rejected != 1 || c.acked != 0 || len(s.waiting) != 1 || s.waiting[0].message != other || !m.settled {
 		t.Errorf("%d rejected, %d acknowledged, %d wait", c.rejected, c.acked, len(s.waiting))
 	}
 }
 
-// If the database refuses one execution, the others of its message do not suffer: each is then
-// claimed alone.
-func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
+// If the database refuses one execution, each of the others in its message is claimed alone.
+func TestRefusedClaimDoesNotAffectOthers(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	began := make(chan execution.ID, 2)
-	j := &judging{of: stale}
+	j := &claimJudge{of: stale}
 	j.err = func(cs []store.Claim) error {
 		if len(cs) > 1 || cs[0].Key.ID == 1 {
 			return wrong
@@ -183,7 +182,7 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 	s, c, _ := many(3, 3, j)
 	taken, _, _ := s.nextWaiting()
-	if runs := s.claim(taken); len(runs) != 0 || c.rejected != 1 {
+	if runs := s.claimRuns(taken); len(runs) != 0 || c.rejected != 1 {
 		t.Errorf("%d run, %d rejected", len(runs), c.rejected)
 	}
 	if a, b := <-began, <-began; a+b != 5 {
@@ -191,10 +190,10 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-// A call that was refused although each of its claims was answered leaves nothing to ask again.
-func TestARefusalThatAnswersEachClaimIsAskedOnce(t *testing.T) {
+// After a call that was refused although each of its claims was answered, no claim is retried.
+func TestFullyAnsweredRefusalNeedsOneClaimStatement(t *testing.T) {
 	s, c, _ := many(2, 2, nil)
-	j := &answering{judging{of: stale}}
+	j := &answeringJudge{claimJudge{of: stale}}
 	s.store = j
 	if got := s.claims(c); got != "runs [], 1 acknowledged, 0 rejected, 0 wait" {
 		t.Error(got)
@@ -202,37 +201,37 @@ func TestARefusalThatAnswersEachClaimIsAskedOnce(t *testing.T) {
 	if got := fmt.Sprint(j.asked); got != "[[1 2]]" {
 		t.Errorf("claimed in calls of %s, want one", got)
 	}
-	if held, _ := s.held.counts(); held != 0 {
+	if held, _ := s.held.countHeld(); held != 0 {
 		t.Errorf("%d slots are taken", held)
 	}
 }
 
-// answering is a database that refuses calls and answers each of their claims.
-type answering struct{ judging }
+// answeringJudge is a database that refuses calls but answers each of their claims.
+type answeringJudge struct{ claimJudge }
 
 // Claim implements store.Worker.
-func (a *answering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, _ := a.judging.Claim(ctx, w, cs)
+func (a *answeringJudge) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, _ := a.claimJudge.Claim(ctx, w, cs)
 	return results, errors.New("internal error (XX000)")
 }
 
-// shelf is a database that stores dead letters and tells of each.
-type shelf struct {
+// letterStore is a database that sends each stored dead letter to a channel.
+type letterStore struct {
 	store.Worker
 	letters chan store.DeadLetter
 }
 
 // StoreDeadLetters implements store.Worker.
-func (s *shelf) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
+func (l *letterStore) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
 	for i := range ds {
-		s.letters <- ds[i]
+		l.letters <- ds[i]
 	}
 	return nil
 }
 
 // A dispatch that can't be read is stored, and the message is acknowledged only after that.
-func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
-	j := &judging{of: granted}
+func TestUnreadableDispatchIsStoredAlongsideOthers(t *testing.T) {
+	j := &claimJudge{of: granted}
 	s, c, m := many(2, 2, j)
 	m.delivery.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
 	m.open++
@@ -248,14 +247,14 @@ func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	}
 }
 
-func TestADispatchThatCantBeReadIsStoredWhenItsMessageArrives(t *testing.T) {
+func TestUnreadableDispatchIsStoredOnArrival(t *testing.T) {
 	s, _, m := many(1, 0, nil)
-	db := &shelf{letters: make(chan store.DeadLetter, 1)}
+	db := &letterStore{letters: make(chan store.DeadLetter, 1)}
 	s.unread = unread.New(unread.Options{Host: s.host, Store: db, Log: s.log, Recorder: s.recorder, Timeout: time.Minute})
-	c, d := new(settling), m.delivery
+	c, d := new(settlementCounter), m.delivery
 	s.waiting = nil
 	d.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
-	if !s.receive(c, d) || len(s.waiting) != 1 {
+	if !s.receiveMessage(c, d) || len(s.waiting) != 1 {
 		t.Fatalf("%d dispatches wait, want the one that can be read", len(s.waiting))
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -18,31 +18,30 @@ type Pulse struct {
 	lease time.Duration
 
 	mu sync.Mutex
-	// renewed is when the last successful heartbeat was sent, if there was one.
+	// renewed is when the last successful heartbeat was sent; valid if beating.
 	renewed  time.Duration
 	beating  bool
 	consumer bool
 }
 
-// NewPulse returns a pulse that has seen no heartbeat. lease is how long one heartbeat keeps the
-// worker alive.
+// NewPulse returns a pulse without heartbeats. lease is how long one heartbeat keeps the worker alive.
 func NewPulse(h host.Host, lease time.Duration) *Pulse { return &Pulse{host: h, lease: lease} }
 
-// Watch puts the pulse between a worker and its database.
-func (p *Pulse) Watch(s store.Worker) store.Worker { return watched{s, p} }
+// Watch wraps a worker's database, so that the pulse observes its heartbeats.
+func (p *Pulse) Watch(s store.Worker) store.Worker { return pulseStore{s, p} }
 
-type watched struct {
+type pulseStore struct {
 	store.Worker
 	pulse *Pulse
 }
 
-func (w watched) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := w.pulse.host.Monotonic()
-	reply, err := w.Worker.Heartbeat(ctx, b)
+func (p pulseStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := p.pulse.host.Monotonic()
+	reply, err := p.Worker.Heartbeat(ctx, b)
 	if err == nil {
-		w.pulse.mu.Lock()
-		w.pulse.renewed, w.pulse.beating, w.pulse.consumer = sent, true, b.ConsumerAlive
-		w.pulse.mu.Unlock()
+		p.pulse.mu.Lock()
+		p.pulse.renewed, p.pulse.beating, p.pulse.consumer = sent, true, b.ConsumerAlive
+		p.pulse.mu.Unlock()
 	}
 	return reply, err
 }
@@ -60,8 +59,8 @@ func (p *Pulse) Lease() error {
 	return nil
 }
 
-// Consumer returns an error while the worker receives no dispatches: a deaf worker that sends
-// heartbeats is the worst kind (defect D32).
+// Consumer returns an error while the worker receives no dispatches, although it may still send heartbeats
+// (defect D32).
 func (p *Pulse) Consumer() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,5 +70,5 @@ func (p *Pulse) Consumer() error {
 	return nil
 }
 
-// Ready returns an error unless the worker could work now.
+// Ready returns an error unless the worker can receive work now.
 func (p *Pulse) Ready() error { return errors.Join(p.Lease(), p.Consumer()) }

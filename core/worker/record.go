@@ -8,39 +8,39 @@ import (
 	"handoff/core/host"
 )
 
-// slots is the number of parts of the window. Old runs are forgotten one part at a time, so the
-// memory does not depend on the rate of runs.
+// slots is the number of parts of the window. Old runs are dropped one part at a time, so the memory does not
+// depend on the rate of runs.
 const slots = 60
 
-// record is how the runs of one incarnation ended, over a sliding window on the worker's monotonic
-// clock. It forgets old runs, so no worker carries a failure for ever (defect D43).
-type record struct {
+// runRecord counts how the runs of one incarnation ended, over a sliding window on the worker's monotonic
+// clock. It drops old runs, so that no failure counts forever (defect D43).
+type runRecord struct {
 	host host.Host
 	slot time.Duration
 
 	mu    sync.Mutex
-	parts [slots]part
-	// consecutive counts the failures that blame the worker since the last other run. lastFailure
-	// is when the latest of them was.
+	parts [slots]recordSlot
+	// consecutive is the number of failures that blame the worker since the last other run. lastFailure is
+	// when the latest of them was.
 	consecutive int
 	lastFailure time.Duration
 }
 
-// part is one slot of the window.
-type part struct {
+// recordSlot is one slot of the window.
+type recordSlot struct {
 	// number is the index of the slot, counted from the start of the clock.
 	number        int64
 	total, failed int
 	took          time.Duration
 }
 
-func newRecord(h host.Host, window time.Duration) *record {
-	return &record{host: h, slot: max(1, window/slots)}
+func newRunRecord(h host.Host, window time.Duration) *runRecord {
+	return &runRecord{host: h, slot: max(1, window/slots)}
 }
 
-// ended notes the end of a run. It ignores runs that a stop of the worker ended: they say nothing
-// of its health.
-func (r *record) ended(reason execution.Reason, took time.Duration) {
+// noteEnd records the end of a run. It ignores runs that ended by a stop of the worker, which prove nothing
+// about its health.
+func (r *runRecord) noteEnd(reason execution.Reason, took time.Duration) {
 	if reason == execution.WorkerShutdown {
 		return
 	}
@@ -50,7 +50,7 @@ func (r *record) ended(reason execution.Reason, took time.Duration) {
 	number := int64(now / r.slot)
 	p := &r.parts[number%slots]
 	if p.number != number {
-		*p = part{number: number}
+		*p = recordSlot{number: number}
 	}
 	p.total++
 	p.took += took
@@ -63,8 +63,8 @@ func (r *record) ended(reason execution.Reason, took time.Duration) {
 	r.lastFailure = now
 }
 
-// figures sums up the current window.
-func (r *record) figures() execution.Figures {
+// sumFigures sums up the current window.
+func (r *runRecord) sumFigures() execution.Figures {
 	now := r.host.Monotonic()
 	r.mu.Lock()
 	defer r.mu.Unlock()

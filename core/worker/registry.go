@@ -10,28 +10,28 @@ import (
 	"handoff/core/host"
 )
 
-// registry is everything that one incarnation holds, from before the claim to after the end. It
-// answers four questions: is this delivery a duplicate, is a run slot free, which epochs does the
-// heartbeat report, and which actions have to be killed.
+// registry tracks everything that one incarnation holds, from before the claim to after the end. It answers
+// four questions: is this delivery a duplicate, is a run slot free, which epochs does the heartbeat report,
+// and which actions must be killed.
 type registry struct {
-	// changed wakes the tasks that wait for the end of work, freed those that wait for a run slot.
+	// changed wakes the tasks that wait for the end of work, freed the tasks that wait for a run slot.
 	changed host.Signal
 	freed   host.Signal
 
-	// capacity is how many epochs may be held.
+	// capacity is the maximum number of held epochs.
 	capacity int
 
 	mu sync.Mutex
-	// entries have their keys beside them, so that a search for one need not touch every entry.
+	// Each element repeats its entry's key, so that a lookup need not touch every entry.
 	entries []heldEntry
-	// refused counts the entries whose claim was refused: they do not take a slot.
+	// refused is the number of entries whose claim was refused: they do not take a slot.
 	refused int
 	beat    uint64
-	// full says that every slot was taken at some time. fullUntil is when that last ended. Whether
-	// all are taken now follows from the entries.
+	// full reports whether all slots were taken at some time. fullUntil is when that last ended. Whether all
+	// are taken now follows from the entries.
 	full      bool
 	fullUntil time.Duration
-	// closed is the reason why nothing may start any more.
+	// closed is the reason why nothing may start any more, NoReason while the registry is open.
 	closed execution.Reason
 }
 
@@ -46,29 +46,29 @@ type entry struct {
 	key execution.Key
 	// beat is the number of the latest heartbeat begun when the entry was made.
 	beat uint64
-	// wasFull says that every slot was taken at some time before the entry was made. fullUntil is
-	// when that last ended.
+	// wasFull reports whether all slots were taken at some time before the entry was made. fullUntil is when
+	// that last ended.
 	wasFull   bool
 	fullUntil time.Duration
-	// refused says that the claim was refused: the entry stays for a moment longer, and nothing
-	// runs in it.
+	// refused reports whether the claim was refused: the entry stays for a moment longer, and nothing runs in
+	// it.
 	refused bool
-	// granted says that the claim took effect. doubles are the deliveries of the same epoch that
-	// came before; they share the fate of the claim.
+	// granted reports whether the claim took effect. doubles are the earlier deliveries of the same epoch,
+	// which are settled with the claim.
 	granted bool
 	doubles []delivery
-	// alive says that an action is running, or being started.
+	// alive reports whether an action is running or being started.
 	alive bool
 	run   Run
-	// why is set when the worker ends the run: the reason that the result will have.
+	// why is the reason for which the worker ends the run, and that the result will have.
 	why execution.Reason
-	// grace is how long the action may take to end, when the worker ends it.
+	// grace is how long the action may take to end when the worker ends it.
 	grace time.Duration
-	// doubted says that a hint announced a cancellation, and that the worker has not asked the
-	// database since.
-	doubted bool
-	// cancelled says that the claim took effect, its answer was lost, and the execution was
-	// cancelled before the worker knew. Only the task that claims reads and writes it.
+	// cancelHinted reports whether a hint announced a cancellation about which the worker has not queried the
+	// database yet.
+	cancelHinted bool
+	// cancelled reports whether the claim took effect, its answer was lost, and the execution was cancelled
+	// before the worker knew. Only the claiming task uses it.
 	cancelled bool
 }
 
@@ -76,20 +76,20 @@ func newRegistry(h host.Host, capacity int) *registry {
 	return &registry{changed: h.NewSignal(), freed: h.NewSignal(), capacity: capacity}
 }
 
-// holds says whether key is held, which makes another delivery of it a duplicate.
-func (r *registry) holds(key execution.Key) bool {
+// isHeld reports whether key is held, so that another delivery of it is a duplicate.
+func (r *registry) isHeld(key execution.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.find(key) != nil
+	return r.findEntry(key) != nil
 }
 
-// double takes a delivery of a key that is held. If its claim has not taken effect, the delivery is
-// settled with the claim, and taken is true. held says whether the key is held at all, which makes
-// the delivery a duplicate.
-func (r *registry) double(d delivery) (held, taken bool) {
+// addDouble adds a delivery of a held key to its entry if the claim has not taken effect. Then taken is true,
+// and the delivery is settled with the claim. held reports whether the key is held at all, so that the
+// delivery is a duplicate.
+func (r *registry) addDouble(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.find(d.Key)
+	e := r.findEntry(d.Key)
 	if e == nil {
 		return false, false
 	}
@@ -99,8 +99,8 @@ func (r *registry) double(d delivery) (held, taken bool) {
 	return true, !e.granted
 }
 
-// find returns the entry of a key, nil if it is not held.
-func (r *registry) find(key execution.Key) *entry {
+// findEntry returns the entry of a key, nil if it is not held.
+func (r *registry) findEntry(key execution.Key) *entry {
 	for i := range r.entries {
 		if r.entries[i].key == key {
 			return r.entries[i].entry
@@ -109,17 +109,17 @@ func (r *registry) find(key execution.Key) *entry {
 	return nil
 }
 
-// grant notes that a claim took effect, and returns the duplicates that came meanwhile.
-func (r *registry) grant(e *entry) []delivery {
+// grantClaim records that a claim took effect, and returns the duplicates that came meanwhile.
+func (r *registry) grantClaim(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.granted = true
 	return e.takeDoubles()
 }
 
-// doubles takes the duplicates of an entry whose claim was refused. More may come until the entry
-// is removed.
-func (r *registry) doubles(e *entry) []delivery {
+// takeDoubles removes and returns the duplicates of an entry whose claim was refused. More may come until the
+// entry is removed.
+func (r *registry) takeDoubles(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return e.takeDoubles()
@@ -131,9 +131,9 @@ func (e *entry) takeDoubles() []delivery {
 	return doubles
 }
 
-// add holds a key that is not held yet, if a slot is free and the registry is open. Otherwise it
+// addEntry holds a key that is not held yet, if a slot is free and the registry is open. Otherwise it
 // returns nil.
-func (r *registry) add(key execution.Key) *entry {
+func (r *registry) addEntry(key execution.Key) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) >= r.capacity || r.closed != execution.NoReason {
@@ -145,24 +145,23 @@ func (r *registry) add(key execution.Key) *entry {
 	return e
 }
 
-// lastFull returns the latest moment at which every slot was taken, which may be now. ever is false
-// if they never were.
+// lastFull returns the latest moment at which all slots were taken, which may be now. ever is false if they
+// never were.
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		return now, true
 	}
 	return r.fullUntil, r.full
 }
 
-// taken counts the slots that are taken. An entry whose claim was refused takes none: with a
-// capacity of 1, each claim that comes too late would make the worker look full, and its dispatch
-// would never count.
-func (r *registry) taken() int { return len(r.entries) - r.refused }
+// takenSlots returns the number of taken slots. An entry whose claim was refused takes none. Otherwise, with
+// a capacity of 1, each late claim would make the worker look full, and its dispatch would never count.
+func (r *registry) takenSlots() int { return len(r.entries) - r.refused }
 
-// refuse notes that the claim of an entry was refused.
-func (r *registry) refuse(e *entry) {
+// refuseClaim records that the claim of an entry was refused.
+func (r *registry) refuseClaim(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !e.refused {
@@ -171,10 +170,10 @@ func (r *registry) refuse(e *entry) {
 	}
 }
 
-// remove forgets entries at the moment now, all at once, and returns their duplicates.
-func (r *registry) remove(now time.Duration, gone ...*entry) (doubles []delivery) {
+// removeEntries removes entries together at the moment now, and returns their duplicates.
+func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []delivery) {
 	r.mu.Lock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		r.fullUntil = now
 	}
 	for _, e := range gone {
@@ -194,36 +193,36 @@ func (r *registry) remove(now time.Duration, gone ...*entry) (doubles []delivery
 	return doubles
 }
 
-// doubt notes that a hint announces a cancellation, and returns whether one of its keys is held and
-// not ended yet.
-func (r *registry) doubt(changes []broker.Change) (any bool) {
+// noteCancelHints records that a hint announces cancellations, and reports whether one of its keys is held
+// and not ended yet.
+func (r *registry) noteCancelHints(changes []broker.Change) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {
 		for _, e := range r.entries {
 			if e.key == c.Key && e.why == execution.NoReason {
-				e.doubted, any = true, true
+				e.cancelHinted, any = true, true
 			}
 		}
 	}
 	return any
 }
 
-// doubted returns the executions that hints have named since the last call.
-func (r *registry) doubted() (ids []execution.ID) {
+// takeHinted returns the held executions that hints have named since the last call.
+func (r *registry) takeHinted() (ids []execution.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.doubted {
-			e.doubted = false
+		if e.cancelHinted {
+			e.cancelHinted = false
 			ids = append(ids, e.key.ID)
 		}
 	}
 	return ids
 }
 
-// counts says how many epochs are held, and how many actions are alive.
-func (r *registry) counts() (held, alive int) {
+// countHeld returns the number of held epochs, and of actions that are alive.
+func (r *registry) countHeld() (held, alive int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
@@ -234,8 +233,8 @@ func (r *registry) counts() (held, alive int) {
 	return len(r.entries), alive
 }
 
-// claimed counts the executions whose claim took effect.
-func (r *registry) claimed() (n int) {
+// countClaimed returns the number of executions whose claim took effect.
+func (r *registry) countClaimed() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
@@ -259,8 +258,8 @@ func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	return r.beat, held
 }
 
-// begin says whether an action may be started for e, and counts it as alive if so.
-func (r *registry) begin(e *entry) bool {
+// beginAction reports whether an action may be started for e, and counts it as alive if so.
+func (r *registry) beginAction(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.alive = e.why == execution.NoReason && r.closed == execution.NoReason
@@ -270,18 +269,18 @@ func (r *registry) begin(e *entry) bool {
 	return e.alive
 }
 
-// started connects an entry with its run. It says whether the run was ended meanwhile, and with
-// what grace.
-func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) {
+// noteStarted stores the run of an entry. It reports whether the run was ended meanwhile, and with what
+// grace.
+func (r *registry) noteStarted(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.run = run
 	return e.why != execution.NoReason, e.grace
 }
 
-// stopped says that the action of e is no longer alive, and returns why the worker ended it:
-// NoReason if the worker did not.
-func (r *registry) stopped(e *entry) execution.Reason {
+// noteStopped records that the action of e is no longer alive, and returns why the worker ended it: NoReason
+// if the worker did not.
+func (r *registry) noteStopped(e *entry) execution.Reason {
 	r.mu.Lock()
 	e.alive, e.run = false, nil
 	why := e.why
@@ -290,20 +289,20 @@ func (r *registry) stopped(e *entry) execution.Reason {
 	return why
 }
 
-// close ends everything and lets nothing start any more.
+// close ends everything and lets nothing else start.
 func (r *registry) close(why execution.Reason, grace time.Duration) {
 	r.mu.Lock()
 	if r.closed == execution.NoReason {
 		r.closed = why
 	}
 	r.mu.Unlock()
-	r.end(why, grace, func(execution.Key) bool { return true })
+	r.endMatching(why, grace, func(execution.Key) bool { return true })
 	r.changed.Set()
 	r.freed.Set()
 }
 
-// end kills the entries that match, for a reason; the first reason stays.
-func (r *registry) end(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
+// endMatching kills the runs of the matching entries, for a reason; an earlier reason stays.
+func (r *registry) endMatching(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
 	r.mu.Lock()
 	var runs []Run
 	for _, e := range r.entries {
@@ -323,8 +322,8 @@ func (r *registry) end(why execution.Reason, grace time.Duration, match func(exe
 	}
 }
 
-// extend gives every run a later fence.
-func (r *registry) extend(fence time.Duration) {
+// extendFences gives every run a later fence.
+func (r *registry) extendFences(fence time.Duration) {
 	r.mu.Lock()
 	runs := make([]Run, 0, len(r.entries))
 	for _, e := range r.entries {

@@ -8,62 +8,62 @@ import (
 	"handoff/core/execution"
 )
 
-func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
-	late := r.add(execution.Key{ID: 1, Epoch: 1})
-	r.refuse(late)
+func TestLateClaimDoesNotMakeWorkerFull(t *testing.T) {
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 1}
+	late := r.addEntry(execution.Key{ID: 1, Epoch: 1})
+	r.refuseClaim(late)
 	if at, ever := r.lastFull(5 * time.Second); ever && at > 0 {
 		t.Errorf("its only slot is taken by a claim that was refused, and it was full at %v", at)
 	}
-	if e := r.add(execution.Key{ID: 2, Epoch: 1}); e != nil {
+	if e := r.addEntry(execution.Key{ID: 2, Epoch: 1}); e != nil {
 		t.Error("two entries hold one slot")
 	}
-	r.remove(6*time.Second, late)
+	r.removeEntries(6*time.Second, late)
 	if at, _ := r.lastFull(7 * time.Second); at > 0 {
 		t.Errorf("nothing ever ran in its only slot, and it was full until %v", at)
 	}
-	e := r.add(execution.Key{ID: 2, Epoch: 1})
-	r.remove(8*time.Second, e)
+	e := r.addEntry(execution.Key{ID: 2, Epoch: 1})
+	r.removeEntries(8*time.Second, e)
 	if at, ever := r.lastFull(9 * time.Second); !ever || at != 8*time.Second {
 		t.Errorf("a run held its only slot until 8s, and it was full until %v (%v)", at, ever)
 	}
 }
 
-func TestNothingBeginsOnceAllRunsHaveBeenEnded(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
-	e := r.add(execution.Key{ID: 1, Epoch: 1})
+func TestClosedRegistryStartsNothing(t *testing.T) {
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 1}
+	e := r.addEntry(execution.Key{ID: 1, Epoch: 1})
 	r.closed = execution.WorkerLost
-	if r.begin(e) || e.why != execution.WorkerLost {
+	if r.beginAction(e) || e.why != execution.WorkerLost {
 		t.Errorf("it began, or ended for another reason: %v", e.why)
 	}
 }
 
-func TestAnEntryLeavesOnce(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 2}
-	gone, stays := r.add(execution.Key{ID: 1, Epoch: 1}), r.add(execution.Key{ID: 2, Epoch: 1})
-	r.refuse(gone)
-	r.remove(time.Second, gone)
-	r.remove(time.Second, gone)
-	if len(r.entries) != 1 || !r.holds(stays.key) || r.taken() != 1 {
-		t.Errorf("%d entries are left and %d slots are taken, want one of each", len(r.entries), r.taken())
+func TestEntryIsRemovedOnce(t *testing.T) {
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 2}
+	gone, stays := r.addEntry(execution.Key{ID: 1, Epoch: 1}), r.addEntry(execution.Key{ID: 2, Epoch: 1})
+	r.refuseClaim(gone)
+	r.removeEntries(time.Second, gone)
+	r.removeEntries(time.Second, gone)
+	if len(r.entries) != 1 || !r.isHeld(stays.key) || r.takenSlots() != 1 {
+		t.Errorf("%d entries are left and %d slots are taken, want one of each", len(r.entries), r.takenSlots())
 	}
 }
 
-// nothing is a signal that nobody waits for.
-type nothing struct{}
+// idleSignal is a signal without waiters.
+type idleSignal struct{}
 
-func (nothing) Set() {}
+func (idleSignal) Set() {}
 
 // Wait is never called.
-func (nothing) Wait(context.Context, time.Duration) (bool, error) { return true, nil }
+func (idleSignal) Wait(context.Context, time.Duration) (bool, error) { return true, nil }
 
-func TestOnlyClaimsThatTookEffectAreClaimed(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 3}
-	_, refused, granted := r.add(execution.Key{ID: 1, Epoch: 1}), r.add(execution.Key{ID: 2, Epoch: 1}), r.add(execution.Key{ID: 3, Epoch: 1})
-	r.refuse(refused)
-	r.doubles(refused)
-	r.grant(granted)
-	if n := r.claimed(); n != 1 {
+func TestCountClaimedIgnoresPendingClaims(t *testing.T) {
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 3}
+	_, refused, granted := r.addEntry(execution.Key{ID: 1, Epoch: 1}), r.addEntry(execution.Key{ID: 2, Epoch: 1}), r.addEntry(execution.Key{ID: 3, Epoch: 1})
+	r.refuseClaim(refused)
+	r.takeDoubles(refused)
+	r.grantClaim(granted)
+	if n := r.countClaimed(); n != 1 {
 		t.Errorf("%d executions are claimed, want one: of the other claims one is under way, and one was refused", n)
 	}
 }

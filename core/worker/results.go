@@ -14,11 +14,11 @@ import (
 	"handoff/core/store"
 )
 
-// A statement costs the database far more than one of its rows. So results that come while others
-// are being written go into the next statement together; they wait at most config.ResultWindow for
-// it. Waiting costs time of the lease, so:
+// A statement costs the database far more than one of its rows. So results that come while others are being
+// written go into the next statement together; they wait for it at most config.ResultWindow. Waiting uses up
+// the lease, so:
 //
-//   - A result that finds the worker idle is written at once, alone.
+//   - A result that ends while no other is being written is written at once, alone.
 //   - A result waits only while the lease has room: a result that comes within a window of the
 //     fence is written at once. The fence margin has room for the window of a result that comes
 //     just before (config.Worker).
@@ -27,36 +27,36 @@ import (
 // The slots of a batch become free together, so one statement also makes the next claims for them.
 
 const (
-	// mostRows is how many dispatches one statement claims, and how many results one statement
-	// writes: as many rows as the adapter of the database has in a batch.
+	// mostRows is the maximum number of dispatches that one statement claims, and of results that one
+	// statement writes: the batch size of the database's adapter.
 	mostRows = 500
-	// mostResultBytes bounds the length of their outputs together: the result that reaches it is
-	// the last of its batch.
+	// mostResultBytes bounds the total length of outputs in a batch: the result that reaches it is the last
+	// of its batch.
 	mostResultBytes = 1 << 20
 )
 
-// result is how a run has ended, until it is written.
+// result is the end of a run, until it is written.
 type result struct {
 	store.Finish
 	e    *entry
 	took time.Duration
-	// uncertain says that a statement with it had an unknown outcome. refused says that the
+	// uncertain reports whether a statement with it had an unknown outcome. refused reports whether the
 	// database has refused it once.
 	uncertain, refused bool
 }
 
-// batch is the results that one statement writes. The task of its first result writes it.
-type batch struct {
+// resultBatch holds the results that one statement writes. The task of its first result writes it.
+type resultBatch struct {
 	all   []*result
 	bytes int
-	// leaves wakes the task that waits until the batch is to be written.
+	// leaves wakes the task that will write the batch.
 	leaves host.Signal
 }
 
-// add puts a result into the batch, and says whether the batch is now full.
-func (b *batch) add(r *result) (full bool) {
-	b.all, b.bytes = append(b.all, r), b.bytes+len(r.Result.Output)+len(r.Result.Message)
-	return len(b.all) >= mostRows || b.bytes >= mostResultBytes
+// add puts a result into the batch, and reports whether the batch is now full.
+func (rb *resultBatch) add(r *result) (full bool) {
+	rb.all, rb.bytes = append(rb.all, r), rb.bytes+len(r.Result.Output)+len(r.Result.Message)
+	return len(rb.all) >= mostRows || rb.bytes >= mostResultBytes
 }
 
 // results collects results that come at the same time into batches.
@@ -65,40 +65,40 @@ type results struct {
 	lease *lease
 
 	mu sync.Mutex
-	// gathers is the batch that waits for more results, nil if there is none.
-	gathers *batch
-	// writing is how many batches are being written.
+	// gathering is the batch that accepts more results, nil if there is none.
+	gathering *resultBatch
+	// writing is the number of batches that are being written.
 	writing int
-	// crowded is the moment until which a result waits for others although none is being written:
-	// one window after the end of a batch of several.
+	// crowded is the moment until which a result waits for others although none is being written: one window
+	// after the end of a batch of several results.
 	crowded time.Duration
 }
 
-// add takes a result. It returns the batch that the caller has to write, and how long the caller
-// waits before that. The batch is nil if another task writes the result.
-func (r *results) add(one *result) (lead *batch, wait time.Duration) {
+// addResult adds a result to a batch. It returns the batch that the caller must write, and how long to wait
+// before that. The batch is nil if another task writes the result.
+func (r *results) addResult(one *result) (lead *resultBatch, wait time.Duration) {
 	now := r.host.Monotonic()
 	leaves := r.host.NewSignal() // made here, because no code calls the host under the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	lead = r.gathers
+	lead = r.gathering
 	if lead == nil {
-		lead = new(batch)
+		lead = new(resultBatch)
 	}
 	full := lead.add(one)
 	wait = config.ResultWindow
-	if full || r.writing == 0 && now >= r.crowded || !r.lease.room(now, wait) {
+	if full || r.writing == 0 && now >= r.crowded || !r.lease.hasRoom(now, wait) {
 		wait = 0
 	}
 	switch first := len(lead.all) == 1; {
 	case first && wait > 0:
 		lead.leaves = leaves
-		r.gathers = lead
+		r.gathering = lead
 	case first:
 		r.writing++
 	default:
 		if wait == 0 {
-			r.seal(lead)
+			r.sealBatch(lead)
 			lead.leaves.Set()
 		}
 		return nil, 0
@@ -106,24 +106,24 @@ func (r *results) add(one *result) (lead *batch, wait time.Duration) {
 	return lead, wait
 }
 
-// leave closes a batch after its task has waited.
-func (r *results) leave(b *batch) {
+// closeBatch closes a batch after its task has waited.
+func (r *results) closeBatch(b *resultBatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seal(b)
+	r.sealBatch(b)
 }
 
-// seal closes a batch to further results, because it is being written from now on. The lock is
-// held.
-func (r *results) seal(b *batch) {
-	if r.gathers == b {
-		r.gathers = nil
+// sealBatch closes a batch to further results, because it is being written from now on. The caller holds the
+// lock.
+func (r *results) sealBatch(b *resultBatch) {
+	if r.gathering == b {
+		r.gathering = nil
 		r.writing++
 	}
 }
 
-// back notes that a batch of n results was written.
-func (r *results) back(n int) {
+// noteWritten records that a batch of n results was written.
+func (r *results) noteWritten(n int) {
 	now := r.host.Monotonic()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,33 +133,32 @@ func (r *results) back(n int) {
 	}
 }
 
-// finish writes the end of a run, together with others that end now. The run keeps its slot until
+// finishRun writes the end of a run, together with others that end now. The run keeps its slot until
 // then. If another task writes the result, this one ends.
-func (s *session) finish(e *entry, f store.Finish, took time.Duration) {
-	b, wait := s.results.add(&result{Finish: f, e: e, took: took})
+func (s *session) finishRun(e *entry, f store.Finish, took time.Duration) {
+	b, wait := s.results.addResult(&result{Finish: f, e: e, took: took})
 	if b == nil {
 		return
 	}
 	if wait > 0 {
 		_, _ = b.leaves.Wait(context.Background(), wait)
-		s.results.leave(b)
+		s.results.closeBatch(b)
 	}
-	refused := s.write(b.all)
-	s.results.back(len(b.all))
-	s.keepAll(refused)
+	refused := s.writeResults(b.all)
+	s.results.noteWritten(len(b.all))
+	s.keepAllRefused(refused)
 }
 
-// write writes results, as often as it takes to get an answer: until then they exist nowhere else.
-// It goes on after the session has ended, because a row may still belong to this incarnation; if
-// not, the database refuses the write. It releases the slots, except those of refused results,
-// which it returns.
-func (s *session) write(all []*result) (refused []refusal) {
-	return s.writeAfter(broker.NewBackoff(s.host, 100*time.Millisecond, 5*time.Second), all)
+// writeResults writes results, and retries until it gets an answer, because they exist nowhere else. It
+// continues after the session has ended: a row may still belong to this incarnation, and if not, the database
+// refuses the write. It releases the slots, except those of refused results, which it returns.
+func (s *session) writeResults(all []*result) (refused []refusal) {
+	return s.writeResultsAfter(broker.NewBackoff(s.host, 100*time.Millisecond, 5*time.Second), all)
 }
 
-// writeAfter writes results as write does, but some may have been tried before: the pauses of
-// backoff go on growing.
-func (s *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
+// writeResultsAfter is writeResults for results that may have been tried before: the pauses of backoff
+// continue to grow.
+func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
 	for {
 		fs := make([]store.Finish, len(all))
 		for i, r := range all {
@@ -171,13 +170,13 @@ func (s *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 			return err
 		})
 		if err == nil {
-			return append(refused, s.written(all, outcomes)...)
+			return append(refused, s.noteWrittenResults(all, outcomes)...)
 		}
-		// Results that the database answered beside the error are done: it may refuse only one, or
-		// somebody may have locked its row, and the others must not suffer.
+		// Results that the database answered alongside the error are done: one refused or locked row must not
+		// affect the others.
 		together := len(all) > 1
 		var answered []refusal
-		answered, all = s.writtenBeside(all, outcomes)
+		answered, all = s.notePartialResults(all, outcomes)
 		refused = append(refused, answered...)
 		switch {
 		case len(all) == 0:
@@ -187,21 +186,21 @@ func (s *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 				own := *backoff
 				s.host.Go("result", func() {
 					if own.Wait(s.closing) != nil {
-						s.leaveAll([]*result{r})
+						s.releaseSlots([]*result{r})
 						return
 					}
-					s.keepAll(s.writeAfter(&own, []*result{r}))
+					s.keepAllRefused(s.writeResultsAfter(&own, []*result{r}))
 				})
 			}
 			all = all[:1:1]
 		case !store.Retriable(err):
 			s.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(all[0].Key.ID)), slog.Any("error", err))
 			if r := all[0]; !r.refused {
-				r.Finish, r.refused = storable(r.Finish, err), true
+				r.Finish, r.refused = storableFinish(r.Finish, err), true
 				continue
 			}
-			// So the output is not the cause. The cause of the refusal may still pass, and nobody
-			// else has the result.
+			// So the output is not the cause. The refusal may be temporary, and the result exists nowhere
+			// else.
 		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
@@ -210,15 +209,15 @@ func (s *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 		s.limited.LogAttrs(context.Background(), slog.LevelWarn, "result could not be written yet, trying again", slog.Int64("execution", int64(all[0].Key.ID)),
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		if backoff.Wait(s.closing) != nil {
-			s.leaveAll(all)
+			s.releaseSlots(all)
 			return refused
 		}
 	}
 }
 
-// writtenBeside notes the results that the database answered although the call failed as a whole, and
-// returns the others in left.
-func (s *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
+// notePartialResults processes the results that the database answered although the call failed as a whole,
+// and returns the others in left.
+func (s *session) notePartialResults(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
 	if len(outcomes) != len(all) {
 		return nil, all
 	}
@@ -231,7 +230,7 @@ func (s *session) writtenBeside(all []*result, outcomes []store.Outcome) (refuse
 			left = append(left, r)
 		}
 	}
-	return s.written(done, answers), left
+	return s.noteWrittenResults(done, answers), left
 }
 
 // refusal is a result that the database refused because the row belongs to another owner, and the
@@ -241,12 +240,12 @@ type refusal struct {
 	row *execution.Execution
 }
 
-// written notes results that the database answered, announces the accepted ones in one hint, and
-// releases their slots.
+// noteWrittenResults processes answered results: it announces the accepted ones in one hint, releases their
+// slots, and returns the refused ones.
 //
-// Accepted results count for the worker's health. A refused result does not: another part has
-// decided on that execution.
-func (s *session) written(all []*result, outcomes []store.Outcome) (refused []refusal) {
+// Accepted results count for the worker's health. A refused result does not, because another part has ended
+// that execution.
+func (s *session) noteWrittenResults(all []*result, outcomes []store.Outcome) (refused []refusal) {
 	changes := make([]broker.Change, 0, len(all))
 	taken := make([]*result, 0, len(all))
 	for i, r := range all {
@@ -256,7 +255,7 @@ func (s *session) written(all []*result, outcomes []store.Outcome) (refused []re
 			refused = append(refused, refusal{r, &o.Row})
 			continue
 		}
-		s.record.ended(r.Reason, r.took)
+		s.record.noteEnd(r.Reason, r.took)
 		from := execution.Running
 		if o.Applied {
 			from = o.From
@@ -265,16 +264,16 @@ func (s *session) written(all []*result, outcomes []store.Outcome) (refused []re
 		taken = append(taken, r)
 	}
 	s.notifier.Changed(changes...)
-	s.leaveAll(taken)
+	s.releaseSlots(taken)
 	return refused
 }
 
-// keepAll stores refused results, each in its own task, and releases their slots.
-func (s *session) keepAll(refused []refusal) {
+// keepAllRefused stores refused results, each in its own task, and releases their slots.
+func (s *session) keepAllRefused(refused []refusal) {
 	for i, r := range refused {
 		keep := func() {
 			s.keepRefused(r.Finish, r.row)
-			s.leave(r.e)
+			s.releaseSlot(r.e)
 		}
 		if i == len(refused)-1 {
 			keep()
@@ -284,9 +283,9 @@ func (s *session) keepAll(refused []refusal) {
 	}
 }
 
-// leaveAll releases the slots of results, all at once, so that the next claims for them go
-// together, too.
-func (s *session) leaveAll(all []*result) {
+// releaseSlots releases the slots of results together, so that the next claims for them share a statement,
+// too.
+func (s *session) releaseSlots(all []*result) {
 	if len(all) == 0 {
 		return
 	}
@@ -294,5 +293,5 @@ func (s *session) leaveAll(all []*result) {
 	for i, r := range all {
 		entries[i] = r.e
 	}
-	s.held.remove(s.host.Monotonic(), entries...)
+	s.held.removeEntries(s.host.Monotonic(), entries...)
 }

@@ -12,14 +12,14 @@ import (
 // Runner runs actions on the worker's machine. In production an action is a subprocess under a
 // shim; in simulation it is a duration and an outcome.
 type Runner interface {
-	// Start starts an action. An error means that nothing was started: the machine could not, or
-	// the fence or the limit had already passed.
+	// Start starts an action. An error means that nothing was started: the machine failed to, or the fence or
+	// the limit had already passed.
 	Start(ctx context.Context, s Spec) (Run, error)
 }
 
-// Spec says which execution to run and until when. The shim enforces both limits by itself, even
-// when its worker stands still, and it ends the action when its worker is gone. So no action
-// outlives its worker's right to run it.
+// Spec describes which execution to run and until when. The shim enforces both limits by itself, even when
+// its worker is stalled, and it ends the action when its worker is gone. So no action outlives its worker's
+// right to run it.
 type Spec struct {
 	Key        execution.Key
 	Worker     store.WorkerKey
@@ -44,13 +44,13 @@ type Run interface {
 	Extend(fence time.Duration)
 }
 
-// Exit is how an action ended.
+// Exit describes how an action ended.
 type Exit struct {
-	// Killed says that it was ended from outside. Otherwise it ended by itself, with success or
-	// with a Reason that it gave itself, by exit code or by the error type in its output.
+	// Killed reports whether it was ended from outside. Otherwise it ended by itself, with success or with a
+	// Reason from its exit code or the error type in its output.
 	Killed bool
 	Reason execution.Reason
-	// Code is the exit code that alone decided the reason; 0 if something else did.
+	// Code is the exit code if it alone decided the reason, else 0.
 	Code    int
 	Message string
 	Output  json.RawMessage

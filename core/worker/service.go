@@ -1,15 +1,14 @@
-// Package worker is the worker: it registers, keeps its lease, claims the executions dispatched to
-// it, runs them, and writes how they ended.
+// Package worker registers a worker, keeps its lease, claims the executions dispatched to it, runs them, and
+// writes how they ended.
 //
-// A worker process lives through sessions, one for each incarnation that it registers. Within a
-// session it owns what it has claimed. A session ends because the worker could not renew its lease
-// or was marked lost. Then the worker first ends every action, and the process registers anew. A
-// worker whose name another process has registered exits.
+// A worker process runs a sequence of sessions, one for each incarnation that it registers. Within a session
+// it owns what it has claimed. A session ends if the worker could not renew its lease or was marked lost.
+// Then the worker ends every action, and registers again. A worker whose name another process has registered
+// exits.
 //
-// The order for one execution is: registry, claim, acknowledge, run, finish. From the claim on,
-// recovery depends on the lease and not on the message. An acknowledgement after the run would trip
-// the broker's delivery timeout, and an acknowledgement before the claim would lose work (defect
-// D30).
+// The order for one execution is: registry, claim, acknowledge, run, finish. From the claim on, recovery
+// depends on the lease and not on the message. An acknowledgement after the run would exceed the broker's
+// delivery timeout; one before the claim would lose work (defect D30).
 package worker
 
 import (
@@ -44,11 +43,11 @@ type Service struct {
 
 	// process and attempt number the registrations.
 	process, attempt uint64
-	// notifier publishes over its own connection, which outlives the sessions. It is made after the
-	// first registration, because the topology contains the worker's id.
+	// notifier publishes over its own connection, which outlives the sessions. It is created after the first
+	// registration, because the topology contains the worker's id.
 	notifier *broker.Notifier
-	// closing ends the activities that must not outlive the process: its publishing, and results
-	// that no database accepts.
+	// closing ends when the process does. It stops publishing, and the retries of results that no database
+	// accepts.
 	closing context.Context
 }
 
@@ -91,38 +90,35 @@ func New(o Options) *Service {
 // ErrSuperseded is Run's error when another process has registered the same name.
 var ErrSuperseded = store.ErrSuperseded
 
-// Run works until ctx ends or an operator asks for a drain, and every claimed execution is finished
-// or ended; then it returns nil. When another process takes its name, it ends its actions and
-// returns ErrSuperseded. It does not register again after that: two such processes would take the
-// name from each other for ever.
+// Run works until ctx ends or an operator requests a drain, and every claimed execution has ended; then it
+// returns nil. When another process takes its name, it ends its actions and returns ErrSuperseded. It does
+// not register again: two such processes would take the name from each other forever.
 func (s *Service) Run(ctx context.Context) error {
 	closing, closed := s.host.WithCancel(context.Background())
 	defer closed()
 	s.closing = closing
 	for {
-		key, sent, err := s.register(ctx)
+		key, sent, err := s.registerIncarnation(ctx)
 		if err != nil {
 			return nil //nolint:nilerr // only a stop ends the attempts to register
 		}
 		s.startPublishing(key.ID)
 		t := newSession(s, key, sent)
-		why := t.serve(ctx)
+		why := t.serveUntilEnd(ctx)
 		switch {
 		case why == endSuperseded:
 			return ErrSuperseded
-		case ctx.Err() != nil || t.askedToStop():
+		case ctx.Err() != nil || t.wasAskedToStop():
 			return nil
 		}
 		if !t.hasSuccessor() {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
 		}
-		// Registering gives up the executions of the old incarnation, so its results are written
-		// first.
+		// Registering abandons the executions of the old incarnation, so its results are written first.
 		if !t.awaitResults(ctx) {
 			return nil
 		}
-		// A call of the session may have been told of a successor after the session had ended for
-		// another reason.
+		// A call of the session may have reported a successor after the session had ended for another reason.
 		if t.hasSuccessor() {
 			return ErrSuperseded
 		}
@@ -140,19 +136,18 @@ func (s *Service) startPublishing(id execution.WorkerID) {
 	s.host.Go("notifier", func() { s.notifier.Run(s.closing) })
 }
 
-// register makes a new incarnation, with as many attempts as it takes. It returns the incarnation
-// and the moment at which the request was sent: the lease counts from then.
-func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
+// registerIncarnation registers a new incarnation, and retries until ctx ends. It returns the incarnation and
+// when the request was sent: the lease counts from then.
+func (s *Service) registerIncarnation(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 5*time.Second)
 	for failures := 0; ; failures++ {
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		// Each attempt may take twice as long as the one before: with a fixed bound, a worker on a
-		// slower network path would never register. At most half a lease may be over when the
-		// answer arrives.
+		// Each attempt may take twice as long as the previous one: with a fixed bound, a worker on a slower
+		// network path would never register. At most half a lease may be over when the answer arrives.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
-		err := s.within(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
+		err := s.callWithin(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			newest, err := s.store.Newest(ctx, s.name)
 			if err != nil {
 				return err
@@ -180,15 +175,15 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// within makes one database call that is useless once ctx has ended.
-func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+// callWithin makes one database call that is useless once ctx has ended.
+func (s *Service) callWithin(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(ctx, patience)
 	defer cancel()
 	return f(ctx)
 }
 
-// gone translates a store error that ends the session; it returns endNone for any other.
-func gone(err error) end {
+// endReasonOf translates a store error that ends the session; it returns endNone for any other.
+func endReasonOf(err error) endReason {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):
 		return endSuperseded

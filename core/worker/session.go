@@ -14,19 +14,19 @@ import (
 	"handoff/core/unread"
 )
 
-// end is the reason why a session ended.
-type end uint8
+// endReason is the reason why a session ended.
+type endReason uint8
 
 const (
-	endNone end = iota
+	endNone endReason = iota
 	endStopped
 	endSuperseded
 	endLost
 	endFenced
 )
 
-// String is the name of the reason in logs.
-func (e end) String() string {
+// String returns the name of the reason in logs.
+func (e endReason) String() string {
 	return [...]string{"not ended", "stopped", "superseded", "marked lost", "lease not renewed"}[e]
 }
 
@@ -36,86 +36,88 @@ type session struct {
 	key    store.WorkerKey
 	lease  *lease
 	held   *registry
-	record *record
-	// results are the results that wait to be written.
+	record *runRecord
+	// results collects the results that wait to be written.
 	results *results
 	client  *broker.Client
-	// ending wakes serve when the session ends early or a stop is requested. beatNow wakes the
+	// ending wakes serveUntilEnd when the session ends early or a stop is requested. beatNow wakes the
 	// heartbeat when it has something to report.
 	ending  host.Signal
 	beatNow host.Signal
-	// hinted wakes the task that asks about cancellations. futile wakes the task that asks what is
-	// dispatched here.
+	// hinted wakes checkHints, futile wakes lookBehind.
 	hinted host.Signal
 	futile host.Signal
 	unread *unread.Keeper
-	starts starts
+	starts startBackoff
 
 	mu   sync.Mutex
-	over end
-	// succeeded says that the worker was told of a successor, also if the session was over by then.
+	over endReason
+	// succeeded reports whether another process has taken the worker's name, even if the session was over by
+	// then.
 	succeeded bool
 	draining  bool
-	// asked says that an operator wants the worker to drain and stop.
+	// asked reports whether an operator wants the worker to drain and stop.
 	asked bool
-	// consumer is nil while the worker would not receive a dispatch.
+	// consumer is nil while the worker does not receive dispatches.
 	consumer broker.Consumer
-	// waiting holds the deliveries that found every run slot taken, the oldest first.
-	waiting []waiting
-	// told is the latest moment, on the monotonic clock, at which, as the database knows, the
-	// worker was full.
-	told time.Duration
+	// waiting holds the deliveries that wait for a run slot, the oldest first. Their messages are not
+	// acknowledged.
+	waiting []delivery
+	// reportedFull is the latest moment, on the monotonic clock, at which the worker was full according to
+	// the database.
+	reportedFull time.Duration
 	// beaten is the largest number of an answered heartbeat.
 	beaten uint64
-	// leftover was received while draining: its epochs are given back, then it is acknowledged.
+	// leftover holds deliveries that came while draining: their epochs are released, then they are
+	// acknowledged.
 	leftover []delivery
-	// wasted counts the futile messages since lookBehind last asked the database.
+	// wasted is the number of futile messages since lookBehind last tried to query the database.
 	wasted int
 }
 
 func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 	t := &session{
 		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host, s.config.Worker.Concurrency),
-		record: newRecord(s.host, s.config.Health.Window),
+		record: newRunRecord(s.host, s.config.Health.Window),
 		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.limited),
 		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(), hinted: s.host.NewSignal(), futile: s.host.NewSignal(),
 	}
 	t.results = &results{host: s.host, lease: t.lease}
 	t.unread = unread.New(unread.Options{
 		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
-		// A message that is held keeps the messages behind it from coming.
+		// A message that is held blocks the messages behind it.
 		Refused: t.futile.Set,
 	})
 	return t
 }
 
-// serve runs the session until its end. When it returns, no action of this incarnation is alive.
-func (s *session) serve(ctx context.Context) end {
+// serveUntilEnd runs the session until its end. When it returns, no action of this incarnation is alive.
+func (s *session) serveUntilEnd(ctx context.Context) endReason {
 	work, stopWork := s.host.WithCancel(context.Background())
 	watching, stopWatching := s.host.WithCancel(ctx)
 	tasks := []host.Task{
 		s.host.Go("broker client", func() { s.client.Run(work) }),
-		s.host.Go("heartbeat", func() { s.beat(work) }),
-		s.host.Go("fence", func() { s.guard(work) }),
-		s.host.Go("consumer", func() { s.consume(work) }),
-		s.host.Go("waiting deliveries", func() { s.admitAll(work) }),
+		s.host.Go("heartbeat", func() { s.sendHeartbeats(work) }),
+		s.host.Go("fence", func() { s.guardLease(work) }),
+		s.host.Go("consumer", func() { s.consumeQueue(work) }),
+		s.host.Go("waiting deliveries", func() { s.keepAdmitting(work) }),
 		s.host.Go("cancel consumer", func() { s.listenForCancel(work) }),
 		s.host.Go("cancellations that hints tell of", func() { s.checkHints(work) }),
 		s.host.Go("unreadable messages", func() { s.unread.Run(work) }),
 		s.host.Go("work behind futile messages", func() { s.lookBehind(work) }),
 		s.host.Go("stop watcher", func() {
-			// Nobody sets this signal: it waits for the context alone.
+			// This signal is never set: it waits for the context alone.
 			_, _ = s.host.NewSignal().Wait(watching, host.Forever)
 			s.ending.Set()
 		}),
 	}
 	_, _ = s.ending.Wait(context.Background(), host.Forever)
-	why := s.ended()
+	why := s.whyEnded()
 	if why == endNone {
-		s.drain()
+		s.drainAndStop()
 		why = endStopped
 	}
-	s.await(host.Forever, func(_, alive int) bool { return alive == 0 })
+	s.awaitRegistry(host.Forever, func(_, alive int) bool { return alive == 0 })
 	stopWatching()
 	stopWork()
 	for _, task := range tasks {
@@ -124,9 +126,9 @@ func (s *session) serve(ctx context.Context) end {
 	return why
 }
 
-// endEarly ends the session for a reason, and every action with it; the first reason stays. Past
-// the fence, the grace is only what is left of the margin.
-func (s *session) endEarly(why end) {
+// endEarly ends the session and every action for a reason; the first reason stays. Past the fence, the grace
+// is the rest of the margin.
+func (s *session) endEarly(why endReason) {
 	s.mu.Lock()
 	first := s.over == endNone
 	if first {
@@ -139,55 +141,55 @@ func (s *session) endEarly(why end) {
 	}
 	reason, grace := execution.WorkerLost, time.Duration(0)
 	if why == endFenced {
-		_, kill := s.lease.deadline()
+		_, kill := s.lease.fenceDeadlines()
 		reason, grace = execution.HeartbeatStale, max(0, min(s.config.Worker.KillGrace, kill-s.host.Monotonic()))
 	}
 	s.held.close(reason, grace)
 	s.ending.Set()
 }
 
-// db makes one database call. If the answer says that the incarnation is over, it ends the session.
+// db makes one database call. If the error shows that the incarnation is over, it ends the session.
 func (s *session) db(f func(ctx context.Context) error) error {
-	return s.heed(s.Service.db(f))
+	return s.endIfGone(s.Service.db(f))
 }
 
-// within is db for a call that is useless once ctx has ended.
-func (s *session) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
-	return s.heed(s.Service.within(ctx, patience, f))
+// callWithin is db for a call that is useless once ctx has ended.
+func (s *session) callWithin(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+	return s.endIfGone(s.Service.callWithin(ctx, patience, f))
 }
 
-// heed ends the session if the error says that the incarnation is over, and returns the error.
-func (s *session) heed(err error) error {
-	if why := gone(err); why != endNone {
+// endIfGone ends the session if the error shows that the incarnation is over, and returns the error.
+func (s *session) endIfGone(err error) error {
+	if why := endReasonOf(err); why != endNone {
 		s.endEarly(why)
 	}
 	return err
 }
 
-// askedToStop says that the session ended with a drain that an operator requested.
-func (s *session) askedToStop() bool {
+// wasAskedToStop reports whether an operator has requested a drain.
+func (s *session) wasAskedToStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
 }
 
-// hasSuccessor says that the worker was told that another process has its name.
+// hasSuccessor reports whether another process has taken the worker's name, as far as known.
 func (s *session) hasSuccessor() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.succeeded
 }
 
-func (s *session) ended() end {
+func (s *session) whyEnded() endReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
 }
 
-// guard fences the worker: it ends the session when the worker can no longer rely on its lease.
-func (s *session) guard(ctx context.Context) {
-	for !s.lease.fence() {
-		at, _ := s.lease.deadline()
+// guardLease ends the session when the worker can no longer rely on its lease.
+func (s *session) guardLease(ctx context.Context) {
+	for !s.lease.checkFence() {
+		at, _ := s.lease.fenceDeadlines()
 		if s.host.Sleep(ctx, at-s.host.Monotonic()) != nil {
 			return
 		}
@@ -201,7 +203,7 @@ func (s *session) guard(ctx context.Context) {
 // returns false if ctx ended.
 func (s *session) awaitResults(ctx context.Context) bool {
 	for {
-		if held, _ := s.held.counts(); held == 0 {
+		if held, _ := s.held.countHeld(); held == 0 {
 			return true
 		}
 		if _, err := s.held.changed.Wait(ctx, host.Forever); err != nil {
@@ -210,11 +212,11 @@ func (s *session) awaitResults(ctx context.Context) bool {
 	}
 }
 
-// await waits until done returns true or d has passed; it calls done whenever the registry changes.
-// It returns whether done returned true.
-func (s *session) await(d time.Duration, done func(held, alive int) bool) bool {
+// awaitRegistry waits until done returns true or d has passed; it calls done whenever the registry changes.
+// It reports whether done returned true.
+func (s *session) awaitRegistry(d time.Duration, done func(held, alive int) bool) bool {
 	deadline := s.host.Monotonic() + min(d, host.Forever/2)
-	for !done(s.held.counts()) {
+	for !done(s.held.countHeld()) {
 		left := deadline - s.host.Monotonic()
 		if left <= 0 {
 			return false

@@ -10,12 +10,11 @@ import (
 	"handoff/core/store"
 )
 
-// drain is the graceful stop. First the worker tells the database, so that nothing new is
-// dispatched to it. Then it ends the consumer. Then it gives unclaimed dispatches back, so that
-// they run elsewhere at once. Running executions may finish within the shutdown timeout, while the
-// heartbeat goes on: a draining worker is alive (defects D36 to D40). The rest is ended as
-// worker_shutdown.
-func (s *session) drain() {
+// drainAndStop stops the worker gracefully. It first sets the lifecycle to draining, so that nothing new is
+// dispatched to it. Then it ends the consumer, and releases unclaimed dispatches, so that they run elsewhere
+// at once. Running executions may finish within the shutdown timeout, while heartbeats continue (defects D36
+// to D40). The rest is ended as worker_shutdown.
+func (s *session) drainAndStop() {
 	c := s.config.Worker
 	deadline := s.host.Monotonic() + c.ShutdownTimeout
 	s.mu.Lock()
@@ -26,34 +25,34 @@ func (s *session) drain() {
 
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "deregistering worker",
 		slog.Int64("id", int64(s.key.ID)), slog.Int64("incarnation", int64(s.key.Incarnation)))
-	told := s.persist(deadline, func() error { return s.setLifecycle(execution.Draining) })
+	told := s.persistUntil(deadline, func() error { return s.setLifecycle(execution.Draining) })
 	if consumer != nil {
 		ctx, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 		_ = consumer.Cancel(ctx)
 		cancel()
 	}
 	if told {
-		s.release(deadline)
+		s.releaseUnclaimed(deadline)
 	}
-	// One deadline covers all of it. If the incarnation is gone, nothing of it matters.
-	idle := func(held, _ int) bool { return held == 0 || s.ended() != endNone }
-	if !s.await(deadline-s.host.Monotonic(), idle) {
-		held, _ := s.held.counts()
+	// One deadline covers all steps. If the incarnation is gone, there is nothing to wait for.
+	idle := func(held, _ int) bool { return held == 0 || s.whyEnded() != endNone }
+	if !s.awaitRegistry(deadline-s.host.Monotonic(), idle) {
+		held, _ := s.held.countHeld()
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "shutdown timeout over, ending what still runs", slog.Int("executions", held))
 		s.held.close(execution.WorkerShutdown, c.KillGrace)
-		s.await(c.KillGrace+c.StatementTimeout, idle)
+		s.awaitRegistry(c.KillGrace+c.StatementTimeout, idle)
 	}
-	s.persist(0, func() error { return s.setLifecycle(execution.Stopped) })
+	s.persistUntil(0, func() error { return s.setLifecycle(execution.Stopped) })
 	ctx, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 	s.notifier.Flush(ctx)
 	cancel()
 }
 
-// release gives unclaimed epochs back and then settles their messages. In the other order a crash
-// in between would leave an epoch that no message and no worker holds.
-func (s *session) release(deadline time.Duration) {
+// releaseUnclaimed releases unclaimed epochs and then settles their messages. In the other order, a crash in
+// between would leave an epoch that no message and no worker holds.
+func (s *session) releaseUnclaimed(deadline time.Duration) {
 	var keys []execution.Key
-	released := s.persist(deadline, func() error {
+	released := s.persistUntil(deadline, func() error {
 		return s.db(func(ctx context.Context) (err error) {
 			keys, err = s.store.Release(ctx, s.key)
 			return err
@@ -63,21 +62,21 @@ func (s *session) release(deadline time.Duration) {
 		return
 	}
 	s.notifier.Requested(keys...)
-	for _, d := range s.unclaimed() {
+	for _, d := range s.takeUnclaimed() {
 		d.ack()
 	}
 }
 
-// persist repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
-// It always makes the first attempt.
-func (s *session) persist(deadline time.Duration, write func() error) bool {
+// persistUntil repeats a write until it is answered or the deadline, on the monotonic clock, has passed. It
+// makes at least one attempt.
+func (s *session) persistUntil(deadline time.Duration, write func() error) bool {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, time.Second)
 	for {
 		err := write()
 		if err == nil {
 			return true
 		}
-		if !store.Retriable(err) || s.host.Monotonic() >= deadline || s.ended() != endNone {
+		if !store.Retriable(err) || s.host.Monotonic() >= deadline || s.whyEnded() != endNone {
 			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
 			return false
 		}

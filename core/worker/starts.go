@@ -13,20 +13,20 @@ const (
 	longestRest = 30 * time.Second
 )
 
-// starts remembers whether the machine starts actions. While it does not, for want of descriptors,
-// processes, memory or room on the disk, the worker rests longer and longer between two attempts:
-// each claim would only end its execution. Deliveries wait meanwhile, as they do for a slot.
-type starts struct {
+// startBackoff tracks whether the machine starts actions. While it lacks descriptors, processes, memory or
+// disk space, the worker rests longer and longer between two attempts, because each claim would only fail its
+// execution. Deliveries wait meanwhile, as they do for a slot.
+type startBackoff struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
-	// rested is the latest moment of all earlier rests.
+	// rested is the end of the latest earlier rest.
 	rested time.Duration
 }
 
-// restLonger notes that an action could not be started, and returns how long the worker rests; 0 if
-// another failure has made it rest already.
-func (s *starts) restLonger(now time.Duration) time.Duration {
+// restLonger records that an action could not be started, and returns how long the worker rests; 0 if it
+// already rests.
+func (s *startBackoff) restLonger(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now < s.until {
@@ -37,8 +37,8 @@ func (s *starts) restLonger(now time.Duration) time.Duration {
 	return s.rest
 }
 
-// restNoMore notes that an action was started.
-func (s *starts) restNoMore(now time.Duration) {
+// restNoMore records that an action was started, which ends the rest.
+func (s *startBackoff) restNoMore(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rested = max(s.rested, min(now, s.until))
@@ -46,20 +46,20 @@ func (s *starts) restNoMore(now time.Duration) {
 }
 
 // lastRest returns the latest moment at which the worker rested, which may be now; 0 if it never did.
-func (s *starts) lastRest(now time.Duration) time.Duration {
+func (s *startBackoff) lastRest(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.rested, min(now, s.until))
 }
 
-// restLeft is how long the worker still rests.
-func (s *starts) restLeft(now time.Duration) time.Duration {
+// restLeft returns how long the worker still rests.
+func (s *startBackoff) restLeft(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.until-now)
 }
 
-// restAfter rests because an action could not be started.
+// restAfter begins a rest because an action could not be started, and logs it.
 func (s *session) restAfter(err error) {
 	if rest := s.starts.restLonger(s.host.Monotonic()); rest > 0 {
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
@@ -67,8 +67,8 @@ func (s *session) restAfter(err error) {
 	}
 }
 
-// lastFull returns the latest moment at which the worker had no slot for a delivery, which may be now: every
-// slot was taken, or it rested. ever is false if it always had one.
+// lastFull returns the latest moment, perhaps now, at which the worker had no slot for a delivery: all were
+// taken, or it rested. ever is false if it always had one.
 func (s *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	at, ever = s.held.lastFull(now)
 	if rested := s.starts.lastRest(now); rested > 0 {

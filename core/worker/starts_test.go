@@ -8,9 +8,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker whose machine starts nothing claims less and less often, and as before after a start.
-func TestAWorkerThatCantStartActionsRests(t *testing.T) {
-	var s starts
+// While the machine starts nothing, the worker claims less and less often. After a start it claims as before.
+func TestFailedStartMakesWorkerRest(t *testing.T) {
+	var s startBackoff
 	now := time.Minute
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		if got := s.restLonger(now); got != want*time.Second {
@@ -33,11 +33,11 @@ func TestAWorkerThatCantStartActionsRests(t *testing.T) {
 	}
 }
 
-// While it rests, what was delivered waits, and nothing is claimed.
-func TestARestingWorkerTakesNoSlot(t *testing.T) {
-	session := finishing(&picky{})
+// While the worker rests, deliveries wait, and nothing is claimed.
+func TestRestingWorkerTakesNoSlot(t *testing.T) {
+	session := finishing(&pickyStore{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}
-	session.waiting = append(session.waiting, waiting{delivery{&dispatch, nil}, session.host.Monotonic()})
+	session.waiting = append(session.waiting, delivery{Dispatch: &dispatch, since: session.host.Monotonic()})
 	session.starts.restLonger(session.host.Monotonic())
 	if taken, late, left := session.nextWaiting(); len(taken)+len(late) > 0 || left <= 0 || left > firstRest {
 		t.Errorf("it took %d, gave back %d, and looks again after %v", len(taken), len(late), left)

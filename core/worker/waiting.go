@@ -10,46 +10,39 @@ import (
 	"handoff/core/host"
 )
 
-// waiting is a delivery that found every run slot taken, and when it came. Its message is not
-// acknowledged: it belongs to the broker until its execution is claimed.
-type waiting struct {
-	delivery
-	since time.Duration
-}
-
-// queue makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
-// A second delivery of an epoch that already waits replaces the first one: after a reconnect only
-// the new one can be settled, and within one session the old one is a duplicate. A delivery of an
-// epoch that is held is a duplicate, too.
+// queueMessage queues a message's dispatches for run slots, and returns the deliveries to acknowledge. A
+// second delivery of a waiting epoch replaces the first one. After a reconnect only the new one can be
+// settled, and within one session the old one is a duplicate. A delivery of a held epoch is a duplicate, too.
 //
-// Both checks are under one lock, so no epoch both waits and is held.
-func (s *session) queue(m *message) (doubles []delivery) {
+// Both checks are made under one lock, so that no epoch both waits and is held.
+func (s *session) queueMessage(m *message) (doubles []delivery) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range m.delivery.Envelope.Dispatches {
-		d := delivery{&m.delivery.Envelope.Dispatches[i], m}
-		if held, taken := s.held.double(d); held {
+		d := delivery{&m.delivery.Envelope.Dispatches[i], m, now}
+		if held, taken := s.held.addDouble(d); held {
 			if !taken {
 				doubles = append(doubles, d)
 			}
 			continue
 		}
 		if w := s.waitsFor(d.Key); w != nil {
-			doubles, w.delivery = append(doubles, w.delivery), d
+			d.since = w.since
+			doubles, *w = append(doubles, *w), d
 			continue
 		}
 		if s.draining {
 			s.leftover = append(s.leftover, d)
 			continue
 		}
-		s.waiting = append(s.waiting, waiting{d, now})
+		s.waiting = append(s.waiting, d)
 	}
 	return doubles
 }
 
-// waitsFor returns the delivery of an epoch that waits, nil if none waits. The caller holds t.mu.
-func (s *session) waitsFor(key execution.Key) *waiting {
+// waitsFor returns the waiting delivery of an epoch, nil if there is none. The caller holds s.mu.
+func (s *session) waitsFor(key execution.Key) *delivery {
 	for i := range s.waiting {
 		if w := &s.waiting[i]; w.Key == key {
 			return w
@@ -58,31 +51,30 @@ func (s *session) waitsFor(key execution.Key) *waiting {
 	return nil
 }
 
-// admitAll calls admit whenever a slot becomes free or a delivery has waited for its full time,
+// keepAdmitting calls admitWaiting whenever a slot becomes free or a delivery has waited for its full time,
 // until ctx ends.
 //
-// No delivery waits longer than its dispatch timeout, because the database would refuse the claim.
-// Nor does it wait longer than longestHeld: if a consumer keeps a delivery unacknowledged for 30
-// minutes (by default), RabbitMQ closes its channel or cancels the consumer, which takes back all
-// other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late,
-// and the executor dispatches the execution anew. Before that the worker tells the database that it
-// was full, so the dispatch does not count against max_dispatches.
-func (s *session) admitAll(ctx context.Context) {
+// No delivery waits longer than its dispatch timeout, because the database would refuse the claim. Nor does
+// it wait longer than longestHeld. After 30 minutes without an acknowledgement (by default), RabbitMQ closes
+// the channel or cancels the consumer, which requeues all waiting deliveries. So the worker rejects the
+// delivery, like one whose claim came too late, and the executor dispatches the execution again. Before that
+// the worker reports that it was full, so that the dispatch does not count against max_dispatches.
+func (s *session) keepAdmitting(ctx context.Context) {
 	for {
-		if _, err := s.held.freed.Wait(ctx, s.admit()); err != nil {
+		if _, err := s.held.freed.Wait(ctx, s.admitWaiting()); err != nil {
 			return
 		}
 	}
 }
 
-// admit gives free run slots to waiting deliveries, oldest first, and rejects those that have
-// waited too long. It returns how long it has nothing to do unless a slot becomes free.
-func (s *session) admit() time.Duration {
+// admitWaiting gives free run slots to waiting deliveries, oldest first, and rejects those that have waited
+// too long. It returns how long until it must be called again, even if no slot becomes free.
+func (s *session) admitWaiting() time.Duration {
 	for {
 		taken, late, left := s.nextWaiting()
 		switch {
 		case len(taken) > 0:
-			s.host.Go("execution", func() { s.execute(taken) })
+			s.host.Go("execution", func() { s.claimAndRun(taken) })
 		case len(late) == 0:
 			return left
 		default:
@@ -91,7 +83,7 @@ func (s *session) admit() time.Duration {
 				s.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 					slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			}
-			s.tellFull(late[0].since, late[0].since)
+			s.reportFull(late[0].since, late[0].since)
 			for i := range late {
 				late[i].reject()
 			}
@@ -99,10 +91,10 @@ func (s *session) admit() time.Duration {
 	}
 }
 
-// nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
-// and the time of the first one is over, that one and those of its message. Otherwise it removes
-// nothing, and left is how long the first one may still wait, or the worker rests.
-func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
+// nextWaiting removes and returns the first waiting deliveries that get a slot. If there are none and the
+// time of the first one is over, it removes that one and the others of its message. Otherwise left is how
+// long the first one may still wait, or how long the worker rests if that is shorter.
+func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Duration) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +110,7 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 		return taken, nil, 0
 	}
 	first := s.waiting[0]
-	if left = max(0, first.since+s.patience(first.Action)-now); left > 0 {
+	if left = max(0, first.since+s.slotPatience(first.Action)-now); left > 0 {
 		if rest > 0 {
 			left = min(left, rest)
 		}
@@ -127,27 +119,27 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	s.waiting = append(s.waiting[:0], s.waiting[1:]...)
 	late = append(late, first)
 	if first.message != nil {
-		late = append(late, s.withdraw(first.message)...)
+		late = append(late, s.removeWaiting(first.message)...)
 	}
 	return nil, late, 0
 }
 
-// takeSlots holds as many of the first waiting deliveries as there are free slots, and as one
-// statement claims. The caller holds t.mu.
-func (s *session) takeSlots() (all []*admitted) {
+// takeSlots gives slots to the first waiting deliveries: as many as are free, and as one statement claims.
+// The caller holds s.mu.
+func (s *session) takeSlots() (all []*run) {
 	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
-		e := s.held.add(s.waiting[i].Key)
+		e := s.held.addEntry(s.waiting[i].Key)
 		if e == nil {
 			break
 		}
-		all = append(all, &admitted{waiting: s.waiting[i], e: e})
+		all = append(all, &run{delivery: s.waiting[i], e: e})
 	}
 	return all
 }
 
-// withdraw removes the waiting deliveries of a message. The caller holds t.mu.
-func (s *session) withdraw(m *message) (removed []waiting) {
-	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool {
+// removeWaiting removes the waiting deliveries of a message. The caller holds s.mu.
+func (s *session) removeWaiting(m *message) (removed []delivery) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w delivery) bool {
 		if w.message == m {
 			removed = append(removed, w)
 		}
@@ -156,26 +148,24 @@ func (s *session) withdraw(m *message) (removed []waiting) {
 	return removed
 }
 
-// giveUp forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
-// them anew.
-func (s *session) giveUp(m *message) {
+// forgetWaiting drops the waiting deliveries of a rejected message: the dead letter handler judges them.
+func (s *session) forgetWaiting(m *message) {
 	if m == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.withdraw(m)
+	s.removeWaiting(m)
 }
 
-// longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after
-// which RabbitMQ closes the channel, by a minute of RabbitMQ's ticks and some time for the claim.
+// longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after which RabbitMQ
+// closes the channel, minus its tick of a minute and some time for the claim.
 const longestHeld = 25 * time.Minute
 
-// patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or
-// the configured one, but less than the time after which the broker closes the channel. Without
-// dead lettering a rejected dispatch would be found only when its timeout is over, so the delivery
-// waits that long.
-func (s *session) patience(action execution.Action) time.Duration {
+// slotPatience returns how long a delivery waits for a run slot: the dispatch timeout of its action or the
+// configured one, but at most longestHeld. Without dead lettering a rejected dispatch would be detected only
+// after its timeout, so the delivery waits that long.
+func (s *session) slotPatience(action execution.Action) time.Duration {
 	timeout := s.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
 		timeout = action.DispatchTimeout
@@ -186,15 +176,12 @@ func (s *session) patience(action execution.Action) time.Duration {
 	return timeout
 }
 
-// unclaimed removes every received delivery that is not claimed: those that came while the worker
-// drains, and those that wait.
-func (s *session) unclaimed() []delivery {
+// takeUnclaimed removes and returns every unclaimed delivery: the waiting ones, and those that came during
+// the drain.
+func (s *session) takeUnclaimed() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.leftover
-	for _, w := range s.waiting {
-		all = append(all, w.delivery)
-	}
+	all := slices.Concat(s.leftover, s.waiting)
 	s.leftover, s.waiting = nil, nil
 	return all
 }

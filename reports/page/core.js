@@ -1,4 +1,4 @@
-// What the page knows and where the reader stands in it.
+// The page's data and the reader's position in it.
 const $ = (id) => document.getElementById(id);
 window.addEventListener("error", (e) => { document.body.dataset.error = String(e.message); });
 const runs = JSON.parse($("data").textContent);
@@ -11,7 +11,7 @@ function esc(s) {
   return String(s).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");
 }
 
-// clock is FormatTime of the Go side: 12.402s, 1m02.345s, 1h00m02.345s.
+// clock formats a time like Go's FormatTime: 12.402s, 1m02.345s, 1h00m02.345s.
 function clock(us, digits = 3) {
   const ms = Math.floor(us / 1000), pad = (n, w) => String(n).padStart(w, "0");
   const h = Math.floor(ms / 3600000), m = Math.floor(ms / 60000) % 60, s = Math.floor(ms / 1000) % 60;
@@ -21,7 +21,7 @@ function clock(us, digits = 3) {
   return `${s}${part}s`;
 }
 
-// last returns the last entry of a list that is ordered by the number at field, not after limit.
+// last returns the last entry of a list, ordered by the number at field, that is not after limit.
 function last(list, field, limit) {
   let low = 0, high = list.length;
   while (low < high) {
@@ -31,7 +31,7 @@ function last(list, field, limit) {
   return low ? list[low - 1] : null;
 }
 
-// indexOfK is the place of event k among those embedded, or of the nearest before it.
+// indexOfK returns the index of event k among the embedded ones, or of the nearest before it.
 function indexOfK(k) {
   const found = last(here.run.events, K, k);
   return found ? here.run.events.indexOf(found) : 0;
@@ -55,20 +55,20 @@ function showRun(i) {
   showStory();
 }
 
-// link leads to an event of the shown run, in this file or wherever it was copied to.
+// link returns a link to an event of the shown run, valid for this file and its copies.
 const link = (k) => `#run=${here.run.key}&event=${k + 1}${here.exec ? `&execution=${here.exec}` : ""}`;
 
-// remember puts the moment into the address, once the reader has stopped moving: browsers limit how
-// often that may happen.
+// remember writes the moment to the address once the reader has stopped moving, because browsers limit the
+// rate.
 let remembering = 0;
 function remember() {
   clearTimeout(remembering);
   remembering = setTimeout(() => {
-    try { history.replaceState(null, "", $("moment").getAttribute("href")); } catch (refused) { /* the link beside the slider stays right */ }
+    try { history.replaceState(null, "", $("moment").getAttribute("href")); } catch (refused) { /* the link next to the slider stays correct */ }
   }, 200);
 }
 
-// openMoment shows what a link says: a run, an execution, an event.
+// openMoment shows the run, execution and event of a link.
 function openMoment() {
   const words = new URLSearchParams(location.hash.slice(1)), key = words.get("run");
   if (key === null) return;
@@ -113,7 +113,7 @@ function nowAt() {
   return e ? e[AT] : 0;
 }
 
-// moveTo puts the cursor on an event, and brings it into view.
+// moveTo moves the cursor to an event, and scrolls it into view.
 function moveTo(i) {
   const events = here.run.events;
   if (!events.length) { showMoment(); return; }
@@ -131,7 +131,7 @@ function moveTo(i) {
   showMoment();
 }
 
-// step goes to the next event of the kind that the reader wants to step through.
+// step moves to the next event of the kind that the reader has selected for stepping.
 function step(by) {
   const want = {
     all: () => true,

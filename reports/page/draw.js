@@ -1,6 +1,5 @@
-// The swimlanes. Everything is drawn again when the view changes, and only the cursor when it moves.
-// The axis is a drawing of its own, which stays in view while the lanes scroll; both have the same
-// coordinates.
+// The swimlanes. A change of the view redraws everything, a move of the cursor only the cursor. The axis is a
+// separate drawing with the same coordinates, which stays in view while the lanes scroll.
 let GUTTER = 194;
 const RIGHT = 14, AXIS = 24, WIDE = 640;
 const gutter = (width) => width < WIDE ? 104 : 194;
@@ -9,7 +8,7 @@ const lanes = { width: 0, height: 0, rows: new Map(), tops: new Map(), processes
 const x = (t) => GUTTER + (t - here.from) / (here.to - here.from) * (lanes.width - GUTTER - RIGHT);
 const timeAt = (px) => here.from + (px - GUTTER) / (lanes.width - GUTTER - RIGHT) * (here.to - here.from);
 
-// span clips a period to the view; null if none of it shows.
+// span clips a period to the view; null if nothing of it is visible.
 function span(a, b) {
   if (b < here.from || a > here.to) return null;
   const x0 = x(Math.max(a, here.from)), x1 = x(Math.min(b, here.to));
@@ -87,7 +86,7 @@ function section(parts, y, name, list, draw) {
   return y + 4;
 }
 
-// Faults have rows of their own, as few as do without overlap, so that their names can be read.
+// Faults have their own rows, as few as possible without overlap, so that their names are readable.
 function drawFaultRows(parts, y) {
   const free = [];
   parts.push(`<text x="10" y="${y + 13}" class="head">FAULTS</text>`);
@@ -114,7 +113,7 @@ function drawProcess(parts, y, p) {
     parts.push(rect(s, y + 2, 14, "p-" + state, `${p.name} ${state}: ${clock(a)} to ${clock(b)}`));
     if (state !== "up") parts.push(label(s, y + 13, [state], "life"));
   }
-  // Of several that are too close to be read, the last one lasts.
+  // Of several labels too close to read, the last one is kept.
   p.lives.forEach(([a, , life], i) => {
     const px = x(a), next = p.lives[i + 1];
     if (a < here.from || a > here.to || (next && x(next[0]) < px + life.length * 6 + 4)) return;
@@ -206,7 +205,7 @@ function drawCursor() {
   $("cursor-top").innerHTML = `<path d="M${px} ${AXIS - 1}l-5 -7h10z" class="nowdot"/>`;
 }
 
-// reveal scrolls the lanes until the row of the event at the cursor shows.
+// reveal scrolls the lanes until the row of the event at the cursor is visible.
 function reveal() {
   const e = here.run.events[here.at], row = e && lanes.rows.get(e[EXEC]), box = $("lanes");
   if (row === undefined) return;

@@ -1,14 +1,13 @@
-// What led to the violation: its events as a list, arrows between them in the timeline, and what was
-// due at the cursor.
+// The events that led to the violation: as a list, as arrows in the timeline, and the deadlines at the
+// cursor.
 
-// shownLed is what led to the violation that the reader looks at: that of the selected execution, or
-// else the first.
+// shownLed returns the lead-up to the violation of the selected execution, or else to the first one.
 function shownLed() {
   const run = here.run;
   return run.led.find((l) => run.violations[l.violation].exec === here.exec) || run.led[0] || null;
 }
 
-// positionOf is where an event is drawn: messages in their queue, changes of an execution in its row,
+// positionOf returns where an event is drawn: messages in their queue, changes of an execution in its row,
 // everything else in the lane of its process.
 function positionOf(e) {
   const run = here.run, px = x(e[AT]), row = lanes.rows.get(e[EXEC]);
@@ -57,8 +56,8 @@ function listLed() {
   $("led-cut").textContent = l.past > l.events.length ? `The ${l.events.length} events of its past that are nearest to it. The whole past has ${l.past}; the arrows show what followed from what, perhaps by way of events that are left out. What tasks of one process tell one another in memory is not known.` : "";
 }
 
-// dueBox says what was due at event k: the deadlines of the selected execution, the leases, and how
-// many messages each queue holds since when.
+// dueBox shows the deadlines at event k: those of the selected execution, the leases, and the dispatches in
+// each queue with the age of the oldest.
 function dueBox(k, at) {
   const run = here.run, items = [], row = last(run.dues[here.exec] || [], 0, k);
   const until = (due) => `<span${due < at ? ' class="broken"' : ""}>${clock(Math.max(0, due))}${due < at ? `, ${clock(at - due)} ago` : `, in ${clock(due - at)}`}</span>`;

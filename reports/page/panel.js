@@ -1,4 +1,4 @@
-// What stands around the swimlanes: the state at the cursor, the story, and how the reader moves.
+// The panels around the swimlanes: the state at the cursor, the story, and the controls.
 const chip = (cls, text) => `<span class="chip ${cls}">${esc(text)}</span>`;
 const item = (name, value) => `<li><span>${esc(name)}</span>${value}</li>`;
 const when = (k, at) => `<a href="${link(k)}">${clock(at)}</a>`;
@@ -36,7 +36,7 @@ function fillLegend() {
     "<span>│ heartbeat</span><span>× message expired, rejected or lost</span><span>thin dark bar: the action runs</span>";
 }
 
-// showMoment tells the event at the cursor and the state right after it.
+// showMoment describes the event at the cursor and the state right after it.
 function showMoment() {
   const run = here.run, e = run.events[here.at];
   if (!e) { $("line").textContent = "This run has no events."; $("state").innerHTML = ""; $("moment").hidden = true; return; }
@@ -63,7 +63,7 @@ function showMoment() {
   markEvent();
 }
 
-// showLogs lists the lines that processes logged nearest to an event. They are for readers: nothing is judged by them.
+// showLogs lists the log lines nearest to an event. They are for readers: nothing is judged by them.
 const LOG_LINES = 12, SAID = "logged: ";
 function showLogs(e) {
   const run = here.run, away = (l) => Math.abs(l[AT] - e[AT]);
@@ -72,7 +72,7 @@ function showLogs(e) {
   $("log-lines").innerHTML = near.map((l) => eventRow(l, l[K] === e[K] ? "here" : "", l[WHAT].slice(SAID.length))).join("");
 }
 
-// rowBox is the selected execution's row at event k.
+// rowBox shows the selected execution's row at event k.
 function rowBox(k, at) {
   const r = here.run.executions.find((row) => row.id === here.exec);
   if (!r) return "";
@@ -122,7 +122,7 @@ async function copy(button) {
   said(button, "Selected: press Ctrl+C");
 }
 
-// copyText says on the control that it has copied. Some browsers refuse it to local files.
+// copyText shows on the control that it has copied. Some browsers refuse that for local files.
 async function copyText(text, control) {
   try {
     await navigator.clipboard.writeText(text);
@@ -172,7 +172,7 @@ function listenTimeline() {
   }, { passive: false });
 }
 
-// nearest is the embedded event closest to a time.
+// nearest returns the embedded event closest to a time.
 function nearest(t) {
   const events = here.run.events, before = last(events, AT, t);
   const i = before ? events.indexOf(before) : 0;
@@ -181,7 +181,7 @@ function nearest(t) {
 
 function listen() {
   $("record").addEventListener("change", (e) => showRun(Number(e.target.value)));
-  $("moment").addEventListener("click", (e) => { // it is already shown: only the address changes
+  $("moment").addEventListener("click", (e) => { // already shown, so only the address changes
     if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
     e.preventDefault();
     clearTimeout(remembering);

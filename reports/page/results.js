@@ -1,4 +1,4 @@
-// The table of results: find, filter and sort its rows. Without this script it shows all of them.
+// The table of results: find, filter and sort its rows. Without this script, all rows are shown.
 const FIRST_ROWS = 40;
 
 function listenTable() {
@@ -30,7 +30,7 @@ function listenTable() {
   show();
 }
 
-// A cell of the grid of seeds tells which of its seeds failed, and how to see the first again.
+// A cell of the grid of seeds shows which of its seeds failed, and how to reproduce the first.
 function listenGrid() {
   const told = $("cell");
   if (!told) return;

@@ -9,13 +9,13 @@ import (
 	"handoff/sim"
 )
 
-// withoutAMutant is how many runs are repeated without their mutant, to check that no mutant is
-// then reported to have acted.
+// withoutAMutant is the number of runs that are repeated without their mutant, to check that no act is
+// reported.
 const withoutAMutant = 5
 
 // A mutant reports when it acts: the record of the run that kills it has at least one such moment
 // before the violation. The report does not change the run, and without a mutant there is none.
-func TestEveryKilledMutantHasActedBefore(t *testing.T) {
+func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
 	for n, k := range sampledKills(t) {
 		if !k.Killed() {
 			continue // TestEveryMutantIsKilled reports this
@@ -39,17 +39,17 @@ func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 	}
 }
 
-// recorded runs the kill of a mutant again, and requires that recording leaves the run unchanged.
+// recorded repeats the kill of a mutant, and requires that recording leaves the run unchanged.
 func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	t.Helper()
-	rec, _ := record(k.Target, o)
-	if r := once(k.Target, o); r.Hash != rec.Hash || r.Steps != rec.Steps {
+	rec, _ := recordRun(k.Target, o)
+	if r := runOnce(k.Target, o); r.Hash != rec.Hash || r.Steps != rec.Steps {
 		t.Errorf("%s, seed %d: the run is another one when it is recorded", k.Target, k.Seed)
 	}
 	return rec
 }
 
-// firstAct is the first moment at which a mutant acted, nil if it never did.
+// firstAct returns the first event at which a mutant acted, nil if it never did.
 func firstAct(rec *verdict.Record) *history.Event {
 	at := slices.IndexFunc(rec.Events, func(e history.Event) bool { return e.Kind == history.MutantActed })
 	if at < 0 {

@@ -8,7 +8,7 @@ import (
 	"handoff/sim"
 )
 
-// OwnFailure is a rule that a target breaks without a mutant.
+// OwnFailure is a rule that a target breaks even without a mutant.
 type OwnFailure struct {
 	Target Target
 	// Violation is the first violation of the rule, in the first seed that has one. Seeds counts the
@@ -24,7 +24,7 @@ func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (
 	for _, t := range Targets(library) {
 		known := make(map[string]int)
 		for seed := uint64(1); seed <= uint64(seeds); seed++ {
-			r := once(t, sim.Options{Seed: seed, Interrupted: ended(ctx)})
+			r := runOnce(t, sim.Options{Seed: seed, Interrupted: interruptOn(ctx)})
 			if r.Interrupted {
 				return own
 			}
@@ -46,8 +46,9 @@ func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (
 	return own
 }
 
-// besides leaves out the violations of rules that the target breaks without a mutant.
-func besides(own []OwnFailure, t Target, violations []verdict.Violation) (left []verdict.Violation) {
+// withoutOwnFailures returns the violations without those of rules that the target also breaks without a
+// mutant.
+func withoutOwnFailures(own []OwnFailure, t Target, violations []verdict.Violation) (left []verdict.Violation) {
 	for i := range violations {
 		v := &violations[i]
 		anyway := false

@@ -10,20 +10,20 @@ import (
 	"handoff/sim"
 )
 
-// How good is the list of what led to a violation? It is measured on the planted mutants, because
-// there it is known what to find: the record says when the mutant acted.
+// These tests measure the quality of the lists of causes. They use the planted mutants, because the record
+// shows when a mutant acted.
 //
-//   - Each mutant is hunted in the library, as TestEveryMutantIsKilled does it. The first seed in
-//     which the named invariant fails is run again with a record. One violation counts for each
-//     mutant: the first of the named invariant (Kill.Violation).
-//   - Size is the number of events that the report shows as what led to it (Violation.Causes).
-//   - First says that they contain the first mark of the run: the first event at which the mutant
+//   - Each mutant is hunted in the library, as in TestEveryMutantIsKilled. The first seed in which the
+//     expected invariant fails is repeated with a record. One violation counts for each mutant: the first
+//     of the expected invariant (Kill.Violation).
+//   - Size is the number of events in the report's list of causes (Violation.Causes).
+//   - First reports whether they contain the first mark of the run: the first event at which the mutant
 //     acted. That is strict: a mutant may act a hundred times before an act does harm.
-//   - Any says that they contain at least one mark up to the violation.
-//   - Blind is for faults that nobody has planted. All marks are taken out of the record, and what
-//     led to the violation is found again. Blind says that it contains an event next to an act: the
-//     event right before or after an act of the same process, or the act's execution at its step.
-//     Lines of the log don't count, nor do hints, which stand in the events of their messages.
+//   - Any reports whether they contain at least one mark up to the violation.
+//   - Blind is for unplanted faults. All marks are removed from the record, and the causes are searched
+//     once more. Blind reports whether they contain an event next to an act: the event right before or
+//     after an act of the same process, or of the act's execution at its step. Log lines and hints don't
+//     count; other events cover the messages of hints.
 //
 // The aim: a median size of at most 25, and First for at least 95 % of the mutants.
 
@@ -36,7 +36,7 @@ type finding struct {
 
 // measured is the measurement of a kill.
 func measured(k *Kill) *finding {
-	rec, _ := record(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
+	rec, _ := recordRun(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
 	v := sameViolation(rec, k.Violation())
 	if v == nil {
 		return nil
@@ -61,7 +61,7 @@ func measured(k *Kill) *finding {
 	return f
 }
 
-// sameViolation is a violation of a run in the record of the same run.
+// sameViolation returns a run's violation in the record of the same run.
 func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violation {
 	for i := range rec.Violations {
 		if v := &rec.Violations[i]; v.Invariant == of.Invariant && v.Step == of.Step && v.Message == of.Message {
@@ -71,8 +71,7 @@ func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violatio
 	return nil
 }
 
-// blind says whether what led to a violation is found without the marks: it contains an event next
-// to an act.
+// blind reports whether the causes, searched without the marks, contain an event next to an act.
 func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 	found, _ := Causes(unmarked(rec), v)
 	for _, at := range marks {
@@ -85,7 +84,7 @@ func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 	return false
 }
 
-// beside are the events next to an act: the last one before it and the first one after it of its
+// beside returns the events next to an act: the last one before it and the first one after it of its
 // process, or of its execution at its step.
 func beside(events []history.Event, at int) (found []int) {
 	mark := &events[at]
@@ -106,7 +105,7 @@ func beside(events []history.Event, at int) (found []int) {
 	return found
 }
 
-// unmarked is a record as it would be if nobody knew of the mutant.
+// unmarked returns a record without the marks of the mutant.
 func unmarked(rec *verdict.Record) *verdict.Record {
 	plain := *rec
 	plain.Events, plain.Parents = nil, nil
@@ -133,9 +132,9 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 	return &plain
 }
 
-// The whole measurement takes as long as the hunt, which other tests of this package share, so make
-// test measures a sample, and `HANDOFF_TESTS=all go test ./sim/explore -v -run TestWhatLedToAViolationIsFound` all.
-func TestWhatLedToAViolationIsFound(t *testing.T) {
+// The whole measurement takes as long as the hunt, which other tests of this package share, so `make test`
+// measures a sample, and `go test ./sim/explore` all.
+func TestCausesContainTheMutantsActs(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {
 		if !k.Killed() {
@@ -183,7 +182,7 @@ func summed(all []*finding) (s sum) {
 	return s
 }
 
-// String is the measurement in one line.
+// String returns the measurement in one line.
 func (s sum) String() string {
 	share := func(n int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(1, s.mutants))) }
 	return fmt.Sprintf("%d mutants: median %d events, at most %d; the first act in %s, any act in %s, without marks %s",

@@ -13,8 +13,8 @@ import (
 // Mismatch is a seed with two different histories.
 type Mismatch struct {
 	Hashes [2]uint64
-	// Index is the position of the first event that differs, -1 if the two recorded repetitions
-	// agreed. Events are the two events there; nil for a history that had ended.
+	// Index is the position of the first different event, -1 if the two recorded repetitions are equal.
+	// Events are the two events there; nil for a history that has ended.
 	Index  int
 	Events [2]*history.Event
 	// Records are the two repetitions.
@@ -24,10 +24,10 @@ type Mismatch struct {
 // Double runs a seed twice and compares the histories. It returns nil if they are equal.
 func Double(t Target, seed uint64, f *mutant.Mutant) *Mismatch {
 	o := sim.Options{Seed: seed, Mutant: f}
-	return compareRuns(once, t, once(t, o), o)
+	return compareRuns(runOnce, t, runOnce(t, o), o)
 }
 
-// compareRuns runs a seed again and finds the difference.
+// compareRuns repeats a run and returns the difference, nil if there is none.
 func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim.Result, o sim.Options) *Mismatch {
 	second := run(t, o)
 	if second.Interrupted {
@@ -56,8 +56,8 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 	return m
 }
 
-// firstDifference compares the hashed fields. Of events that are only for readers it compares the
-// kind.
+// firstDifference returns the index of the first event whose hashed fields differ, -1 for none. Of events
+// that are only for readers, it compares the kind.
 func firstDifference(a, b []history.Event) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
@@ -73,9 +73,9 @@ func firstDifference(a, b []history.Event) int {
 	return -1
 }
 
-// again repeats a run, and reports a difference as a violation: if a run is not a function of its
-// seed, its other findings mean nothing.
-func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
+// checkDeterminism repeats a run, and reports a difference as a violation, because other findings of a
+// nondeterministic run mean nothing.
+func (s *sweep) checkDeterminism(t Target, r *sim.Result, o sim.Options) {
 	m := compareRuns(s.o.run, t, r, o)
 	if m == nil {
 		return
@@ -91,7 +91,7 @@ func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
 	}
 	v.Message += fmt.Sprintf("; they differ from event %d on", m.Index+1)
 	for i, e := range m.Events {
-		v.Message += fmt.Sprintf("\n  run %d: %s", i+1, s.describe(e, m.Records[i]))
+		v.Message += fmt.Sprintf("\n  run %d: %s", i+1, s.describeEvent(e, m.Records[i]))
 		if e != nil {
 			v.Step, v.At = e.Step, e.At
 		}
@@ -99,7 +99,7 @@ func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
 	r.Violations = append(r.Violations, v)
 }
 
-func (s *sweep) describe(e *history.Event, r *verdict.Record) string {
+func (s *sweep) describeEvent(e *history.Event, r *verdict.Record) string {
 	switch {
 	case e == nil:
 		return "is over"

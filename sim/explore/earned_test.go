@@ -14,7 +14,7 @@ import (
 	"handoff/core/execution"
 )
 
-// badEnd is a bad end that a run reaches lawfully, and how to remove its cause from the history.
+// badEnd is a bad end that a run reaches for a valid cause, and how to remove that cause from the history.
 type badEnd struct {
 	name    string
 	reason  execution.Reason
@@ -97,8 +97,8 @@ func badEnds() []badEnd {
 	return ends
 }
 
-// scenario writes a run that leads to this end. Faults begin at 1 s, those marked # at 8 s; the
-// work comes at 2 s.
+// scenario returns a scenario that leads to this end. Faults begin at 1 s, those marked # at 8 s; the work
+// comes at 2 s.
 func (b *badEnd) scenario(t *testing.T) *scenario.Scenario {
 	t.Helper()
 	var text strings.Builder
@@ -137,7 +137,7 @@ func (b *badEnd) of() config.Profile {
 	return b.profile
 }
 
-// is says that an event is this end.
+// is reports whether an event is this end.
 func (b *badEnd) is(e *history.Event) bool {
 	to := b.to
 	if to == execution.None {
@@ -158,8 +158,8 @@ func unearned(events []history.Event, c config.Config) string {
 	return ""
 }
 
-// Each bad end of a real run is earned. It no longer is when its cause is removed from the history.
-func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
+// Each bad end of a real run has a cause. Without the cause in the history, it is a violation.
+func TestBadEndWithoutCauseIsViolation(t *testing.T) {
 	tested := make(map[execution.Reason]bool)
 	for _, b := range badEnds() {
 		tested[b.reason] = true
@@ -178,7 +178,7 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 			if why := unearned(rec.Events, s.Config(b.of())); why != "" {
 				t.Fatalf("the end is earned, but the invariant says: %s", why)
 			}
-			// Only the end under test may be bad, so that the invariant finds nothing else first.
+			// Only the end under test may be bad, so that the invariant detects nothing else first.
 			strip := b.strip
 			if strip == nil {
 				strip = withoutFaults

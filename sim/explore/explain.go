@@ -19,27 +19,27 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Case is a failing run that is to be explained, with everything that it drew.
+// Case is a failing run to be explained, with all of its draws.
 type Case struct {
 	// Record is the run.
 	Record *verdict.Record
-	// Violation is the one that is explained.
+	// Violation is the explained violation.
 	Violation verdict.Violation
-	// Most is how many differences are shown of two runs.
+	// Most is the number of differences that are shown of two runs.
 	Most int
 
 	ctx    context.Context
-	target Target // plain: of a varied one, the variant that the seed draws
+	target Target // plain; of a varied target, the variant that the seed draws
 	from   Target
 	seed   uint64
 	mutant *mutant.Mutant
 	tape   *kernel.Tape
-	// key and retry name the execution of the violation in other runs, where it may have another
-	// number. The key is empty if the execution has none.
+	// key and retry identify the execution of the violation in other runs, where its number may differ. The
+	// key is empty if the execution has none.
 	key   string
 	retry int
-	// tried has the outcomes of runs without some faults, by the indexes of these faults.
-	tried map[string]tried
+	// tried maps the indexes of left-out faults to the outcome of the run without them.
+	tried map[string]ablationOutcome
 }
 
 // ErrPasses means that the run to explain does not fail.
@@ -53,16 +53,16 @@ func (e *ErrPasses) Error() string {
 	return fmt.Sprintf("%s does not fail in seed %d, so there is nothing to explain", e.Target, e.Seed)
 }
 
-// NewCase runs a seed again and keeps what it draws. The error is an *ErrPasses if the run does not
-// fail. When ctx ends, the case's runs stop. The violation is the first one, which is the headline of
-// the run's page, too.
+// NewCase repeats a seed's run and records its draws. The error is an *ErrPasses if the run does not fail.
+// When ctx ends, the case's runs stop. The explained violation is the first one, like the headline of the
+// run's page.
 func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Case, error) {
 	plain, _, err := t.Plain(seed)
 	if err != nil {
 		return nil, err
 	}
 	c := &Case{ctx: ctx, target: plain, from: t, seed: seed, mutant: f, tape: kernel.NewTape(seed, ofFaults), Most: shown}
-	rec, r := record(t, c.options(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
+	rec, r := recordRun(t, c.runOptions(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
 	c.Record = rec
 	failures := r.Failures()
 	switch {
@@ -76,15 +76,15 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 	return c, nil
 }
 
-// ofFaults says that a stream decides about a fault of the scenario: when it begins, how long it
-// lasts and whom it strikes. These draws keep their order, because they are made once.
+// ofFaults reports whether a stream determines a fault of the scenario: its beginning, its duration and its
+// targets. These draws keep their order, because they are made once.
 func ofFaults(label string) bool { return strings.HasPrefix(label, "fault/") }
 
-// options completes the options of a run.
-func (c *Case) options(o sim.Options) sim.Options {
+// runOptions returns options with the seed and the limits of the case.
+func (c *Case) runOptions(o sim.Options) sim.Options {
 	o.Seed = c.seed
 	if o.Interrupted == nil {
-		o.Interrupted = ended(c.ctx)
+		o.Interrupted = interruptOn(c.ctx)
 	}
 	if c.from.Varied {
 		o.CutAt = vary.MostSteps
@@ -92,48 +92,48 @@ func (c *Case) options(o sim.Options) sim.Options {
 	return o
 }
 
-// again runs the case once more, beside its tape.
-func (c *Case) again(o sim.Options) *sim.Result {
+// rerunCase runs a variant of the case with the draws of its tape.
+func (c *Case) rerunCase(o sim.Options) *sim.Result {
 	o.Chooser = c.tape.Rerun()
-	return once(c.target, c.options(o))
+	return runOnce(c.target, c.runOptions(o))
 }
 
-// sameRule says that a violation is of the rule of this case: of the same invariant, or of the same
+// sameRule reports whether a violation breaks the rule of this case: the same invariant or the same
 // expectation.
 func (c *Case) sameRule(v *verdict.Violation) bool {
 	return v.Invariant == c.Violation.Invariant && v.Name == c.Violation.Name && v.Expects() == c.Violation.Expects()
 }
 
-// sameFailure says that a violation of the rule of this case is about its execution. An expectation
-// is missed by many executions, and its violation names only one of the largest group.
+// sameFailure reports whether a violation of this case's rule is about its execution. Many executions may
+// miss an expectation, but its violation names only one of the largest group.
 func (c *Case) sameFailure(row rowOf, v *verdict.Violation) bool {
-	return c.same(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.same(row, id) })
+	return c.isSameExecution(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.isSameExecution(row, id) })
 }
 
-// follows says that the execution of the case can be found in other runs.
-func (c *Case) follows() bool { return c.Violation.Execution != 0 && c.key != "" }
+// isFollowed reports whether the execution of the case can be found in other runs.
+func (c *Case) isFollowed() bool { return c.Violation.Execution != 0 && c.key != "" }
 
-// breaks says that a run breaks the rule of this case; if its execution can be followed, that this
-// execution breaks it.
-func (c *Case) breaks(r *sim.Result) bool {
+// breaksRule reports whether a run breaks the rule of this case; if its execution can be followed, whether
+// this execution breaks it.
+func (c *Case) breaksRule(r *sim.Result) bool {
 	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool {
-		return c.sameRule(&v) && (!c.follows() || c.sameFailure(r.Execution, &v))
+		return c.sameRule(&v) && (!c.isFollowed() || c.sameFailure(r.Execution, &v))
 	})
 }
 
-// found returns the sim.Options.Until of one run: it ends the run as soon as the rule of the case
-// is broken, or, if this is set, as soon as the case's execution breaks it. It is nil for a rule
-// that is no invariant: those are judged at the end.
-func (c *Case) found(this bool) func(sim.Findings) bool {
+// untilBroken returns the sim.Options.Until of one run. It ends the run as soon as the rule of the case is
+// broken, or, if this is set, as soon as the case's execution breaks it. It is nil for an expectation,
+// which is judged at the end.
+func (c *Case) untilBroken(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
-	seen := 0 // it is asked often, and there may be many
+	seen := 0 // it is called often, and there may be many findings
 	return func(so sim.Findings) bool {
 		fresh := so.List[seen:]
 		seen = len(so.List)
 		return slices.ContainsFunc(fresh, func(f invariant.Finding) bool {
-			return f.Invariant.Number == c.Violation.Invariant && (!this || c.same(so.Execution, f.Execution))
+			return f.Invariant.Number == c.Violation.Invariant && (!this || c.isSameExecution(so.Execution, f.Execution))
 		})
 	}
 }
@@ -141,7 +141,8 @@ func (c *Case) found(this bool) func(sim.Findings) bool {
 // rowOf returns the row of an execution of some run.
 type rowOf func(execution.ID) (execution.Execution, bool)
 
-// chainKey is the idempotency key of the first row of an execution's chain, and which retry it is.
+// chainKey returns the idempotency key of the first row of an execution's chain, and the execution's retry
+// number.
 func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 	r, known := row(id)
 	if !known {
@@ -153,11 +154,11 @@ func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 	return r.IdempotencyKey, r.RetryCount
 }
 
-// same says that an execution of another run is that of the case. It is found by its key, because
-// submissions that come in another order get other numbers; without a key, by its number. If the
-// violation is about none, every one is. An expectation about executions counts one with all its
-// retries, so every retry is the same there.
-func (c *Case) same(row rowOf, id execution.ID) bool {
+// isSameExecution reports whether an execution of another run is the one of the case. It compares keys,
+// because submissions in another order get other numbers; without a key, it compares numbers. If the
+// violation is about no execution, every execution matches. An expectation about executions counts an
+// execution with its retries, so every retry matches.
+func (c *Case) isSameExecution(row rowOf, id execution.ID) bool {
 	if c.Violation.Execution == 0 {
 		return true
 	}
@@ -168,43 +169,44 @@ func (c *Case) same(row rowOf, id execution.ID) bool {
 	return key == c.key && (retry == c.retry || strings.HasPrefix(c.Violation.Expects(), "executions "))
 }
 
-// shown is how many differences are shown of two runs.
+// shown is the default of Case.Most.
 const shown = 4
 
-// nearest is how far from the failing seed a passing one is looked for.
+// nearest is the largest distance from the failing seed at which a passing one is searched.
 const nearest = 10
 
-// Name names the run.
+// Name returns the target and the seed of the run.
 func (c *Case) Name() string { return fmt.Sprintf("%s, seed %d", c.from, c.seed) }
 
-// Compare compares the case with its counterparts. With a mutant that is the run without it. Else
-// these are the runs that lack one of its faults each, and the nearest seed that passes.
+// Compare compares the case with its counterparts. With a mutant, the counterpart is the run without it.
+// Otherwise the counterparts are the runs that each lack one of its faults, and the nearest seed that
+// passes.
 func (c *Case) Compare() *explain.Explanation {
-	x := c.explanation()
+	x := c.ensureExplanation()
 	if c.mutant != nil {
-		x.Counterparts = []explain.Counterpart{c.counterpart("without the mutant "+c.mutant.Name, sim.Options{})}
+		x.Counterparts = []explain.Counterpart{c.runCounterpart("without the mutant "+c.mutant.Name, sim.Options{})}
 		return x
 	}
 	x.Counterparts = c.withoutFaults()
 	if !c.from.Varied {
-		if other, there := c.passing(); there {
+		if other, there := c.nearestPassing(); there {
 			x.Counterparts = append(x.Counterparts, other)
 		}
 	}
 	return x
 }
 
-// explanation returns the explanation of the record, empty at first.
-func (c *Case) explanation() *explain.Explanation {
+// ensureExplanation returns the explanation of the record, and creates an empty one if there is none.
+func (c *Case) ensureExplanation() *explain.Explanation {
 	if c.Record.Explained == nil {
 		c.Record.Explained = &explain.Explanation{}
 	}
 	return c.Record.Explained
 }
 
-// telling orders counterparts: a run without any violation, a run that breaks the rule otherwise or
-// another rule, and a run with the same failure.
-func telling(c *explain.Counterpart) int {
+// counterpartRank ranks counterparts: 0 for a run without any violation, 1 for a run with another failure,
+// 2 for a run with the same failure.
+func counterpartRank(c *explain.Counterpart) int {
 	switch {
 	case c.Passes && c.Breaks == "":
 		return 0
@@ -214,37 +216,37 @@ func telling(c *explain.Counterpart) int {
 	return 2
 }
 
-// withoutFaults compares the case with runs that each lack one fault. The list begins with the run
-// that tells most (telling); among equals, with the run that differs from the case latest.
+// withoutFaults compares the case with runs that each lack one fault. The list is ordered by
+// counterpartRank; among equals, the run that differs latest from the case comes first.
 func (c *Case) withoutFaults() (list []explain.Counterpart) {
-	began := c.began()
+	began := c.faultBeginnings()
 	for i := range c.target.Scenario.Faults {
 		f := &c.target.Scenario.Faults[i]
 		if _, struck := began[f.Name]; struck && c.ctx.Err() == nil {
-			list = append(list, c.counterpart("without the fault “"+f.Name+"”", sim.Options{LeaveOut: []int{f.Index}}))
+			list = append(list, c.runCounterpart("without the fault “"+f.Name+"”", sim.Options{LeaveOut: []int{f.Index}}))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b explain.Counterpart) int {
-		return cmp.Or(telling(&a)-telling(&b), b.Difference.Same-a.Difference.Same)
+		return cmp.Or(counterpartRank(&a)-counterpartRank(&b), b.Difference.Same-a.Difference.Same)
 	})
 	return list
 }
 
-// counterpart runs the case with a change, and compares both.
-func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
+// runCounterpart runs the case with a change, and compares both runs.
+func (c *Case) runCounterpart(change string, o sim.Options) explain.Counterpart {
 	var kept events
 	o.Record, o.EachExecution = &kept, true
-	r := c.again(o)
+	r := c.rerunCase(o)
 	if o.LeaveOut != nil {
-		c.noted(o.LeaveOut, r)
+		c.keepOutcome(o.LeaveOut, r)
 	}
-	return c.compared(change, r, kept)
+	return c.compareWith(change, r, kept)
 }
 
-// compared compares another run with the case.
-func (c *Case) compared(change string, r *sim.Result, kept events) explain.Counterpart {
+// compareWith compares another run with the case.
+func (c *Case) compareWith(change string, r *sim.Result, kept events) explain.Counterpart {
 	other := explain.Counterpart{
-		Change: change, Passes: !c.breaks(r), Ends: c.ends(r, kept),
+		Change: change, Passes: !c.breaksRule(r), Ends: c.describeEnd(r, kept),
 		Difference: explain.Compare(
 			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers, Failed: c.failedAt()},
 			explain.Run{Events: kept, Workers: r.Workers()}, c.Violation.Execution, c.Most),
@@ -264,9 +266,9 @@ func (c *Case) failedAt() time.Duration {
 	return c.Violation.At
 }
 
-// ends says how a run ends: what it violates, or what becomes of the execution that failed in the
-// other one.
-func (c *Case) ends(r *sim.Result, kept events) string {
+// describeEnd describes how a run ends: its violation, or the status of the execution that failed in the
+// case.
+func (c *Case) describeEnd(r *sim.Result, kept events) string {
 	failures, id := r.Failures(), c.Violation.Execution
 	switch {
 	case r.GaveUp != "":
@@ -276,7 +278,7 @@ func (c *Case) ends(r *sim.Result, kept events) string {
 	case id == 0:
 		return "breaks no rule"
 	}
-	there, known := c.there(r, kept)
+	there, known := c.matchingRow(r, kept)
 	switch {
 	case !known:
 		return fmt.Sprintf("breaks no rule, and has no execution that matches execution %d", id)
@@ -286,12 +288,12 @@ func (c *Case) ends(r *sim.Result, kept events) string {
 	return fmt.Sprintf("breaks no rule; execution %d has the number %d in that run, and is %s", id, there.ID, there.Status)
 }
 
-// there returns the execution of the case in another run. For an expectation, that is the last row
-// of its chain.
-func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known bool) {
+// matchingRow returns the execution of the case in another run; for an expectation, the last row of its
+// chain.
+func (c *Case) matchingRow(r *sim.Result, kept events) (row execution.Execution, known bool) {
 	for i := range kept {
 		e := &kept[i]
-		if e.Kind != history.Created || !c.same(r.Execution, e.Execution) {
+		if e.Kind != history.Created || !c.isSameExecution(r.Execution, e.Execution) {
 			continue
 		}
 		if found, there := r.Execution(e.Execution); there && (!known || found.RetryCount > row.RetryCount) {
@@ -301,17 +303,18 @@ func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known
 	return row, known
 }
 
-// passing is the run of the nearest seed that breaks no rule; false if there is none near.
-func (c *Case) passing() (explain.Counterpart, bool) {
+// nearestPassing compares the case with the nearest seed that breaks no rule; false if there is none within
+// nearest.
+func (c *Case) nearestPassing() (explain.Counterpart, bool) {
 	for d := uint64(1); d <= nearest; d++ {
 		for _, seed := range []uint64{c.seed - d, c.seed + d} {
 			if d > c.seed && seed == c.seed-d || c.ctx.Err() != nil {
 				continue
 			}
 			var kept events
-			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
+			r := runOnce(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: interruptOn(c.ctx)})
 			if len(r.Failures()) == 0 && r.GaveUp == "" {
-				other := c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
+				other := c.compareWith(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
 				other.Anew = true
 				return other, true
 			}
@@ -320,9 +323,9 @@ func (c *Case) passing() (explain.Counterpart, bool) {
 	return explain.Counterpart{}, false
 }
 
-// dropHalves takes elements out of a list, half of them at a time first and single ones last. drop
-// takes n elements out from the i-th on, and says whether it did. over ends the search. dropHalves
-// returns whether anything was taken out.
+// dropHalves removes elements from a list, first half of them at a time, finally single ones. drop tries to
+// remove n elements from the i-th on, and reports whether it did. over ends the search. dropHalves reports
+// whether anything was removed.
 func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (changed bool) {
 	for size := count(); size >= 1; size /= 2 {
 		for i := 0; i < count() && !over(); {
@@ -337,8 +340,9 @@ func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (c
 	return changed
 }
 
-// began returns when each fault began in the case. A fault that did not begin is missing.
-func (c *Case) began() map[string]time.Duration {
+// faultBeginnings returns the time at which each fault of the case began. Faults that did not begin are
+// missing.
+func (c *Case) faultBeginnings() map[string]time.Duration {
 	at := make(map[string]time.Duration)
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.FaultBegan {

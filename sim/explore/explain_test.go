@@ -27,23 +27,23 @@ func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
 	return c
 }
 
-func TestACaseRunsAgainAsItWas(t *testing.T) {
+func TestCaseRerunIsIdentical(t *testing.T) {
 	c := shownMutant(t)
-	plain := once(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
-	again := c.again(sim.Options{Mutant: c.mutant})
+	plain := runOnce(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
+	again := c.rerunCase(sim.Options{Mutant: c.mutant})
 	if plain.Hash != c.Record.Hash || again.Hash != c.Record.Hash {
 		t.Errorf("hashes: %x by the seed, %x on the tape, %x beside it", plain.Hash, c.Record.Hash, again.Hash)
 	}
 }
 
-func TestOfARunThatPassesNothingIsExplained(t *testing.T) {
+func TestPassingRunHasNoExplanation(t *testing.T) {
 	var passes *ErrPasses
 	if _, err := NewCase(t.Context(), find(t, "network-partition")[0], 4, nil); !errors.As(err, &passes) {
 		t.Errorf("%v, want that it passes", err)
 	}
 }
 
-func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
+func TestMutantIsComparedWithPlainRun(t *testing.T) {
 	c := shownMutant(t)
 	x := c.Compare()
 	if len(x.Counterparts) != 1 || !x.Counterparts[0].Passes {
@@ -59,8 +59,8 @@ func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
 	}
 }
 
-// A failure needs its faults: with them alone it is broken, and without any one of them it is not.
-func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
+// With only the needed faults, the run fails; without any one of them, it passes.
+func TestNeededFaultsAreMinimal(t *testing.T) {
 	c := shownMutant(t)
 	if !c.Ablate() {
 		t.Fatal("interrupted")
@@ -71,12 +71,12 @@ func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
 	checkNeeded(t, c)
 }
 
-// A fault that is left out takes nothing with it: the others begin when they begin with it.
-func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
+// Leaving out a fault does not change when the others begin.
+func TestOmittingFaultKeepsOtherFaults(t *testing.T) {
 	target := find(t, "network-partition")[0]
-	all := once(target, sim.Options{Seed: 3})
+	all := runOnce(target, sim.Options{Seed: 3})
 	for i := range target.Scenario.Faults {
-		r := once(target, sim.Options{Seed: 3, LeaveOut: []int{i}})
+		r := runOnce(target, sim.Options{Seed: 3, LeaveOut: []int{i}})
 		for j, f := range r.Faults {
 			if (f.Fired == 1) != (j != i && all.Faults[j].Fired == 1) && target.Scenario.Faults[j].When.After == "" {
 				t.Errorf("without fault %d: %s fired %d times", i, f.Fault, f.Fired)
@@ -85,20 +85,20 @@ func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// A failure counts where another execution fails by the same rule first.
-func TestAFailureCountsBehindAnotherOne(t *testing.T) {
+// A failure counts even if another execution breaks the same rule first.
+func TestLaterFailureOfSameRuleCounts(t *testing.T) {
 	target := find(t, "prompt-reactions")
 	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
 	c, err := NewCase(t.Context(), target[0], 5, mutant.Find("completion-hint-ignored"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.follows() || !c.brokenWithout(nil) {
+	if !c.isFollowed() || !c.brokenWithout(nil) {
 		t.Errorf("the same run does not have the failure of execution %d: another one hides it", c.Violation.Execution)
 	}
 }
 
-func TestACaseStopsWithItsContext(t *testing.T) {
+func TestCaseStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := NewCase(ctx, find(t, "network-partition")[0], 4, nil); !errors.Is(err, context.Canceled) {
@@ -106,8 +106,8 @@ func TestACaseStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// The record of a failure in a sweep says why, so that the report can begin with it.
-func TestASweepExplainsItsFailures(t *testing.T) {
+// The record of a sweep's failure contains its explanation, so that the report can begin with it.
+func TestSweepExplainsItsFailures(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "network-partition")[:1], Options{First: 14, Seeds: 1, Mutant: mutant.Find("unguarded-claim")})
 	if err != nil || len(out.Records) != 1 {
 		t.Fatalf("%d records, %v", len(out.Records), err)

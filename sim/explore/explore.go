@@ -1,11 +1,9 @@
-// Package explore runs scenarios in the simulator under many seeds, and works on the failures. It
-// runs a seed twice to test determinism, hunts mutants, shrinks a failing run to a small scenario,
-// and finds out why it failed. Runs are spread over all processors, each on its own kernel, and
-// share nothing.
+// Package explore runs scenarios in the simulator under many seeds, and processes the failures. It runs a
+// seed twice to test determinism, hunts mutants, shrinks a failing run to a small scenario, and explains
+// why it failed. Runs are spread over all processors, each on its own kernel, and share nothing.
 //
-// The package is outside the deterministic world. Clocks and goroutines may decide which runs are
-// made, and in which order, and that a run which hangs is abandoned. They don't decide what a
-// finished run shows.
+// The package is outside the deterministic world. Clocks and goroutines may affect which runs are made,
+// their order, and whether a hanging run is abandoned. They don't affect the result of a finished run.
 package explore
 
 import (
@@ -26,11 +24,11 @@ import (
 type Target struct {
 	Scenario *scenario.Scenario
 	Profile  config.Profile
-	// Varied says that each seed draws a variant of the scenario (package vary) and runs that.
+	// Varied reports whether each seed draws a variant of the scenario (package vary) and runs that.
 	Varied bool
 }
 
-// String is the target's name in messages.
+// String returns the target's name in messages.
 func (t Target) String() string {
 	return fmt.Sprintf("%s (%s)", t.Scenario.Name, verdict.ProfileName(t.Profile, t.Varied))
 }
@@ -46,8 +44,8 @@ func Targets(list []*scenario.Scenario) []Target {
 	return targets
 }
 
-// Reproduce is the shell command that shows a run again. It uses the name of a scenario of the
-// library, and the file of any other.
+// Reproduce returns the shell command that replays a run. It uses the name of a scenario of the library,
+// and the file of any other.
 func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", woven.Program, t.Argument(), t.Profile, seed)
 	if t.Varied {
@@ -59,17 +57,17 @@ func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	return command
 }
 
-// Argument is the scenario's name on a command line. A file that only has the same name as a
-// scenario of the library is still named by its path.
+// Argument returns the scenario's name on a command line. A file that shares only its name with a scenario
+// of the library is named by its path.
 func (t Target) Argument() string {
 	if known, err := scenarios.Find(t.Scenario.Name); err == nil && known.Digest == t.Scenario.Digest {
 		return t.Scenario.Name
 	}
-	return quote(t.Scenario.File)
+	return shellQuote(t.Scenario.File)
 }
 
-// quote makes a path one shell word.
-func quote(path string) string {
+// shellQuote quotes a path as one shell word, if necessary.
+func shellQuote(path string) string {
 	plain := strings.IndexFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}) < 0
@@ -79,9 +77,9 @@ func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// once runs one seed. A fault of the harness itself is not a verdict on the product: such a run
-// counts as one that could not be judged.
-func once(t Target, o sim.Options) (r *sim.Result) {
+// runOnce runs one seed. A panic of the harness itself is no verdict on the product: such a run counts as
+// not judged.
+func runOnce(t Target, o sim.Options) (r *sim.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = &sim.Result{Run: verdict.Run{
@@ -93,18 +91,17 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 			}
 		}
 	}()
-	r = t.run(o)
-	if r.Panic != "" && harness(r.Panic) {
+	r = t.runSeed(o)
+	if r.Panic != "" && isHarnessPanic(r.Panic) {
 		r.GaveUp, r.Panic = "the harness panicked: "+r.Panic, ""
 	}
 	return r
 }
 
-// harness says whether a panic began in a checker or a model, and not in the product. Models call
-// the product and the product calls models, so the frame that panicked decides: the first frame of
-// this module below the runtime's. woven.Held panics on behalf of the product that calls it
-// without a lock.
-func harness(stack string) bool {
+// isHarnessPanic reports whether a panic began in a checker or a model, and not in the product. Models call
+// the product and the product calls models, so the frame that panicked decides: the first frame of this
+// module below the runtime's. woven.Held panics on behalf of the product that calls it without a lock.
+func isHarnessPanic(stack string) bool {
 	lines := strings.Split(stack, "\n")
 	from := 0
 	for i, line := range lines {

@@ -23,7 +23,7 @@ import (
 	"handoff/scenarios"
 )
 
-// find is one scenario of the library, under both profiles.
+// find returns the targets of one scenario of the library.
 func find(t *testing.T, name string) []Target {
 	t.Helper()
 	s, err := scenarios.Find(name)
@@ -33,7 +33,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that the first seed finds: no part notices a lost worker in time.
+// deaf is a mutant that the first seed kills: no part detects a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -41,11 +41,11 @@ func deaf() *mutant.Mutant {
 	}
 }
 
-func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
+func TestSweepResultIsIndependentOfProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
-		seeds = 2 // under the race detector, which makes every run ten times as slow; 8 runs at once
+		seeds = 2 // under the race detector, which makes every run ten times slower; 8 runs at once
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
@@ -68,7 +68,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldInFull(t *testing.T) {
+func TestSweepRecordsFirstFailure(t *testing.T) {
 	targets := find(t, "worker-stops-mid-execution")[:1]
 	out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 3, Mutant: deaf()})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	}
 }
 
-func TestAFileOutsideOfTheLibraryIsReproducedByItsPath(t *testing.T) {
+func TestReproduceNamesFilesByPath(t *testing.T) {
 	data, err := os.ReadFile("../../scenarios/order/ttl-race.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestQuote(t *testing.T) {
 	for path, want := range map[string]string{
 		"a/b-1.yaml": "a/b-1.yaml", "a b": "'a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'", "-x": "'-x'", "": "''", "ü": "'ü'",
 	} {
-		if got := quote(path); got != want {
+		if got := shellQuote(path); got != want {
 			t.Errorf("quote(%q) = %s, want %s", path, got, want)
 		}
 	}
@@ -163,11 +163,11 @@ func TestProgressCountsEverything(t *testing.T) {
 		last = p
 	}})
 	if err != nil || last.Done != 8 || last.Total != 8 || last.Failing == 0 || failed != 2 || last.Rate() <= 0 || last.Left() != 0 {
-		t.Errorf("%v, %+v, %d targets told as failed", err, last, failed)
+		t.Errorf("%v, %+v, %d targets reported as failed", err, last, failed)
 	}
 }
 
-func TestAHangIsFoundAndNamed(t *testing.T) {
+func TestHungRunIsNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
@@ -181,7 +181,7 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 	if !errors.As(err, &hung) {
 		t.Fatalf("error %v", err)
 	}
-	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestAHangIsFoundAndNamed")) ||
+	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestHungRunIsNamed")) ||
 		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --mutant stuck") {
 		t.Errorf("%v", err)
 	}
@@ -198,7 +198,7 @@ func (t tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 	return append(results, store.DispatchResult{WorkerUnfit: true}), err
 }
 
-func TestAPanicOfTheProductFails(t *testing.T) {
+func TestProductPanicFails(t *testing.T) {
 	broken := &mutant.Mutant{Name: "broken", Store: func(_ mutant.Process, c store.Store) store.Store { return tooMany{c} }}
 	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: broken})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestAPanicOfTheProductFails(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
+func TestHarnessPanicIsInconclusive(t *testing.T) {
 	for name, f := range map[string]*mutant.Mutant{
 		"in a task":           {Name: "x", Store: func(mutant.Process, store.Store) store.Store { panic("harness") }},
 		"outside of the task": {Name: "x", Config: func(*config.Config) { panic("harness") }},
@@ -248,7 +248,7 @@ func TestDouble(t *testing.T) {
 	}
 }
 
-func TestADoubledSweepFailsOnADifference(t *testing.T) {
+func TestDoubledSweepFailsOnDifference(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "worker-stops-gracefully")[:1], Options{
 		First: 1, Seeds: 3, Double: 1, Workers: 1, Mutant: drifting(), Describe: reports.Describe,
 	})

@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/histories.txt anew")
 
-// historySeeds is how many seeds of each scenario, under each profile, are run and compared; the
-// first is 0.
+// historySeeds is the number of seeds of each scenario and profile that are run and compared; the first is
+// 0.
 const historySeeds = 2
 
 // histories is the file with the histories of the library's runs, one a line.
@@ -44,7 +44,7 @@ type historyRun struct {
 	judged []uint64
 	// failed is the reason why the run can't be compared; empty if it can.
 	failed string
-	// violations are what the rules say of the run.
+	// violations are the violations of the run.
 	violations []verdict.Violation
 }
 
@@ -76,8 +76,8 @@ var libraryRuns = sync.OnceValues(func() ([]historyRun, error) { //nolint:gochec
 	return runs, nil
 })
 
-// seedsToRun is 1 under -short, as in the race detector's pass, where every run takes ten times as
-// long. The file is always written with all seeds.
+// seedsToRun returns 1 under -short, as in the race detector's pass, where every run takes ten times
+// longer. The file is always written with all seeds.
 func seedsToRun() uint64 {
 	if testing.Short() && !*update {
 		return 1
@@ -85,14 +85,14 @@ func seedsToRun() uint64 {
 	return historySeeds
 }
 
-// isRun says whether runs of that profile and seed take part. Under the race detector, which takes ten times as long, those
-// of one profile do.
+// isRun reports whether runs of a profile and seed take part; under the race detector, only those of one
+// profile.
 func isRun(profile string, seed uint64) bool {
 	return seed < seedsToRun() && (!raceEnabled || *update || profile == string(config.Hardened))
 }
 
 func (h *historyRun) run() {
-	r := once(h.target, sim.Options{Seed: h.seed})
+	r := runOnce(h.target, sim.Options{Seed: h.seed})
 	h.hash, h.events, h.judged, h.violations = r.Hash, r.Events, r.Judged, r.Violations
 	if h.failed = r.Panic; h.failed == "" {
 		h.failed = r.GaveUp
@@ -100,7 +100,7 @@ func (h *historyRun) run() {
 }
 
 // A rule that never judges anything in the whole library would always pass.
-func TestEveryInvariantJudgesSomethingInTheLibrary(t *testing.T) {
+func TestLibraryExercisesEveryInvariant(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {
 		t.Fatal(err)
@@ -124,9 +124,9 @@ func TestEveryInvariantJudgesSomethingInTheLibrary(t *testing.T) {
 	}
 }
 
-// The core breaks no rule in any run of the library, and the committed file holds the hash of the history of every run, its number of events, and how
-// often each invariant has judged something. A change that should not change runs changes no line.
-// A change of the checkers that loses judgements changes a count.
+// The core breaks no rule in any run of the library. For every run, the committed file holds the hash of
+// the history, the number of events, and how often each invariant has judged something. A change that
+// should not change runs changes no line. A change of the checkers that loses judgements changes a count.
 func TestHistories(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {
@@ -185,9 +185,8 @@ func (h *historyRun) line() string {
 	return fmt.Sprintf("%s %016x %d %s", h.key(), h.hash, h.events, judged)
 }
 
-// compareHistories returns a line for every scenario in which an invariant judges much less than
-// according to the file, followed by a line for every run that differs. It ignores seeds of the
-// file that were not run.
+// compareHistories returns a line for every scenario in which an invariant judges much less than in the
+// file, and then a line for every run that differs. It ignores seeds of the file that were not run.
 func compareHistories(text string, runs []historyRun) (problems []string) {
 	old, problems := readHistories(text)
 	var fell []string
@@ -259,13 +258,13 @@ func (h *historyRun) differences(now *historyRun) (list []string) {
 	return list
 }
 
-// keyOf is the key of the run in a line: its first three words.
+// keyOf returns the key of the run in a line: its first three words.
 func keyOf(line string) string {
 	words := strings.Fields(line)
 	return strings.Join(words[:min(3, len(words))], " ")
 }
 
-// readHistories reads the lines by the keys of their runs, and lists those that can't be read.
+// readHistories reads the lines by the keys of their runs, and lists unreadable lines.
 func readHistories(text string) (runs map[string]*historyRun, problems []string) {
 	runs = make(map[string]*historyRun)
 	for n, line := range strings.Split(text, "\n") {
@@ -304,7 +303,7 @@ func readHistory(line string) (*historyRun, error) {
 	return h, bad
 }
 
-func TestADifferenceOfHistoriesNamesWhatDiffers(t *testing.T) {
+func TestHistoryDifferenceNamesItsParts(t *testing.T) {
 	counts := func(n uint64) []uint64 {
 		list := make([]uint64, invariant.Last)
 		for i := range list {

@@ -25,7 +25,7 @@ func (e *endsAfter) Err() error {
 }
 
 // An interrupted run stops within a few steps, and counts for nothing.
-func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
+func TestInterruptedRunDoesNotCount(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
 	if _, err := Shrink(&endsAfter{t.Context(), 5}, target, 158, mutant.Find("unguarded-monitor"), "x.yaml"); err == nil {
 		t.Error("a failure that was not found was shrunk")
 	}
-	k := hunt(&endsAfter{t.Context(), 5}, mutant.Find("unguarded-monitor"), []*scenario.Scenario{s}, MutantOptions{Seeds: 2}, newWatch(0, func(*Hung) {}))
+	k := huntMutant(&endsAfter{t.Context(), 5}, mutant.Find("unguarded-monitor"), []*scenario.Scenario{s}, MutantOptions{Seeds: 2}, newWatch(0, func(*Hung) {}))
 	if !k.Stopped || k.Runs != 0 {
 		t.Errorf("a hunt that was interrupted in its first run made %d, stopped: %v", k.Runs, k.Stopped)
 	}

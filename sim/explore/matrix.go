@@ -12,8 +12,8 @@ import (
 	"handoff/sim"
 )
 
-// Cross runs every mutant through every scenario, up to the first run that kills it. When ctx ends,
-// the remaining pairs count as not killed, and so do the pairs of other shares.
+// Cross runs every mutant in every scenario, up to the first run that kills it. When ctx ends, the
+// remaining pairs count as not killed, like the pairs of other shares.
 func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, share shard.Share) *verdict.Matrix {
 	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(mutants))}
 	for i, f := range mutants {
@@ -48,7 +48,7 @@ func killedAfter(ctx context.Context, f *mutant.Mutant, s *scenario.Scenario, se
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
 		for _, t := range Targets([]*scenario.Scenario{s}) {
 			runs++
-			if broken(once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)}).Failures(), f.Expected) {
+			if breaksInvariant(runOnce(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)}).Failures(), f.Expected) {
 				return runs
 			}
 		}
@@ -56,7 +56,7 @@ func killedAfter(ctx context.Context, f *mutant.Mutant, s *scenario.Scenario, se
 	return 0
 }
 
-func broken(violations []verdict.Violation, invariant int) bool {
+func breaksInvariant(violations []verdict.Violation, invariant int) bool {
 	for i := range violations {
 		if violations[i].Invariant == invariant {
 			return true

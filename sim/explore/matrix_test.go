@@ -11,7 +11,7 @@ import (
 	"handoff/scenarios"
 )
 
-func TestCrossSaysWhichScenarioKillsWhich(t *testing.T) {
+func TestCrossCountsRunsUntilKill(t *testing.T) {
 	var chosen []*scenario.Scenario
 	for _, name := range []string{"queue-unbound", "database-clock-steps", "slow-links"} {
 		s, err := scenarios.Find(name)

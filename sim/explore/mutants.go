@@ -17,30 +17,30 @@ import (
 // Kill is the result for one mutant.
 type Kill struct {
 	Mutant *mutant.Mutant
-	// Violations are those of the first failing seed; none if the mutant survived.
+	// Violations are the violations of the first failing seed; none if the mutant survived.
 	Violations []verdict.Violation
 	Target     Target
 	Seed       uint64
-	// Runs is how many runs it took to kill the mutant, or how many it survived. GaveUp is how many
-	// of them could not be judged.
+	// Runs is the number of runs until the kill, or of survived runs. GaveUp is the number of them that
+	// could not be judged.
 	Runs   int
 	GaveUp int
 	Wall   time.Duration
-	// Stopped says that the search was interrupted.
+	// Stopped reports whether the search was interrupted.
 	Stopped bool
 }
 
-// Found says that a rule was violated.
+// Found reports whether a rule was violated.
 func (k *Kill) Found() bool { return len(k.Violations) > 0 }
 
-// Killed says that the first failing seed violated the named invariant. A violation of another one
-// is not a kill: it shows that the mutant does harm, but not that the suite recognises it.
+// Killed reports whether the first failing seed violated the expected invariant. A violation of another
+// rule is no kill: it shows that the mutant does harm, but not that the suite recognises it.
 func (k *Kill) Killed() bool {
 	return slices.ContainsFunc(k.Violations, func(v verdict.Violation) bool { return v.Invariant == k.Mutant.Expected && v.Invariant != 0 })
 }
 
-// Violation is the violation that counts: of the named invariant if there is one, else the first;
-// nil for a survivor.
+// Violation returns the violation of the expected invariant if there is one, else the first; nil for a
+// survivor.
 func (k *Kill) Violation() *verdict.Violation {
 	for i := range k.Violations {
 		if k.Violations[i].Invariant == k.Mutant.Expected {
@@ -55,9 +55,9 @@ func (k *Kill) Violation() *verdict.Violation {
 
 // MutantOptions configure the search.
 type MutantOptions struct {
-	// Seeds is how many seeds each scenario and profile gets.
+	// Seeds is the number of seeds for each scenario and profile.
 	Seeds int
-	// Workers is how many goroutines run; 0 means GOMAXPROCS.
+	// Workers is the number of goroutines; 0 means GOMAXPROCS.
 	Workers int
 	// Progress is called after each mutant, by one goroutine at a time, with the number of mutants
 	// done and their total; nil for none.
@@ -69,8 +69,8 @@ type MutantOptions struct {
 	Own []OwnFailure
 }
 
-// Mutants runs every mutant through the scenarios, its own first, seed by seed and with both
-// profiles in turn, up to the first failing seed. The results are in the order of the mutants.
+// Mutants runs every mutant in the scenarios, its own first, seed by seed under each profile, up to the
+// first failing seed. The results are in the order of the mutants.
 func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, o MutantOptions) ([]*Kill, error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -103,7 +103,7 @@ func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.
 	for range min(o.Workers, len(mutants)) {
 		group.Go(func() {
 			for i := claim(); i < len(mutants); i = claim() {
-				finish(i, hunt(ctx, mutants[i], library, o, w))
+				finish(i, huntMutant(ctx, mutants[i], library, o, w))
 			}
 		})
 	}
@@ -123,12 +123,12 @@ func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.
 	}
 }
 
-// hunt runs one mutant until a rule is violated.
-func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
+// huntMutant runs one mutant until a rule is violated.
+func huntMutant(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
 	begin := time.Now()
 	k := &Kill{Mutant: f}
 	defer func() { k.Wall = time.Since(begin) }()
-	for _, s := range order(f, library) {
+	for _, s := range ownScenarioFirst(f, library) {
 		targets := Targets([]*scenario.Scenario{s})
 		if f.Varied {
 			targets = Varied(targets)
@@ -139,7 +139,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 					k.Stopped = true
 					return k
 				}
-				r := once(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariants: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
+				r := runOnce(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariants: o.Without, Watch: w.watchRun(t, seed, f), Interrupted: interruptOn(ctx)})
 				if r.Interrupted {
 					k.Stopped = true
 					return k
@@ -148,7 +148,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 				if r.GaveUp != "" {
 					k.GaveUp++
 				}
-				if k.Violations = besides(o.Own, t, r.Failures()); k.Found() {
+				if k.Violations = withoutOwnFailures(o.Own, t, r.Failures()); k.Found() {
 					k.Target, k.Seed = t, seed
 					return k
 				}
@@ -158,8 +158,8 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 	return k
 }
 
-// order puts the mutant's own scenario first.
-func order(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
+// ownScenarioFirst returns the scenarios with the mutant's own one first.
+func ownScenarioFirst(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
 	first := slices.Clone(library)
 	slices.SortStableFunc(first, func(a, b *scenario.Scenario) int {
 		rank := map[bool]int{true: 0, false: 1}
@@ -168,7 +168,7 @@ func order(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario 
 	return first
 }
 
-// Summary is the result in one line.
+// Summary returns the result in one line.
 func (k *Kill) Summary() string {
 	v := k.Violation()
 	switch {

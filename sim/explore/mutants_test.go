@@ -18,7 +18,7 @@ func TestMutants(t *testing.T) {
 	kills, err := Mutants(t.Context(), []*mutant.Mutant{harmless, killed, misnamed}, library, MutantOptions{
 		Seeds: 2, Progress: func(_ *Kill, done, total int) {
 			if told++; done != told || total != 3 {
-				t.Errorf("told of %d of %d, want %d of 3", done, total, told)
+				t.Errorf("progress is %d of %d, want %d of 3", done, total, told)
 			}
 		},
 	})
@@ -37,7 +37,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-func TestWithoutItsInvariantAMutantIsNotKilled(t *testing.T) {
+func TestMutantIsNotKilledWithoutItsInvariant(t *testing.T) {
 	library := []*scenario.Scenario{find(t, "worker-stops-mid-execution")[0].Scenario}
 	kills, err := Mutants(t.Context(), []*mutant.Mutant{deaf()}, library, MutantOptions{Seeds: 2, Without: []int{12}})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestWithoutItsInvariantAMutantIsNotKilled(t *testing.T) {
 	}
 }
 
-func TestAStoppedHuntSaysSo(t *testing.T) {
+func TestInterruptedHuntIsMarkedStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	kills, err := Mutants(ctx, []*mutant.Mutant{deaf()}, nil, MutantOptions{Seeds: 2})

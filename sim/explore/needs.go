@@ -15,25 +15,25 @@ import (
 
 // This file finds which faults a failure needed.
 
-// tried is the outcome of a run without some faults.
-type tried struct {
+// ablationOutcome is the outcome of a run without some faults.
+type ablationOutcome struct {
 	broken bool
-	// missed has the executions that missed the expectation of the case, by their keys.
+	// missed holds the keys of the executions that missed the expectation of the case.
 	missed map[string]bool
 }
 
-// Ablate finds a minimal set of faults: the rule is still broken with it, and no longer if any one
-// of them is left out. There may be other such sets, and smaller ones. If the execution of the case
-// can be followed into other runs, that execution must break the rule. The search takes faults out,
-// halves of them first and single ones last, as long as the rule stays broken. Ablate returns false
-// if the search was interrupted.
+// Ablate finds a minimal set of faults: the run breaks the rule with these faults, and passes if any one of
+// them is left out. There may be other such sets, even smaller ones. If the execution of the case can be
+// followed into other runs, that execution must break the rule. The search removes faults, first halves and
+// finally single ones, as long as the rule stays broken. Ablate returns false if the search was
+// interrupted.
 //
-// If the action failed by itself in every attempt, no set is searched for. No fault causes that,
-// and a run with other attempts draws other errors.
+// If the action failed by itself in every attempt, Ablate searches no set: no fault causes that, and a run
+// with other attempts draws other errors.
 func (c *Case) Ablate() (found bool) {
-	x := c.explanation()
-	faults, began := c.target.Scenario.Faults, c.began()
-	x.Execution, x.Followed, x.Missed = c.Violation.Execution, c.follows(), c.Violation.Name == verdict.Expectation
+	x := c.ensureExplanation()
+	faults, began := c.target.Scenario.Faults, c.faultBeginnings()
+	x.Execution, x.Followed, x.Missed = c.Violation.Execution, c.isFollowed(), c.Violation.Name == verdict.Expectation
 	x.Faults = make([]explain.Need, len(faults))
 	var out, left []int
 	for i := range faults {
@@ -43,7 +43,7 @@ func (c *Case) Ablate() (found bool) {
 		if struck {
 			left = append(left, f.Index)
 		} else {
-			out = append(out, f.Index) // it did nothing
+			out = append(out, f.Index) // it had no effect
 		}
 	}
 	over := func() bool { return c.ctx.Err() != nil }
@@ -51,15 +51,15 @@ func (c *Case) Ablate() (found bool) {
 		x.Own = c.ownErrors(c.Violation.Execution)
 	}
 	if x.Own == 0 {
-		c.ablate(x, out, left, over)
+		c.markNeededFaults(x, out, left, over)
 	}
-	c.others(x, over)
-	c.elsewhere(x, out, left, over)
+	c.findOthers(x, over)
+	c.findElsewhere(x, out, left, over)
 	return !over()
 }
 
-// ablate marks a minimal set of the faults in left. Those in out did nothing.
-func (c *Case) ablate(x *explain.Explanation, out, left []int, over func() bool) {
+// markNeededFaults marks a minimal set of the faults in left. The faults in out had no effect.
+func (c *Case) markNeededFaults(x *explain.Explanation, out, left []int, over func() bool) {
 	left = slices.Clone(left)
 	for again := true; again; {
 		again = dropHalves(func() int { return len(left) }, over, func(i, n int) bool {
@@ -78,33 +78,32 @@ func (c *Case) ablate(x *explain.Explanation, out, left []int, over func() bool)
 	}
 }
 
-// elsewhere finds, for a missed expectation, the other executions that miss it and need a fault for
-// that, although the execution of the case needs none. Left out are those whose action failed by
-// itself, and those that were cancelled: a fault may decide whether a request to cancel comes in
-// time, but it is not the cause.
-func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bool) {
+// findElsewhere finds, for a missed expectation, other executions that miss it because of a fault, although
+// the execution of the case needs none. It skips executions whose action failed by itself, and cancelled
+// ones: a fault may determine whether a cancellation comes in time, but it is not the cause.
+func (c *Case) findElsewhere(x *explain.Explanation, out, left []int, over func() bool) {
 	if !x.Missed || !x.Followed || c.mutant != nil || x.Needed() > 0 || len(left) == 0 {
 		return
 	}
-	none := c.without(slices.Sorted(slices.Values(slices.Concat(out, left))))
+	none := c.runWithout(slices.Sorted(slices.Values(slices.Concat(out, left))))
 	for _, id := range c.Violation.Missed {
 		key := c.keyOf(id)
-		if key == "" || none.missed[key] || c.cancelled(id) || c.ownErrors(id) > 0 || over() {
+		if key == "" || none.missed[key] || c.wasCancelled(id) || c.ownErrors(id) > 0 || over() {
 			continue
 		}
 		x.Elsewhere = append(x.Elsewhere, id)
 		for i := range x.Faults {
-			if f := &x.Faults[i]; f.Struck && !c.without([]int{c.target.Scenario.Faults[i].Index}).missed[key] {
+			if f := &x.Faults[i]; f.Struck && !c.runWithout([]int{c.target.Scenario.Faults[i].Index}).missed[key] {
 				f.Elsewhere = append(f.Elsewhere, id)
 			}
 		}
 	}
 }
 
-// others compares, for a missed expectation that needed faults, how its executions end without any
-// fault. An expectation counts executions, so a fault may be needed because of others than the one
-// that the failure shows.
-func (c *Case) others(x *explain.Explanation, over func() bool) {
+// findOthers compares, for a missed expectation that needed faults, how its executions end without any
+// fault. An expectation counts executions, so a fault may be needed because of executions other than the
+// shown one.
+func (c *Case) findOthers(x *explain.Explanation, over func() bool) {
 	if !x.Missed || !x.Followed || x.Needed() == 0 || over() {
 		return
 	}
@@ -113,7 +112,7 @@ func (c *Case) others(x *explain.Explanation, over func() bool) {
 		all = append(all, c.target.Scenario.Faults[i].Index)
 	}
 	var kept events
-	c.again(sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
+	c.rerunCase(sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
 	here, there := lastRows(c.Record.Events), lastRows(kept)
 	same := func(id execution.ID) bool {
 		key := c.keyOf(id)
@@ -129,7 +128,7 @@ func (c *Case) others(x *explain.Explanation, over func() bool) {
 	}
 }
 
-// lastRows is the last status of the last row of each chain, by the idempotency key of its first row.
+// lastRows returns the last status of the last row of each chain, by the idempotency key of its first row.
 func lastRows(all []history.Event) map[string]execution.Status {
 	keys, last := make(map[execution.ID]string), make(map[string]execution.Status)
 	for i := range all {
@@ -145,9 +144,9 @@ func lastRows(all []history.Event) map[string]execution.Status {
 	return last
 }
 
-// cancelled says that an execution of the failing run was cancelled, by a client or because its parent
-// had not completed.
-func (c *Case) cancelled(id execution.ID) bool {
+// wasCancelled reports whether an execution of the failing run was cancelled, by a client or because its
+// parent had not completed.
+func (c *Case) wasCancelled(id execution.ID) bool {
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.Transition && e.Execution == id && e.To == execution.Cancelled {
 			return true
@@ -156,8 +155,7 @@ func (c *Case) cancelled(id execution.ID) bool {
 	return false
 }
 
-// keyOf is the idempotency key of the first row of the chain of an execution of the failing run;
-// empty if it has none.
+// keyOf returns the idempotency key of an execution's chain in the failing run; empty if it has none.
 func (c *Case) keyOf(id execution.ID) string {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
@@ -168,8 +166,8 @@ func (c *Case) keyOf(id execution.ID) string {
 	return ""
 }
 
-// ownErrors is the number of attempts of an execution's chain if its action has failed by itself in
-// every one of them; otherwise 0.
+// ownErrors returns the number of attempts of an execution's chain if its action failed by itself in all of
+// them; otherwise 0.
 func (c *Case) ownErrors(id execution.ID) (attempts int) {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
@@ -185,21 +183,21 @@ func (c *Case) ownErrors(id execution.ID) (attempts int) {
 	return attempts
 }
 
-// brokenWithout says whether the failure of the case happens without some faults.
-func (c *Case) brokenWithout(faults []int) bool { return c.without(faults).broken }
+// brokenWithout reports whether the failure of the case also happens without some faults.
+func (c *Case) brokenWithout(faults []int) bool { return c.runWithout(faults).broken }
 
-// without runs the case without some faults. It runs no set of faults twice.
-func (c *Case) without(faults []int) tried {
+// runWithout runs the case without some faults, at most once for each set of faults.
+func (c *Case) runWithout(faults []int) ablationOutcome {
 	if known, there := c.tried[fmt.Sprint(faults)]; there {
 		return known
 	}
-	r := c.again(sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(c.follows()), EachExecution: c.follows()})
-	return c.noted(faults, r)
+	r := c.rerunCase(sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.untilBroken(c.isFollowed()), EachExecution: c.isFollowed()})
+	return c.keepOutcome(faults, r)
 }
 
-// noted keeps and returns the outcome of a run without some faults.
-func (c *Case) noted(faults []int, r *sim.Result) tried {
-	now := tried{broken: c.breaks(r), missed: make(map[string]bool)}
+// keepOutcome stores and returns the outcome of a run without some faults.
+func (c *Case) keepOutcome(faults []int, r *sim.Result) ablationOutcome {
+	now := ablationOutcome{broken: c.breaksRule(r), missed: make(map[string]bool)}
 	for _, v := range r.Failures() {
 		if !c.sameRule(&v) {
 			continue
@@ -210,7 +208,7 @@ func (c *Case) noted(faults []int, r *sim.Result) tried {
 		}
 	}
 	if c.tried == nil {
-		c.tried = make(map[string]tried)
+		c.tried = make(map[string]ablationOutcome)
 	}
 	c.tried[fmt.Sprint(faults)] = now
 	return now

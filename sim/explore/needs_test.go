@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedCase is a failing run of a scenario, compared and with its needed faults.
+// explainedCase returns a failing run of a scenario, compared and with its needed faults.
 func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explain.Explanation) {
 	t.Helper()
 	s, err := scenario.Parse(name+".yaml", []byte(text))
@@ -30,9 +30,8 @@ func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explai
 	return c, x
 }
 
-// Both crashes break the expectation. Only one of them has taken the execution with it whose story
-// the report tells.
-func TestAFaultIsNeededByTheExecutionThatIsShown(t *testing.T) {
+// Both crashes break the expectation. Only one of them has lost the execution that the report shows.
+func TestShownExecutionDeterminesNeededFaults(t *testing.T) {
 	c, x := explainedCase(t, "two-losses", twoLosses, 1)
 	if len(c.Violation.Missed) < 2 {
 		t.Fatalf("only %d missed: this case shows nothing", c.Violation.Missed)
@@ -69,9 +68,9 @@ expect:
   executions: {completed: "100%"}
 `
 
-// The execution that is shown needs no fault. Another one that misses the same expectation does, and
-// the explanation says which. Its child was skipped, which is only what it caused.
-func TestWhatOtherExecutionsNeedIsSaid(t *testing.T) {
+// The shown execution needs no fault. Another one that misses the same expectation does, and the
+// explanation names it. Its child was skipped as a consequence.
+func TestExplanationNamesOtherExecutionsFaults(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
 	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {
 		t.Fatalf("missed by %d, %+v: this case shows nothing", c.Violation.Missed, x.Faults)
@@ -81,7 +80,7 @@ func TestWhatOtherExecutionsNeedIsSaid(t *testing.T) {
 	}
 }
 
-// ownError has an action that fails by itself, and a fault that shifts which attempts draw an error.
+// ownError has an action that fails by itself, and a fault that changes which attempts draw an error.
 const ownError = `
 name: own-error
 about: An action fails by itself, also in its retry.
@@ -99,16 +98,16 @@ expect:
   executions: {completed: "100%"}
 `
 
-func TestNoFaultCausesAnErrorOfTheActionsOwn(t *testing.T) {
+func TestOwnErrorsNeedNoFaults(t *testing.T) {
 	_, x := explainedCase(t, "own-error", ownError, 1)
 	if x.Own != 2 || x.Needed() != 0 || len(x.Faults) != 1 || !x.Faults[0].Struck {
 		t.Errorf("%d own errors, %+v, want 2 attempts and no needed fault", x.Own, x.Faults)
 	}
 }
 
-// What the other run calls the execution of the failure does not matter. The last attempt counts:
-// where every execution has completed, none is said to have failed.
-func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
+// The number of the execution in the other run does not matter. The last attempt counts: if every execution
+// has completed, none is reported as failed.
+func TestExecutionIsMatchedByKey(t *testing.T) {
 	_, x := explainedCase(t, "own-error", ownError, 1)
 	kept := 0
 	for i := range x.Counterparts {
@@ -125,28 +124,28 @@ func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
 	}
 }
 
-// The crash is needed for the expectation to be missed, but not for the end of the execution that is
-// shown, which clients had cancelled. The explanation says so, and names those that do need it.
-func TestAFaultIsNeededForOthersThanTheExecutionThatIsShown(t *testing.T) {
+// The crash is needed to miss the expectation, but not for the end of the shown execution, which clients
+// had cancelled. The explanation states this and names the executions that do need it.
+func TestFaultsNeededOnlyByOtherExecutions(t *testing.T) {
 	text := strings.Replace(cancelledAndLost, `"100%"`, `">= 50%"`, 1)
 	text = strings.Replace(text, "  - cancel:", "  - {action: core.after, count: 2, every: 1s}\n  - cancel:", 1)
 	c, x := explainedCase(t, "cancelled-and-lost", text, 1)
-	if len(c.Violation.Missed) != 4 || x.Needed() != 1 || !c.cancelled(x.Execution) {
+	if len(c.Violation.Missed) != 4 || x.Needed() != 1 || !c.wasCancelled(x.Execution) {
 		t.Fatalf("missed by %d, execution %d, %+v: this case shows nothing", c.Violation.Missed, x.Execution, x.Faults)
 	}
 	if !x.Same || len(x.Others) != 2 {
 		t.Errorf("ends in the same way without any fault: %v; not so: %d; want the one that the crash took, and its child", x.Same, x.Others)
 	}
 	for _, id := range x.Others {
-		if c.cancelled(id) && c.ownErrors(id) > 0 || !slices.Contains(c.Violation.Missed, id) {
+		if c.wasCancelled(id) && c.ownErrors(id) > 0 || !slices.Contains(c.Violation.Missed, id) {
 			t.Errorf("execution %d did not miss the expectation because of the crash", id)
 		}
 	}
 }
 
-// A page begins with the first violation of its run, so that one is explained, also if a mutant was
-// planted to break another rule.
-func TestTheHeadlineIsWhatIsExplained(t *testing.T) {
+// A page begins with the first violation of its run. So that one is explained, even if a mutant was planted
+// to break another rule.
+func TestExplanationCoversFirstViolation(t *testing.T) {
 	for _, k := range kills(t) {
 		if !k.Killed() || len(k.Violations) < 2 || k.Target.Varied {
 			continue

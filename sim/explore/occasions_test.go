@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// less is a fall of occasions that was looked into: by how many percent at most, and why.
+// less is an accepted fall of occasions: by how many percent at most, and why.
 type less struct {
 	percent float64
 	why     string
 }
 
-// judgedLess lists, by number, the rules that are judged on fewer occasions than before the daemons
-// became fast. Any other rule, and any deeper fall, fails the test.
+// judgedLess lists, by number, the rules that are judged on fewer occasions since the daemons became
+// faster. Any other rule, and any larger fall, fails the test.
 func judgedLess() map[int]less {
 	return map[int]less{
 		12: {11, "a dispatch in one step is one wait, where it was two, and an end that is handled with its result is no wait for its handling"},
@@ -20,7 +20,7 @@ func judgedLess() map[int]less {
 	}
 }
 
-// occasions adds up how often each rule was judged in the runs that both texts have.
+// occasions counts how often each rule was judged in the runs that both texts contain.
 func occasions(before, now string) (was, is []uint64, common int, problems []string) {
 	old, problems := readHistories(before)
 	runs, more := readHistories(now)
@@ -41,8 +41,8 @@ func occasions(before, now string) (was, is []uint64, common int, problems []str
 	return was, is, common, append(problems, more...)
 }
 
-// fallen is by how many percent each rule fell, by its number, that is judged less than before by more
-// than one part in mostFall.
+// fallen returns the fall in percent, by number, of each rule that is judged less than before by more than
+// one part in mostFall.
 func fallen(was, is []uint64) map[int]float64 {
 	found := make(map[int]float64)
 	for i := range was {
@@ -53,10 +53,10 @@ func fallen(was, is []uint64) map[int]float64 {
 	return found
 }
 
-// A change that makes the daemons faster may leave out steps, and with them what the rules look at.
-// HANDOFF_OCCASIONS names the histories of an older commit (`.ci/occasions COMMIT` writes
-// the file); without it the committed histories are compared with themselves.
-func TestTheRulesAreJudgedAsOftenAsBefore(t *testing.T) {
+// A change that makes the daemons faster may omit steps, and with them occasions for the rules.
+// HANDOFF_OCCASIONS names the histories of an older commit (`.ci/occasions COMMIT` writes the
+// file); without it the committed histories are compared with themselves.
+func TestRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	file := os.Getenv("HANDOFF_OCCASIONS")
 	if file == "" {
 		file = histories
@@ -92,7 +92,7 @@ func TestTheRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	}
 }
 
-func TestAFallOfOccasionsIsFound(t *testing.T) {
+func TestFewerOccasionsAreReported(t *testing.T) {
 	const before = "a hardened 0 1 9 100 100 40\na hardened 1 1 9 100 0 40\ngone hardened 0 1 9 9 9 9\n"
 	const now = "a hardened 0 2 9 100 99 37 5\na hardened 1 2 9 100 0 38 5\nnew hardened 0 1 9 9 9 9 9\n"
 	was, is, common, problems := occasions(before, now)

@@ -2,5 +2,5 @@
 
 package explore
 
-// raceEnabled says that the race detector watches these tests.
+// raceEnabled reports whether the race detector watches these tests.
 const raceEnabled = true

@@ -12,7 +12,7 @@ import (
 )
 
 // Every YAML example of the documentation is a scenario that runs and passes.
-func TestExamplesOfTheDocumentationRun(t *testing.T) {
+func TestDocumentationExamplesPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the ordinary tests run the examples; another sweep shows the race detector nothing new")
 	}

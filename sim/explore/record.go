@@ -18,20 +18,20 @@ type events []history.Event
 // Observe implements history.Sink.
 func (ev *events) Observe(e *history.Event) { *ev = append(*ev, *e) }
 
-// Record runs one seed and keeps every event, the causes of its violations and the command that
-// repeats it. When ctx ends, it stops the run, and the result says so.
+// Record runs one seed and keeps every event, the causes of its violations and the command that repeats it.
+// When ctx ends, it stops the run, and the result is marked as interrupted.
 func Record(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*verdict.Record, *sim.Result) {
-	return record(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
+	return recordRun(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)})
 }
 
-// ended makes a sim.Options.Interrupted of a context.
-func ended(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
+// interruptOn returns a sim.Options.Interrupted that is true once ctx has ended.
+func interruptOn(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
-func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
+func recordRun(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events
 	noted := sim.NewCauses(&kept)
 	o.Record = noted
-	r := once(t, o)
+	r := runOnce(t, o)
 	rec := &verdict.Record{Run: r.Run, Events: kept, Parents: noted.Parents(), Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
 	if plain, _, err := t.Plain(o.Seed); err == nil {
 		rec.ScenarioText = plain.Scenario.Text()
@@ -45,8 +45,8 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	return rec, r
 }
 
-// Causes are the events that led to a violation, oldest first, and how many events its whole past
-// has.
+// Causes returns the events that led to a violation, oldest first, and the number of events in its whole
+// past.
 func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
 	causes := r.FindCauses(v)
 	for _, i := range causes.Events {
@@ -55,7 +55,7 @@ func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, pas
 	return found, causes.Past
 }
 
-// chainOf is the first row of the chain of an execution of a run.
+// chainOf returns the first row of an execution's chain.
 func chainOf(r *verdict.Record, id execution.ID) execution.ID {
 	for i := range r.Events {
 		if e := &r.Events[i]; e.Execution == id && e.Chain != 0 {
@@ -65,9 +65,9 @@ func chainOf(r *verdict.Record, id execution.ID) execution.ID {
 	return id
 }
 
-// Story returns a function that says whether an event concerns an execution: the rows of its chain,
-// the processes that had them, or a fault of one of these. For execution 0, every event does,
-// except heartbeats, which would fill the history.
+// Story returns a predicate for events that concern an execution: the rows of its chain, the processes that
+// owned them, or a fault of one of these. For execution 0, it accepts every event except heartbeats, which
+// would fill the history.
 func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	if id == 0 {
 		return func(e *history.Event) bool { return e.Kind != history.HeartbeatRenewed }
@@ -87,12 +87,12 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 		case e.Execution != 0:
 			return rows[e.Execution]
 		case e.Kind == history.Logged:
-			// What a worker that had it warns of, and of no other execution, may be why it ended.
-			return mentions(e.Text, rows) || involved[e.Process] && warns(e.Text) && !strings.Contains(e.Text, " execution=")
+			// A warning of its worker that names no other execution may explain the end.
+			return mentionsExecution(e.Text, rows) || involved[e.Process] && isWarning(e.Text) && !strings.Contains(e.Text, " execution=")
 		case e.Kind == history.MutantActed:
 			return true
 		case e.Kind == history.FaultBegan, e.Kind == history.FaultEnded, e.Kind == history.FaultTouched:
-			return names(e.Fault, involved)
+			return affectsProcess(e.Fault, involved)
 		case e.Kind == history.WorkerRegistered, e.Kind == history.WorkerLifecycle:
 			return involved[r.Workers[e.Worker]]
 		case e.Kind >= history.ProcessStarted && e.Kind <= history.ProcessThawed:
@@ -104,13 +104,13 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	}
 }
 
-// warns says that a log line is a warning or an error.
-func warns(line string) bool {
+// isWarning reports whether a log line is a warning or an error.
+func isWarning(line string) bool {
 	return strings.HasPrefix(line, "WARN ") || strings.HasPrefix(line, "ERROR ")
 }
 
-// mentions says whether a log line names one of the executions.
-func mentions(line string, rows map[execution.ID]bool) bool {
+// mentionsExecution reports whether a log line names one of the executions.
+func mentionsExecution(line string, rows map[execution.ID]bool) bool {
 	for _, field := range strings.Fields(line) {
 		key, value, found := strings.Cut(field, "=")
 		if found && key == "execution" && rows[parseID(value)] {
@@ -131,8 +131,8 @@ func parseID(digits string) execution.ID {
 	return id
 }
 
-// names says whether a fault affects one of the processes, or may.
-func names(fault string, involved map[string]bool) bool {
+// affectsProcess reports whether a fault's name implies that it may affect one of the processes.
+func affectsProcess(fault string, involved map[string]bool) bool {
 	words := strings.FieldsFunc(fault, func(r rune) bool { return r == ' ' || r == ',' })
 	return slices.ContainsFunc(words, func(w string) bool {
 		return involved[w] || w == "worker" || w == "workers" || w == "broker" || w == "database"

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The story of an execution has what its own workers warn of, unless that names other executions.
-func TestAStoryHasTheWarningsOfItsWorkers(t *testing.T) {
+// The story of an execution includes its workers' warnings, unless they name other executions.
+func TestStoryIncludesWarningsOfItsWorkers(t *testing.T) {
 	r := new(verdict.Record)
 	r.Workers = map[execution.WorkerID]string{1: "shell-1", 2: "shell-2"}
 	r.Events = []history.Event{

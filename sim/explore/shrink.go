@@ -23,10 +23,9 @@ type Shrunk struct {
 	Seed   uint64
 	// File is the small scenario as a file.
 	File []byte
-	// Invariant is the one that it violates; 0 for an expectation of the scenario or a panic.
+	// Invariant is the violated invariant; 0 for an expectation of the scenario or a panic.
 	Invariant int
-	// Faults, Executions and Workers count what is left. Runs and Steps are the work that the
-	// search took.
+	// Faults, Executions and Workers count what is left. Runs and Steps are the cost of the search.
 	Faults, Executions, Workers int
 	Runs                        int
 	Steps                       uint64
@@ -34,24 +33,23 @@ type Shrunk struct {
 
 // The search is bounded by work and not by time, so that it ends with the same file on any machine.
 const (
-	// shrinkSteps bounds the kernel's steps of all runs: some five seconds.
+	// shrinkSteps bounds the kernel's steps of all runs: about five seconds.
 	shrinkSteps = 12_000_000
-	// shrinkSeeds is how many seeds a candidate gets in addition to the one that failed before:
-	// removing something shifts the moments of everything else.
+	// shrinkSeeds is the number of seeds that a candidate is tried with, in addition to the one that failed
+	// before: removing something shifts the times of everything else.
 	shrinkSeeds = 40
 )
 
 // ErrNothingToShrink means that the run to shrink does not fail.
 var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
 
-// ErrNotKept means that the run to shrink fails, but that its scenario, cut down to the profile of
-// the run, does not: no seed was found in which it fails in the same way and, with a mutant, passes
-// without it.
+// ErrNotKept means that the run to shrink fails, but its scenario, reduced to the profile of the run, does
+// not. No seed was found in which it fails in the same way and, if there is a mutant, passes without it.
 type ErrNotKept struct {
 	Target Target
 	Seed   uint64
 	Mutant *mutant.Mutant
-	// Tried is the last of the first seeds in which this was tried, too; 0 for none.
+	// Tried is the last of the seeds, from 1, that were also tried; 0 for none.
 	Tried uint64
 }
 
@@ -73,8 +71,8 @@ type shrinker struct {
 	ctx       context.Context
 	mutant    *mutant.Mutant
 	invariant int
-	name      string // of the violation, if it is not of an invariant
-	expects   string // what the scenario expects, if that is broken
+	name      string // name of the violation
+	expects   string // the scenario's expectation, if that is violated
 	target    Target
 	// from is the requested target, which may be varied.
 	from Target
@@ -82,23 +80,23 @@ type shrinker struct {
 
 	doc  *scenario.Document
 	best *Shrunk
-	// tried is how many of the first seeds the last candidate has run in.
+	// tried is the number of seeds, from 1, in which the last candidate has run.
 	tried uint64
 }
 
-// Shrink removes faults, settings, executions, workers and executors from a failing run, and
-// narrows the rest, as long as the same invariant or expectation fails with the mutant and nothing
-// fails without it. Of a varied target it shrinks the variant that the seed draws. file is the path
-// of the result, which gives the result its name. The result depends only on the arguments; if ctx
-// ends, it is the smallest one so far. The error is ErrNothingToShrink if the run does not fail,
-// and an *ErrNotKept if its scenario no longer does so once it is cut down to one profile.
+// Shrink removes faults, settings, executions, workers and executors from a failing run, and narrows the
+// rest. It keeps a change if the same invariant or expectation still fails with the mutant and nothing
+// fails without it. Of a varied target, it shrinks the variant that the seed draws. file is the path of the
+// result and determines its name. The result depends only on the arguments; if ctx ends, it is the smallest
+// one so far. The error is ErrNothingToShrink if the run does not fail, and an *ErrNotKept if its scenario,
+// reduced to one profile, does not.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t
 	t, _, err := t.Plain(seed)
 	if err != nil {
 		return nil, err
 	}
-	r := once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
+	r := runOnce(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)})
 	if r.Interrupted {
 		return nil, ctx.Err()
 	}
@@ -126,9 +124,9 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 	s.best = &Shrunk{Seed: seed, Invariant: v.Invariant, Runs: 1, Steps: r.Steps}
 	if judged := doc.Clone(); v.Invariant != 0 {
 		judged.Judge(v.Invariant)
-		s.try(judged)
+		s.tryDocument(judged)
 	}
-	if s.best.Target.Scenario == nil && !s.try(doc) {
+	if s.best.Target.Scenario == nil && !s.tryDocument(doc) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -137,15 +135,15 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 		}
 		return nil, &ErrNotKept{Target: from, Seed: seed, Mutant: f, Tried: s.tried}
 	}
-	s.search()
-	s.finish()
+	s.runPasses()
+	s.writeResult()
 	return s.best, nil
 }
 
-// notInNames matches characters that a file name may have and a scenario name may not.
+// notInNames matches characters that are allowed in file names but not in scenario names.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`) //nolint:gochecknoglobals // a constant form
 
-// fileScenario is the name of the scenario in a file.
+// fileScenario returns the name of the scenario in a file.
 func fileScenario(file string) string {
 	base := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	if name := strings.Trim(notInNames.ReplaceAllString(base, "-"), "-"); name != "" {
@@ -154,61 +152,61 @@ func fileScenario(file string) string {
 	return "shrunk"
 }
 
-// over says that the search has to end: it was interrupted, or the budget is spent.
-func (s *shrinker) over() bool { return s.ctx.Err() != nil || s.best.Steps > shrinkSteps }
+// isOver reports whether the search must end: it was interrupted, or its budget is spent.
+func (s *shrinker) isOver() bool { return s.ctx.Err() != nil || s.best.Steps > shrinkSteps }
 
-// search makes passes, each from the coarsest change to the finest, until one changes nothing.
-func (s *shrinker) search() {
-	for changed := true; changed && !s.over(); {
+// runPasses repeats all passes, each from the coarsest change to the finest, until none changes anything.
+func (s *shrinker) runPasses() {
+	for changed := true; changed && !s.isOver(); {
 		changed = false
-		for _, pass := range []func() bool{s.dropFaults, s.dropLoads, s.dropSettings, s.plainWork, s.evenRuns, s.lessWork, s.dropProcesses, s.narrow} {
+		for _, pass := range []func() bool{s.dropFaults, s.dropLoads, s.dropSettings, s.plainWork, s.evenRuns, s.lessWork, s.dropProcesses, s.narrowFaults} {
 			changed = pass() || changed
 		}
 	}
 }
 
-// try keeps a document if it fails like the original, in the seed of the best one so far or in one
-// of the first few.
-func (s *shrinker) try(d *scenario.Document) bool {
+// tryDocument keeps a document if it fails like the original, in the seed of the best one so far or in one
+// of the first seeds.
+func (s *shrinker) tryDocument(d *scenario.Document) bool {
 	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
 	if err != nil {
 		return false
 	}
 	t := Target{Scenario: candidate, Profile: s.target.Profile}
 	s.tried = 0
-	if s.fails(t, s.best.Seed) {
-		return s.keep(d, t, s.best.Seed)
+	if s.failsLikeOriginal(t, s.best.Seed) {
+		return s.keepBest(d, t, s.best.Seed)
 	}
-	for seed := uint64(1); seed <= shrinkSeeds && !s.over(); seed++ {
-		if seed != s.best.Seed && s.fails(t, seed) {
-			return s.keep(d, t, seed)
+	for seed := uint64(1); seed <= shrinkSeeds && !s.isOver(); seed++ {
+		if seed != s.best.Seed && s.failsLikeOriginal(t, seed) {
+			return s.keepBest(d, t, seed)
 		}
 		s.tried = seed
 	}
 	return false
 }
 
-func (s *shrinker) keep(d *scenario.Document, t Target, seed uint64) bool {
+func (s *shrinker) keepBest(d *scenario.Document, t Target, seed uint64) bool {
 	s.doc, s.best.Target, s.best.Seed = d, t, seed
 	return true
 }
 
-// fails says that the same rule is violated, and that the mutant causes it.
-func (s *shrinker) fails(t Target, seed uint64) bool {
-	if !s.broken(t, seed, s.mutant) {
+// failsLikeOriginal reports whether the same rule is violated and whether the mutant, if any, causes it.
+func (s *shrinker) failsLikeOriginal(t Target, seed uint64) bool {
+	if !s.breaksSameRule(t, seed, s.mutant) {
 		return false
 	}
 	if s.mutant == nil {
 		return true
 	}
-	r := once(t, sim.Options{Seed: seed, Interrupted: ended(s.ctx)})
+	r := runOnce(t, sim.Options{Seed: seed, Interrupted: interruptOn(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	return len(r.Failures()) == 0 && r.GaveUp == ""
 }
 
-func (s *shrinker) broken(t Target, seed uint64, f *mutant.Mutant) bool {
-	r := once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(s.ctx)})
+func (s *shrinker) breaksSameRule(t Target, seed uint64, f *mutant.Mutant) bool {
+	r := runOnce(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, v := range r.Failures() {
@@ -219,28 +217,28 @@ func (s *shrinker) broken(t Target, seed uint64, f *mutant.Mutant) bool {
 	return false
 }
 
-func (s *shrinker) scenario() *scenario.Scenario { return s.best.Target.Scenario }
+func (s *shrinker) bestScenario() *scenario.Scenario { return s.best.Target.Scenario }
 
-// edited is a copy of the best document after a change.
-func (s *shrinker) edited(change func(d *scenario.Document)) *scenario.Document {
+// editedCopy returns a copy of the best document with a change.
+func (s *shrinker) editedCopy(change func(d *scenario.Document)) *scenario.Document {
 	d := s.doc.Clone()
 	change(d)
 	return d
 }
 
-// dropFaults removes halves, quarters and so on down to single faults.
+// dropFaults removes halves, quarters and so on, down to single faults.
 func (s *shrinker) dropFaults() (changed bool) {
-	return dropHalves(func() int { return len(s.scenario().Faults) }, s.over, func(i, n int) bool {
-		return s.try(s.edited(func(d *scenario.Document) { d.DropFaults(i, n) }))
+	return dropHalves(func() int { return len(s.bestScenario().Faults) }, s.isOver, func(i, n int) bool {
+		return s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.DropFaults(i, n) }))
 	})
 }
 
 func (s *shrinker) dropLoads() (changed bool) {
-	for i := len(s.scenario().Cancels) - 1; i >= 0 && !s.over(); i-- {
-		changed = s.try(s.edited(func(d *scenario.Document) { d.DropCancel(i) })) || changed
+	for i := len(s.bestScenario().Cancels) - 1; i >= 0 && !s.isOver(); i-- {
+		changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.DropCancel(i) })) || changed
 	}
-	for i := len(s.scenario().Workload) - 1; i >= 0 && len(s.scenario().Workload) > 1 && !s.over(); i-- {
-		changed = s.try(s.edited(func(d *scenario.Document) {
+	for i := len(s.bestScenario().Workload) - 1; i >= 0 && len(s.bestScenario().Workload) > 1 && !s.isOver(); i-- {
+		changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) {
 			d.DropLoad(i)
 			d.DropUnusedActions()
 		})) || changed
@@ -248,24 +246,23 @@ func (s *shrinker) dropLoads() (changed bool) {
 	return changed
 }
 
-// evenRuns makes every run of an action as long as the longest, so that a fault finds a run to
-// affect.
+// evenRuns makes every run of an action as long as the longest, so that a fault has a run to affect.
 func (s *shrinker) evenRuns() (changed bool) {
-	for i := range s.scenario().Actions {
-		if a := &s.scenario().Actions[i]; a.TakesMin != a.TakesMax && !s.over() {
-			changed = s.try(s.edited(func(d *scenario.Document) { d.SetTakes(a.Ref, a.TakesMax) })) || changed
+	for i := range s.bestScenario().Actions {
+		if a := &s.bestScenario().Actions[i]; a.TakesMin != a.TakesMax && !s.isOver() {
+			changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetTakes(a.Ref, a.TakesMax) })) || changed
 		}
 	}
 	return changed
 }
 
-// lessWork finds, for each load, a small number of executions that is enough. It tries numbers from
-// one upwards, and halves for loads that need many.
+// lessWork finds a small sufficient number of executions for each load. It tries numbers from one upwards,
+// in growing steps.
 func (s *shrinker) lessWork() (changed bool) {
-	for i := range s.scenario().Workload {
-		count := s.scenario().Workload[i].Count
-		for n := 1; n < count && !s.over(); n = next(n) {
-			if s.fewer(i, n) {
+	for i := range s.bestScenario().Workload {
+		count := s.bestScenario().Workload[i].Count
+		for n := 1; n < count && !s.isOver(); n = nextCount(n) {
+			if s.keepFewer(i, n) {
 				changed = true
 				break
 			}
@@ -274,26 +271,26 @@ func (s *shrinker) lessWork() (changed bool) {
 	return changed
 }
 
-// next is the number of executions to try after n were not enough.
-func next(n int) int {
+// nextCount returns the number of executions to try after n were not enough.
+func nextCount(n int) int {
 	if n < 4 {
 		return n + 1
 	}
 	return n * 3 / 2
 }
 
-// fewer keeps n executions of a load: the first ones, or later ones, or those that meet one of the
-// faults, because a late fault needs work that it can affect.
-func (s *shrinker) fewer(i, n int) bool {
-	load := s.scenario().Workload[i]
-	if s.try(s.edited(func(d *scenario.Document) { d.SetCount(i, n) })) {
+// keepFewer keeps n executions of a load: the first ones, later ones, or those around one of the faults,
+// because a late fault needs work to affect.
+func (s *shrinker) keepFewer(i, n int) bool {
+	load := s.bestScenario().Workload[i]
+	if s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetCount(i, n) })) {
 		return true
 	}
-	for _, from := range s.moments(load, n) {
-		if from <= 0 || from == load.From || s.over() {
+	for _, from := range s.candidateStarts(load, n) {
+		if from <= 0 || from == load.From || s.isOver() {
 			continue
 		}
-		if s.try(s.edited(func(d *scenario.Document) {
+		if s.tryDocument(s.editedCopy(func(d *scenario.Document) {
 			d.SetCount(i, n)
 			d.SetFrom(i, from.Truncate(time.Millisecond))
 		})) {
@@ -303,13 +300,13 @@ func (s *shrinker) fewer(i, n int) bool {
 	return false
 }
 
-// moments are the moments at which n executions of a load could begin: so that the last of them is
-// at the end of the load or in its middle, right before a fault or after it has begun.
-func (s *shrinker) moments(load scenario.Load, n int) []time.Duration {
+// candidateStarts returns times at which n executions of a load could begin: at the end or in the middle of
+// the load, right before a fault, or right after it has begun.
+func (s *shrinker) candidateStarts(load scenario.Load, n int) []time.Duration {
 	rest := time.Duration(load.Count - n)
 	moments := []time.Duration{load.From + rest*load.Every, load.From + rest/2*load.Every}
-	for i := range s.scenario().Faults {
-		if f := &s.scenario().Faults[i]; f.When.After == "" {
+	for i := range s.bestScenario().Faults {
+		if f := &s.bestScenario().Faults[i]; f.When.After == "" {
 			moments = append(moments, f.When.Min-time.Duration(n)*load.Every, f.When.Max-time.Second, f.When.Max+time.Second)
 		}
 	}
@@ -317,36 +314,36 @@ func (s *shrinker) moments(load scenario.Load, n int) []time.Duration {
 }
 
 func (s *shrinker) dropProcesses() (changed bool) {
-	names := s.scenario().Cluster.WorkerNames()
+	names := s.bestScenario().Cluster.WorkerNames()
 	slices.Reverse(names)
 	for _, name := range names {
-		if s.over() {
+		if s.isOver() {
 			return changed
 		}
-		changed = s.try(s.edited(func(d *scenario.Document) { d.DropWorker(name) })) || changed
+		changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.DropWorker(name) })) || changed
 	}
-	for n := 1; n < s.scenario().Cluster.Executors && !s.over(); n++ {
-		changed = s.try(s.edited(func(d *scenario.Document) { d.SetExecutors(n) })) || changed
+	for n := 1; n < s.bestScenario().Cluster.Executors && !s.isOver(); n++ {
+		changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetExecutors(n) })) || changed
 	}
 	return changed
 }
 
-// narrow pins each fault to the moment at which it began, and makes it shorter.
-func (s *shrinker) narrow() (changed bool) {
-	for i := range s.scenario().Faults {
-		if f := s.scenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.over() {
-			at := s.struck(f.Name).Begin.Truncate(time.Millisecond)
-			changed = s.try(s.edited(func(d *scenario.Document) { d.SetAt(i, at) })) || changed
+// narrowFaults pins each fault to the time at which it began, and shortens it.
+func (s *shrinker) narrowFaults() (changed bool) {
+	for i := range s.bestScenario().Faults {
+		if f := s.bestScenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.isOver() {
+			at := s.faultInterval(f.Name).Begin.Truncate(time.Millisecond)
+			changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetAt(i, at) })) || changed
 		}
-		if f := s.scenario().Faults[i]; f.ForMin > 0 && !s.over() {
-			interval := s.struck(f.Name)
+		if f := s.bestScenario().Faults[i]; f.ForMin > 0 && !s.isOver() {
+			interval := s.faultInterval(f.Name)
 			if lasted := (interval.End - interval.Begin).Truncate(time.Millisecond); lasted > 0 {
-				changed = s.try(s.edited(func(d *scenario.Document) { d.SetFor(i, lasted) })) || changed
+				changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetFor(i, lasted) })) || changed
 			}
 		}
-		for f := s.scenario().Faults[i]; f.For > time.Second && !s.over(); f = s.scenario().Faults[i] {
+		for f := s.bestScenario().Faults[i]; f.For > time.Second && !s.isOver(); f = s.bestScenario().Faults[i] {
 			half := (f.For / 2).Truncate(time.Millisecond)
-			if !s.try(s.edited(func(d *scenario.Document) { d.SetFor(i, half) })) {
+			if !s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetFor(i, half) })) {
 				break
 			}
 			changed = true
@@ -355,9 +352,9 @@ func (s *shrinker) narrow() (changed bool) {
 	return changed
 }
 
-// struck is when a fault began and ended in the best run; zero if it did not begin.
-func (s *shrinker) struck(name string) verdict.FaultInterval {
-	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: ended(s.ctx)})
+// faultInterval returns when a fault began and ended in the best run; zero if it did not begin.
+func (s *shrinker) faultInterval(name string) verdict.FaultInterval {
+	r := runOnce(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: interruptOn(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, interval := range r.FaultIntervals {
@@ -368,17 +365,17 @@ func (s *shrinker) struck(name string) verdict.FaultInterval {
 	return verdict.FaultInterval{}
 }
 
-// finish writes the file.
-func (s *shrinker) finish() {
+// writeResult fills in the file and the counts of the result.
+func (s *shrinker) writeResult() {
 	b := s.best
 	regression := scenario.Regression{Seed: b.Seed, Invariant: b.Invariant}
 	if s.mutant != nil {
 		regression.Mutant = s.mutant.Name
 	}
 	s.doc.Regress(regression)
-	s.scenario().File = s.file
+	s.bestScenario().File = s.file
 	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.from, b.Target.Reproduce(b.Seed, s.mutant))
 	b.File = s.doc.Bytes(s.file, comment)
-	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
-	b.Executions = s.scenario().Submissions()
+	b.Faults, b.Workers = len(s.bestScenario().Faults), len(s.bestScenario().Cluster.Workers)
+	b.Executions = s.bestScenario().Submissions()
 }

@@ -9,17 +9,16 @@ import (
 // This file removes unnecessary settings: keys of the configuration, and optional fields of the
 // workload's steps, of actions and of workers.
 
-// dropSettings removes keys of the configuration, all at once if possible; a removed key has its
-// default.
+// dropSettings removes keys of the configuration, all at once if possible; a removed key takes its default.
 func (s *shrinker) dropSettings() (changed bool) {
 	keys := s.doc.ConfigKeys()
-	if len(keys) > 1 && s.try(s.edited(func(d *scenario.Document) { d.Take("config") })) {
+	if len(keys) > 1 && s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.Take("config") })) {
 		return true
 	}
 	for size := len(keys) / 2; size >= 1; size /= 2 {
-		for i := 0; i < len(keys) && !s.over(); {
+		for i := 0; i < len(keys) && !s.isOver(); {
 			some := keys[i:min(i+size, len(keys))]
-			if s.try(s.edited(func(d *scenario.Document) {
+			if s.tryDocument(s.editedCopy(func(d *scenario.Document) {
 				for _, key := range some {
 					d.TakeConfig(key)
 				}
@@ -36,23 +35,23 @@ func (s *shrinker) dropSettings() (changed bool) {
 // plainWork removes optional fields of steps, actions and workers, one by one.
 func (s *shrinker) plainWork() (changed bool) {
 	drop := func(path func(d *scenario.Document) []any) {
-		if s.over() || !s.doc.Has(path(s.doc)...) {
+		if s.isOver() || !s.doc.Has(path(s.doc)...) {
 			return
 		}
-		changed = s.try(s.edited(func(d *scenario.Document) { d.Take(path(d)...) })) || changed
+		changed = s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.Take(path(d)...) })) || changed
 	}
-	for i := range s.scenario().Workload {
+	for i := range s.bestScenario().Workload {
 		for _, key := range []string{"copies", "pin", "timeout", "dispatch_timeout", "max_retries"} {
 			drop(func(d *scenario.Document) []any { return append(d.Load(i), key) })
 		}
 	}
-	for _, a := range s.scenario().Actions {
+	for _, a := range s.bestScenario().Actions {
 		for _, key := range []string{"fails", "concurrency", "timeout", "dispatch_timeout", "max_retries"} {
 			drop(func(*scenario.Document) []any { return []any{"actions", a.Ref, key} })
 		}
 	}
 	drop(func(*scenario.Document) []any { return []any{"cluster", "rabbitmq"} })
-	for _, w := range s.scenario().Cluster.Workers {
+	for _, w := range s.bestScenario().Cluster.Workers {
 		for _, key := range []string{"concurrency", "starts"} {
 			drop(func(*scenario.Document) []any { return []any{"cluster", "workers", w.Name, key} })
 		}

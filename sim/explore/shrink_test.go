@@ -16,8 +16,8 @@ import (
 	"handoff/sim"
 )
 
-// sampled are the mutants that are shrunk on every run of the tests. In make test-all all of them
-// are, which takes some minutes.
+// sampled are the mutants that are shrunk on every run of the tests; make test-all shrinks all, which takes
+// minutes.
 func sampled() []string {
 	if !testenv.All() {
 		return []string{"refused-letter-dropped", "returned-is-confirmed", "one-clock-lease"}
@@ -32,8 +32,8 @@ func sampled() []string {
 // mostShrinkRuns bounds the work of shrinking one failure; most take a few hundred runs.
 const mostShrinkRuns = 20_000
 
-// A shrunk file fails with the mutant, by the invariant that the mutant names, and passes without
-// it. On the whole, the files are small and are found quickly.
+// A shrunk file fails with the mutant, by the mutant's expected invariant, and passes without it. Most
+// files are small and are found quickly.
 func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
@@ -90,7 +90,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 		return
 	}
 	target := Target{Scenario: s, Profile: s.Profiles[0]}
-	if r := once(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
+	if r := runOnce(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
 		t.Errorf("%s fails in seed %d with no mutant planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
 	}
 	if s.Regression.Mutant == "" {
@@ -101,7 +101,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 		t.Errorf("%s plants %q, which is no mutant", s.File, s.Regression.Mutant)
 		return
 	}
-	r := once(target, sim.Options{Seed: s.Regression.Seed, Mutant: planted})
+	r := runOnce(target, sim.Options{Seed: s.Regression.Seed, Mutant: planted})
 	for _, v := range r.Failures() {
 		if v.Invariant == s.Regression.Invariant {
 			return
@@ -148,9 +148,9 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 	}
 }
 
-// A failure that also happens without the mutant is not the mutant's. The error says so, and not
+// A failure that also happens without the mutant is not attributed to it. The error states this, and not
 // that the run passes.
-func TestAFailureWithoutTheMutantIsNotShrunk(t *testing.T) {
+func TestFailureWithoutMutantIsNotShrunk(t *testing.T) {
 	s, err := scenario.Parse("cancelled-and-lost.yaml", []byte(cancelledAndLost))
 	if err != nil {
 		t.Fatal(err)

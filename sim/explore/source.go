@@ -12,27 +12,27 @@ import (
 	"handoff/sim"
 )
 
-// sourceSteps bounds a run of a source mutant. The longest run of the library has a tenth of it; a
-// mutant whose run is longer spins or works without end.
+// sourceSteps bounds the steps of a run of a source mutant. The longest run of the library has a tenth of
+// it, so a mutant whose run is longer spins or never ends.
 const sourceSteps = 3_000_000
 
-// SourceMutant runs the targets with the core that this process was built with, plain and varied,
-// until something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then
-// seed 2. The true core's runs show whether the mutant makes a difference at all. If truth is nil,
-// this is the true core: its runs are returned, and the plain ones have to pass. A varied run that
-// the true core fails is left out, because it can't judge a mutant.
+// SourceMutant runs the targets with the core that this process was built with, plain and varied, until
+// something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then seed 2. The
+// original core's runs (truth) show whether the mutant makes any difference. If truth is nil, this is the
+// original core: its runs are returned, and the plain ones must pass. A varied run that the original core
+// fails is skipped, because it can't judge a mutant.
 //
-// It passes the result to done, once and from any goroutine, before it returns. A run that takes
-// longer than patience in real time can't be stopped, only abandoned: done gets its result
-// (score.Hang) while the run goes on, and SourceMutant returns only if the run ends after all. The
-// limit includes the end of the run, when every remaining task has to leave.
+// It passes the result to done, once and from any goroutine, before it returns. A run that takes longer
+// than patience in real time can't be stopped, only abandoned: done receives the result score.Hang while
+// the run continues, and SourceMutant returns only if the run ends after all. The limit includes the end of
+// the run, when every remaining task must exit.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
-	return sourceMutant(once, targets, size, truth, patience, done)
+	return sourceMutant(runOnce, targets, size, truth, patience, done)
 }
 
 func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	o := Options{Seeds: size.Seeds, Varied: size.Varied}
-	s := &sourced{run: run, targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
+	s := &sourceRun{run: run, targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
 	s.own = &score.Truth{Size: size, Targets: map[string]*score.Lines{}}
 	var reported sync.Once
 	report := func(r *score.Result) { reported.Do(func() { done(r) }) }
@@ -48,13 +48,13 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 	for round := range max(size.Seeds, size.Varied) {
 		for i, t := range s.targets {
 			seed := uint64(round) + 1 //nolint:gosec // counted from 0
-			if round >= t.seeds(o) || truth != nil && slices.Contains(truth.Targets[t.String()].Fails, seed) {
+			if round >= t.seedCount(o) || truth != nil && slices.Contains(truth.Targets[t.String()].Fails, seed) {
 				continue
 			}
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
-			killed := s.kills(i, seed)
+			killed := s.killsMutant(i, seed)
 			if !limit.Stop() {
-				hangs(t, seed) // if the limit's own call goes on, this waits for it
+				hangs(t, seed) // if the timer's call is in progress, this waits for it
 				return s.own
 			}
 			if killed {
@@ -63,7 +63,7 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 			}
 		}
 	}
-	s.lost()
+	s.checkLostSituations()
 	report(&s.out)
 	return s.own
 }
@@ -71,8 +71,8 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 // runOne runs one seed; tests replace it.
 type runOne func(Target, sim.Options) *sim.Result
 
-// sourced is a source mutant in progress.
-type sourced struct {
+// sourceRun is the trial of one source mutant.
+type sourceRun struct {
 	run     runOne
 	targets []Target
 	truth   *score.Truth
@@ -81,8 +81,8 @@ type sourced struct {
 	out     score.Result
 }
 
-// kills runs one seed of a target, and says whether it kills the mutant.
-func (s *sourced) kills(i int, seed uint64) bool {
+// killsMutant runs one seed of a target, and reports whether it kills the mutant.
+func (s *sourceRun) killsMutant(i int, seed uint64) bool {
 	t := s.targets[i]
 	o := sim.Options{Seed: seed}
 	if !t.Varied { // a varied run is stopped much earlier
@@ -97,7 +97,7 @@ func (s *sourced) kills(i int, seed uint64) bool {
 	if s.truth != nil && s.truth.Targets[t.String()].Hashes[seed-1] != hash {
 		s.out.Reached = true
 	}
-	by, message := failure(&r.Run)
+	by, message := describeFailure(&r.Run)
 	switch {
 	case by == "":
 		return false
@@ -109,8 +109,8 @@ func (s *sourced) kills(i int, seed uint64) bool {
 	return true
 }
 
-// failure describes a failed run by the first of its violations.
-func failure(r *verdict.Run) (by, message string) {
+// describeFailure describes a failed run by its first violation; empty for a passing run.
+func describeFailure(r *verdict.Run) (by, message string) {
 	switch failures := r.Failures(); {
 	case r.Panic != "":
 		first, _, _ := strings.Cut(r.Panic, "\n")
@@ -126,10 +126,10 @@ func failure(r *verdict.Run) (by, message string) {
 	return "", ""
 }
 
-// lost looks, at the size of a sweep, for things that the true core reaches and the mutant does
-// not: situations, faults that make a difference, work that completes before and after the faults.
-// A varied scenario promises none of these.
-func (s *sourced) lost() {
+// checkLostSituations checks, with the seeds of a sweep, for what the original core reaches and the mutant
+// does not: situations, faults with an effect, work that completes before and after the faults. A varied
+// scenario promises none of these.
+func (s *sourceRun) checkLostSituations() {
 	for i, t := range s.targets {
 		if t.Varied {
 			continue

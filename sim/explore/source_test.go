@@ -12,7 +12,7 @@ import (
 	"handoff/sim"
 )
 
-// judgeSource runs a source mutant without a mutation: the core of this process.
+// judgeSource tries a source mutant without a mutation: the core of this process.
 func judgeSource(t *testing.T, size score.Size, truth *score.Truth) (*score.Truth, *score.Result) {
 	t.Helper()
 	var result *score.Result
@@ -23,7 +23,7 @@ func judgeSource(t *testing.T, size score.Size, truth *score.Truth) (*score.Trut
 	return own, result
 }
 
-func TestAMutantWhoseHistoriesAreTheTrueCoresIsNotReached(t *testing.T) {
+func TestMutantWithEqualHistoriesIsNotReached(t *testing.T) {
 	size := score.Size{Seeds: 2, Varied: 1}
 	truth, first := judgeSource(t, size, nil)
 	if first.Killed() || first.Runs != 6 || len(truth.Targets["ttl-race (hardened)"].Hashes) != 2 || len(truth.Targets["ttl-race (hardened, varied)"].Hashes) != 1 {
@@ -38,9 +38,9 @@ func TestAMutantWhoseHistoriesAreTheTrueCoresIsNotReached(t *testing.T) {
 	}
 }
 
-// A varied run that the true core fails can't be blamed on a mutant, and doesn't hide the mutant's
+// A varied run that the original core fails is not attributed to a mutant, and doesn't hide the mutant's
 // effect elsewhere.
-func TestAVariedRunThatTheTrueCoreFailsJudgesNoMutant(t *testing.T) {
+func TestVariedRunsTheCoreFailsAreSkipped(t *testing.T) {
 	size := score.Size{Seeds: 1, Varied: 2}
 	var order []string
 	// core fails seed 1 of every varied target; a mutant also fails seed 2 under one profile.
@@ -75,8 +75,8 @@ func TestAVariedRunThatTheTrueCoreFailsJudgesNoMutant(t *testing.T) {
 	}
 }
 
-// A run that came back after its time was over has been reported already, and its mutant is killed.
-func TestARunThatComesBackLateIsReportedOnce(t *testing.T) {
+// A run that ends after its limit has already been reported, and its mutant is killed.
+func TestLateRunIsReportedOnce(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		truth *score.Truth

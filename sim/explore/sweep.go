@@ -23,22 +23,21 @@ type Options struct {
 	// varied target.
 	First         uint64
 	Seeds, Varied int
-	// Share leaves runs to other machines: equally many of each target, give or take one.
+	// Share leaves runs to other machines: equally many of each target, within one.
 	Share shard.Share
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
-	// FailFast begins no run after one has failed. Runs in progress end and count.
+	// FailFast starts no run after a failure. Runs in progress finish and count.
 	FailFast bool
-	// Workers is how many goroutines run; 0 means GOMAXPROCS.
+	// Workers is the number of goroutines; 0 means GOMAXPROCS.
 	Workers int
-	// Double is how many seeds of each target are run a second time, to compare the histories.
+	// Double is the number of seeds of each target that are run twice, to compare the histories.
 	Double int
 	// Progress is called after every run, by one goroutine at a time; nil for none.
 	Progress func(Progress)
 	// Patience is how long a run may make no progress in real time; 0 means DefaultPatience.
 	Patience time.Duration
-	// Describe puts an event into words, to show the difference between two runs of a seed; nil for
-	// none.
+	// Describe describes an event, to show the difference between two runs of a seed; may be nil.
 	Describe func(*history.Event, map[execution.WorkerID]string) string
 
 	// run replaces the simulator in tests.
@@ -54,16 +53,16 @@ type Progress struct {
 	Steps       uint64
 	Virtual     time.Duration
 	Elapsed     time.Duration
-	// Failing is how many runs failed.
+	// Failing is the number of failed runs.
 	Failing int
-	// Failed is the target of this run if it is the first failure of its target, else nil. Seed is
-	// its seed, and Broken the first rule that it broke.
+	// Failed is the target of the latest run if that is the target's first failure, else nil. Seed is its
+	// seed, and Broken the first rule that it broke.
 	Failed *Target
 	Seed   uint64
 	Broken string
 }
 
-// Rate is the runs per second so far.
+// Rate returns the runs per second so far.
 func (p Progress) Rate() float64 {
 	if p.Elapsed <= 0 {
 		return 0
@@ -71,7 +70,7 @@ func (p Progress) Rate() float64 {
 	return float64(p.Done) / p.Elapsed.Seconds()
 }
 
-// Left is how long the rest will take at that rate.
+// Left returns the expected duration of the remaining runs.
 func (p Progress) Left() time.Duration {
 	if p.Done == 0 {
 		return 0
@@ -79,7 +78,7 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) / float64(p.Done) * float64(p.Total-p.Done))
 }
 
-// Hung says that a run made no progress in real time. It can't be stopped, only abandoned.
+// Hung is the error for a run that made no progress in real time. The run can't be stopped, only abandoned.
 type Hung struct {
 	Target Target
 	Seed   uint64
@@ -97,31 +96,30 @@ func (h *Hung) Error() string {
 // Outcome is the result of a sweep.
 type Outcome struct {
 	Sweep *verdict.Sweep
-	// Records are the full stories of the smallest failing seed of every failed target.
+	// Records are the full records of the smallest failing seed of every failed target.
 	Records []*verdict.Record
 	Wall    time.Duration
 }
 
-// Sweep runs every target under every seed. When ctx ends, it stops the runs in progress as if they
-// had not begun, and returns the results so far. The error is a *Hung; the results so far are
-// returned with it.
+// Sweep runs every target under every seed. When ctx ends, it discards the runs in progress and returns the
+// results so far. The error is a *Hung; the results so far are returned with it.
 func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s := newSweep(targets, o)
-	s.interrupted = ended(ctx)
-	err := s.pool(ctx)
+	s.interrupted = interruptOn(ctx)
+	err := s.runPool(ctx)
 	s.mu.Lock()
-	s.closed = true // a run that hung may still come back; its result is ignored
+	s.closed = true // a hung run may still return; its result is ignored
 	s.mu.Unlock()
 	out := &Outcome{Sweep: s.out}
 	s.out.Interrupted = s.done < s.total
-	if s.out.Interrupted && s.enough() {
+	if s.out.Interrupted && s.failedFast() {
 		s.out.Notes = append(s.out.Notes, fmt.Sprintf("stopped at the first failure, after %d of %d runs", s.done, s.total))
 	}
 	s.out.Judge()
 	if err == nil {
-		out.Records = s.records(ctx)
+		out.Records = s.makeRecords(ctx)
 	} else {
-		s.unrecorded()
+		s.markUnrecorded()
 	}
 	for i, t := range targets {
 		violations := s.out.Scenarios[i].Violations
@@ -141,7 +139,7 @@ type sweep struct {
 	total   int
 	start   time.Time
 	watch   *watch
-	// interrupted says that the runs in progress should stop.
+	// interrupted reports whether the runs in progress should stop.
 	interrupted func() bool
 
 	mu     sync.Mutex
@@ -157,33 +155,33 @@ func newSweep(targets []Target, o Options) *sweep {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	if o.run == nil {
-		o.run = once
+		o.run = runOnce
 	}
 	s := &sweep{o: o, targets: targets, start: time.Now()}
 	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
 	for i, t := range targets {
-		s.total += o.Share.Count(i, t.seeds(o))
+		s.total += o.Share.Count(i, t.seedCount(o))
 		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, i, o))
 	}
 	s.at.Total = s.total
 	return s
 }
 
-// newScenario is the result of the i-th target, still without runs.
+// newScenario returns the result of the i-th target, without runs.
 func newScenario(t Target, i int, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
-		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategy(), Profile: t.Profile, Digest: t.Scenario.Digest,
+		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategyName(), Profile: t.Profile, Digest: t.Scenario.Digest,
 	}
 	if o.Mutant != nil {
 		about.Mutant = o.Mutant.Name
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
-		Seeds: o.Share.Count(i, t.seeds(o)), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
+		Seeds: o.Share.Count(i, t.seedCount(o)), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
 	})
 }
 
-// Judge is the result of one run alone, in the form of a sweep of one seed.
+// Judge returns the result of a single run, as a sweep of one seed.
 func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
 	s := newScenario(t, 0, Options{Seeds: 1, Varied: 1, Mutant: f})
 	s.Add(r)
@@ -191,15 +189,15 @@ func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
 	return s
 }
 
-// pool runs the jobs and waits until they are done, or until one hangs.
-func (s *sweep) pool(ctx context.Context) error {
+// runPool makes the runs of the sweep and waits until they are done, or until one hangs.
+func (s *sweep) runPool(ctx context.Context) error {
 	hung := make(chan *Hung, s.o.Workers)
 	s.watch = newWatch(s.o.Patience, func(h *Hung) { hung <- h })
 	over := make(chan struct{})
 	var group sync.WaitGroup
 	for range min(s.o.Workers, s.total) {
 		group.Go(func() {
-			for ctx.Err() == nil && s.job() {
+			for ctx.Err() == nil && s.runNext() {
 			}
 		})
 	}
@@ -216,33 +214,33 @@ func (s *sweep) pool(ctx context.Context) error {
 	}
 }
 
-// job runs the next run; false if there is none.
-func (s *sweep) job() bool {
-	target, n, there := s.claim()
+// runNext makes the next run; false if there is none or it was interrupted.
+func (s *sweep) runNext() bool {
+	target, n, there := s.claimRun()
 	if !there {
 		return false
 	}
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
-	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.of(t, seed, s.o.Mutant), Interrupted: s.interrupted}
+	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.watchRun(t, seed, s.o.Mutant), Interrupted: s.interrupted}
 	r := s.o.run(t, o)
 	if r.Interrupted {
 		return false
 	}
 	if n < s.o.Double {
-		s.again(t, r, o)
+		s.checkDeterminism(t, r, o)
 	}
-	s.add(target, r, time.Since(begin))
+	s.addResult(target, r, time.Since(begin))
 	return true
 }
 
-// claim returns the next run of this share: a target, and the index of its seed, from 0. Target and
+// claimRun returns the next run of this share: a target, and the index of its seed, from 0. Target and
 // index together decide the share, so that each target and each seed is spread over all shares.
-func (s *sweep) claim() (target, n int, there bool) {
+func (s *sweep) claimRun() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && !s.enough() {
-		target, n, there = s.next.take(s.targets, s.o)
+	for !s.closed && !s.failedFast() {
+		target, n, there = s.next.nextRun(s.targets, s.o)
 		if !there || s.o.Share.Has(target+n) {
 			return target, n, there
 		}
@@ -250,10 +248,10 @@ func (s *sweep) claim() (target, n int, there bool) {
 	return 0, 0, false
 }
 
-// enough says that a failure ended the sweep.
-func (s *sweep) enough() bool { return s.o.FailFast && s.at.Failing > 0 }
+// failedFast reports whether a failure ended the sweep.
+func (s *sweep) failedFast() bool { return s.o.FailFast && s.at.Failing > 0 }
 
-func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
+func (s *sweep) addResult(target int, r *sim.Result, wall time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -282,9 +280,9 @@ func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 // forRecords is how long making the records may take after an interruption.
 const forRecords = 500 * time.Millisecond
 
-// records runs the smallest failing seed of every failed target again, with a record. When ctx has
-// ended, it takes only as long as a user who interrupts a program will wait.
-func (s *sweep) records(ctx context.Context) []*verdict.Record {
+// makeRecords repeats the smallest failing seed of every failed target with a record. Once ctx has ended,
+// it takes at most forRecords, because a user who interrupts a program won't wait longer.
+func (s *sweep) makeRecords(ctx context.Context) []*verdict.Record {
 	var records []*verdict.Record
 	var told []Target
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -307,20 +305,20 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 		records = append(records, rec)
 		told = append(told, t)
 	}
-	s.explain(late, told, records)
+	s.explainRecords(late, told, records)
 	return records
 }
 
-// Retell runs the smallest failing seed of every failed target of a sweep again that was merged from
-// shares, and returns the records. The targets are those of its results, in their order.
+// Retell repeats the smallest failing seed of every failed target of a sweep that was merged from shares,
+// and returns the records. targets are the targets of its results, in their order.
 func Retell(ctx context.Context, merged *verdict.Sweep, targets []Target, f *mutant.Mutant) []*verdict.Record {
 	s := &sweep{o: Options{Mutant: f, Workers: runtime.GOMAXPROCS(0)}, targets: targets, out: merged}
-	return s.records(ctx)
+	return s.makeRecords(ctx)
 }
 
-// explain compares every recorded failure with its counterpart and finds the faults that it needed.
-// It leaves that out when ctx has ended.
-func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdict.Record) {
+// explainRecords compares every recorded failure with its counterpart and finds the faults that it needed.
+// It skips that when ctx has ended.
+func (s *sweep) explainRecords(ctx context.Context, targets []Target, records []*verdict.Record) {
 	var group sync.WaitGroup
 	next := make(chan int)
 	for range min(s.o.Workers, len(records)) {
@@ -343,8 +341,8 @@ func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdic
 	group.Wait()
 }
 
-// unrecorded notes for everything that failed that its story is missing, because a run hung.
-func (s *sweep) unrecorded() {
+// markUnrecorded notes for every failed target that its record is missing, because a run hung.
+func (s *sweep) markUnrecorded() {
 	for _, sc := range s.out.Scenarios {
 		if sc.Failing > 0 {
 			sc.NotRecorded(fmt.Sprintf("seed %d was not recorded: another run hung", sc.FirstFailing))
@@ -352,7 +350,7 @@ func (s *sweep) unrecorded() {
 	}
 }
 
-// Tell finds the causes of a recorded run's violations in its story.
+// Tell adds the causes of a recorded run's violations.
 func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	for i := range sc.Violations {
 		if v := &sc.Violations[i]; v.Seed == rec.Seed {
@@ -365,7 +363,7 @@ func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	}
 }
 
-// watch is the watchdog of a sweep, and knows the run of each kernel.
+// watch is the watchdog of a sweep, with the run of each kernel.
 type watch struct {
 	dog  *kernel.Watchdog
 	mu   sync.Mutex
@@ -387,8 +385,8 @@ func newWatch(patience time.Duration, stuck func(*Hung)) *watch {
 	return w
 }
 
-// of is the sim.Options.Watch of one run.
-func (w *watch) of(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel) func() {
+// watchRun returns the sim.Options.Watch of one run.
+func (w *watch) watchRun(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel) func() {
 	return func(k *kernel.Kernel) func() {
 		w.mu.Lock()
 		w.runs[k] = Hung{Target: t, Seed: seed, Mutant: f}
@@ -403,7 +401,7 @@ func (w *watch) of(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel)
 	}
 }
 
-// Commit is the revision that the program was built from, empty if unknown.
+// Commit returns the revision from which the program was built, empty if unknown.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"handoff/sim"
 )
 
-// A harness that can't fail proves nothing. These tests remove one part of it at a time, and
-// require that something notices.
+// A harness that can't fail proves nothing. These tests remove one part of it at a time, and require that
+// some check then fails.
 
 // skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and
 // show no more than a few runs do.
@@ -39,7 +39,7 @@ func library(t *testing.T) []*scenario.Scenario {
 	return all
 }
 
-// hunted are the results of all mutants in the library, computed once for all tests that need them.
+// hunted returns the results of all mutants in the library, computed once for all tests.
 var hunted = sync.OnceValues(func() ([]*Kill, error) { //nolint:gochecknoglobals // what is hunted once is shared
 	all, err := scenarios.Library()
 	if err != nil {
@@ -58,8 +58,8 @@ func kills(t *testing.T) []*Kill {
 	return list
 }
 
-// sampledKills returns all of them in make test-all and every sixth in make test, for what is asked of
-// each kill alone and takes as long as the hunt itself.
+// sampledKills returns all kills in make test-all and every sixth in make test, for slow checks of each
+// kill.
 func sampledKills(t *testing.T) []*Kill {
 	t.Helper()
 	all := kills(t)
@@ -73,7 +73,7 @@ func sampledKills(t *testing.T) []*Kill {
 	return sample
 }
 
-// Every mutant is killed within 500 seeds, half of them within 50, by the invariant that it names.
+// Every mutant is killed within 500 seeds, half of them within 50, by its expected invariant.
 func TestEveryMutantIsKilled(t *testing.T) {
 	var runs []int
 	for _, k := range kills(t) {
@@ -90,9 +90,9 @@ func TestEveryMutantIsKilled(t *testing.T) {
 	}
 }
 
-// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which
-// check notices this does not depend on the seed, so one run is enough, except in make test-all.
-func TestEveryInjectorIsMissed(t *testing.T) {
+// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which check
+// detects this does not depend on the seed, so one run is enough, except in make test-all.
+func TestEveryMissingInjectorIsDetected(t *testing.T) {
 	skipShort(t)
 	all := library(t)
 	for _, kind := range fault.Kinds() {
@@ -123,12 +123,12 @@ func without(kind *fault.Kind) func(Target, sim.Options) *sim.Result {
 	return func(target Target, o sim.Options) *sim.Result {
 		o.Without = []string{kind.Name}
 		if testenv.All() {
-			return once(target, o)
+			return runOnce(target, o)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if first[target] == nil {
-			first[target] = once(target, o)
+			first[target] = runOnce(target, o)
 		}
 		again := *first[target]
 		again.Seed = o.Seed
@@ -149,16 +149,16 @@ func checkMissed(t *testing.T, kind *fault.Kind, s *scenario.Scenario, result *v
 	}
 }
 
-// Without one invariant, every mutant that names it survives, in the very run that killed it. Each
-// invariant has such a mutant.
-func TestEveryInvariantIsMissed(t *testing.T) {
+// Without one invariant, every mutant that expects it survives the run that killed it. Each invariant has
+// such a mutant.
+func TestEveryMissingInvariantIsDetected(t *testing.T) {
 	named := make(map[int]int)
 	for _, k := range kills(t) {
 		if !k.Killed() {
 			continue // TestEveryMutantIsKilled reports this
 		}
 		named[k.Mutant.Expected]++
-		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariants: []int{k.Mutant.Expected}})
+		r := runOnce(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariants: []int{k.Mutant.Expected}})
 		survivor := Kill{Mutant: k.Mutant, Violations: r.Failures()}
 		if survivor.Killed() {
 			t.Errorf("%s still counts as killed by invariant %d, which was left out", k.Mutant.Name, k.Mutant.Expected)
@@ -171,12 +171,11 @@ func TestEveryInvariantIsMissed(t *testing.T) {
 	}
 }
 
-// vacuitySeeds is how many seeds a scenario gets to kill a mutant that it guards against.
+// vacuitySeeds is the number of seeds in which a scenario must kill a mutant that it guards against.
 const vacuitySeeds = 25
 
-// Every scenario kills a mutant that it guards against: one that names the scenario, or whose
-// defect number is in its `about`. A scenario that kills none of them proves nothing of what its
-// `about` says.
+// Every scenario kills a mutant that it guards against: one that names the scenario, or whose defect number
+// is in its `about`. A scenario that kills none of them does not prove its `about`.
 func TestNoScenarioIsVacuous(t *testing.T) {
 	done := make(map[string]bool)
 	for _, k := range kills(t) {
@@ -196,7 +195,7 @@ func TestNoScenarioIsVacuous(t *testing.T) {
 	}
 }
 
-// guarded are the mutants that a scenario guards against.
+// guarded returns the mutants that a scenario guards against.
 func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	var list []*mutant.Mutant
 	for _, f := range mutant.All() {
@@ -207,7 +206,7 @@ func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	return list
 }
 
-// sources are the defect numbers in a scenario's `about`.
+// sources returns the defect numbers in a scenario's `about`.
 func sources(s *scenario.Scenario) []string {
 	return regexp.MustCompile(`\bD\d+\b`).FindAllString(s.About, -1)
 }
@@ -218,7 +217,7 @@ func killsOne(s *scenario.Scenario, mutants []*mutant.Mutant, seeds int) bool {
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		for _, f := range mutants {
 			for _, target := range Targets([]*scenario.Scenario{s}) {
-				if broken(once(target, sim.Options{Seed: seed, Mutant: f}).Failures(), f.Expected) {
+				if breaksInvariant(runOnce(target, sim.Options{Seed: seed, Mutant: f}).Failures(), f.Expected) {
 					return true
 				}
 			}

@@ -8,8 +8,8 @@ import (
 	"handoff/sim"
 )
 
-// Beside is how many varied seeds a target gets for a number of plain ones: one for every fifteen.
-// `chaos run --varied` runs as many varied seeds as plain ones.
+// Beside returns the number of varied seeds of a target with this number of plain ones: one for every
+// fifteen, rounded up. `chaos run --varied` runs as many varied seeds as plain ones.
 func Beside(seeds int) int { return (seeds + 14) / 15 }
 
 // Varied returns the same targets, varied.
@@ -22,18 +22,18 @@ func Varied(targets []Target) []Target {
 	return varied
 }
 
-// seeds is how many seeds a target gets.
-func (t Target) seeds(o Options) int {
+// seedCount returns the number of seeds of a target.
+func (t Target) seedCount(o Options) int {
 	if t.Varied {
 		return o.Varied
 	}
 	return o.Seeds
 }
 
-// Runs is how many runs a sweep of the targets has.
+// Runs returns the number of runs in a sweep of the targets.
 func Runs(targets []Target, o Options) (runs int) {
 	for _, t := range targets {
-		runs += t.seeds(o)
+		runs += t.seedCount(o)
 	}
 	return runs
 }
@@ -42,13 +42,13 @@ func Runs(targets []Target, o Options) (runs int) {
 // A target with fewer seeds has a run only in some rounds, so that all targets advance together.
 type turn struct{ round, target int }
 
-// take returns the next run: the index of its target, and of its seed among that target's, from 0.
+// nextRun returns the next run: the index of its target, and of its seed among that target's, from 0.
 // left is false if there is none.
-func (t *turn) take(targets []Target, o Options) (target, n int, left bool) {
+func (t *turn) nextRun(targets []Target, o Options) (target, n int, left bool) {
 	rounds := max(o.Seeds, o.Varied)
 	for ; t.round < rounds; t.round, t.target = t.round+1, 0 {
 		for t.target < len(targets) {
-			target, own := t.target, targets[t.target].seeds(o)
+			target, own := t.target, targets[t.target].seedCount(o)
 			t.target++
 			if n := t.round * own / rounds; (t.round+1)*own/rounds > n {
 				return target, n, true
@@ -71,8 +71,8 @@ func (t Target) Plain(seed uint64) (Target, []string, error) {
 	return Target{Scenario: v.Scenario, Profile: t.Profile}, v.Changes, nil
 }
 
-// run runs one seed.
-func (t Target) run(o sim.Options) *sim.Result {
+// runSeed runs one seed of the target.
+func (t Target) runSeed(o sim.Options) *sim.Result {
 	plain, changes, err := t.Plain(o.Seed)
 	if err != nil {
 		return &sim.Result{Run: verdict.Run{Scenario: t.Scenario.Name, Profile: t.Profile, Seed: o.Seed, GaveUp: fmt.Sprintf("the draw failed: %v", err)}}
@@ -87,8 +87,8 @@ func (t Target) run(o sim.Options) *sim.Result {
 	return r
 }
 
-// strategy is the name, in results, of the way in which the target's runs are made.
-func (t Target) strategy() string {
+// strategyName returns the name, in results, of how the target's runs are drawn.
+func (t Target) strategyName() string {
 	if t.Varied {
 		return verdict.Varied
 	}

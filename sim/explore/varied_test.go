@@ -9,9 +9,8 @@ import (
 	"handoff/sim"
 )
 
-// A varied run is the same every time, says what was drawn, and is bounded. It does not change the
-// plain seeds.
-func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
+// A varied run is reproducible, lists its changes, and is bounded. It does not change the plain seeds.
+func TestVariedRunsLeavePlainRunsUnchanged(t *testing.T) {
 	plain := find(t, "ttl-race")[:1]
 	o := Options{First: 1, Seeds: 4, Varied: Beside(4)}
 	alone, err := Sweep(t.Context(), plain, Options{First: 1, Seeds: 4})
@@ -30,7 +29,7 @@ func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 		t.Errorf("%d varied runs, %s: %v %q", varied.Seeds, varied.Strategy, varied.Verdict, varied.Why)
 	}
 	target := Varied(plain)[0]
-	a, b := once(target, sim.Options{Seed: 3}), once(target, sim.Options{Seed: 3})
+	a, b := runOnce(target, sim.Options{Seed: 3}), runOnce(target, sim.Options{Seed: 3})
 	if a.Hash != b.Hash || len(a.Varied) == 0 || !slices.Equal(a.Varied, b.Varied) {
 		t.Errorf("one seed has the histories %016x and %016x, drawn as %q and %q", a.Hash, b.Hash, a.Varied, b.Varied)
 	}
@@ -39,13 +38,13 @@ func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 	}
 }
 
-func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
+func TestTargetsAdvanceTogether(t *testing.T) {
 	plain := find(t, "ttl-race")
 	targets := slices.Concat(plain, Varied(plain))
 	o := Options{Seeds: 10, Varied: 3}
 	seen := make(map[int][]int)
 	var at turn
-	for target, n, left := at.take(targets, o); left; target, n, left = at.take(targets, o) {
+	for target, n, left := at.nextRun(targets, o); left; target, n, left = at.nextRun(targets, o) {
 		seen[target] = append(seen[target], n)
 	}
 	if len(seen[0]) != 10 || len(seen[3]) != 3 || !slices.IsSorted(seen[0]) || !slices.Equal(seen[3], []int{0, 1, 2}) || Runs(targets, o) != 26 {
@@ -53,8 +52,8 @@ func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
 	}
 }
 
-// A shrunk varied run fails as before, with the settings that it needs and few others.
-func TestAVariedRunIsShrunkToItsSettings(t *testing.T) {
+// A shrunk varied run fails as before, with the needed settings and few others.
+func TestVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")
 	target := Varied(find(t, f.Scenario))[0]

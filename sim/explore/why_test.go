@@ -12,12 +12,12 @@ import (
 	"handoff/scenarios"
 )
 
-// mostLines is how many lines the median of the differences may have.
+// mostLines bounds the median number of lines of the differences.
 const mostLines = 15
 
-// How good are the explanations? Each mutant is hunted, and its first failing run explained: a line
-// tells the first event at which the mutant acted, and the set of needed faults is minimal. make test
-// has four mutants; HANDOFF_WHY names others, with commas between them, or all.
+// The test measures the quality of explanations. Each mutant's first failing run is explained: a line shows
+// the first event at which the mutant acted, and the set of needed faults is minimal. make test has four
+// mutants; HANDOFF_WHY names others, separated by commas, or all.
 func TestExplanationsOfMutants(t *testing.T) {
 	skipShort(t)
 	names := []string{"unguarded-claim", "unguarded-monitor", "same-name-orphans", "refused-letter-dropped"}
@@ -38,7 +38,7 @@ func TestExplanationsOfMutants(t *testing.T) {
 	}
 }
 
-// explainMutant returns how many lines the difference has.
+// explainMutant returns the number of lines of the difference.
 func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 	t.Helper()
 	library, err := scenarios.Library()
@@ -47,7 +47,7 @@ func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 	}
 	w := newWatch(0, func(h *Hung) { panic(h.Error()) })
 	defer w.dog.Close()
-	k := hunt(t.Context(), f, library, MutantOptions{Seeds: 500}, w)
+	k := huntMutant(t.Context(), f, library, MutantOptions{Seeds: 500}, w)
 	if !k.Killed() {
 		t.Errorf("%s: %s", f.Name, k.Summary())
 		return 0
@@ -75,8 +75,8 @@ func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 	return len(difference)
 }
 
-// checkNeeded checks the set of needed faults once more: with it alone the rule is broken, and without
-// any one of it no longer.
+// checkNeeded rechecks the set of needed faults: with only this set the rule is broken, and without any one
+// of them it is not.
 func checkNeeded(t *testing.T, c *Case) {
 	t.Helper()
 	var out, needed []int

@@ -2,29 +2,29 @@ package kernel
 
 import "sync"
 
-// arena holds the contexts of a run. Nearly every call has its own context, whose holder may ask
-// for its error at any time, so a run can't use a context twice. But the next run can: when a
-// kernel is closed, nothing of its run is left that could ask. So a run's first contexts, and the
-// functions that end them, pass to a later kernel, which saves two allocations a call. A run that
-// makes more allocates the others in blocks, which the collector frees.
+// arena holds the contexts of a run. Nearly every call has its own context, and its holder may read its
+// error at any time. So a run can't reuse a context, but the next run can: once a kernel is closed, nothing
+// of its run holds one. A run's first contexts, and the functions that end them, therefore pass to a later
+// kernel, which saves two allocations a call. Further contexts are allocated in blocks, which the garbage
+// collector frees.
 type arena struct {
 	kept [][]kernelContext // blocks of keptBlock
-	used int               // how many contexts of kept are in use
-	more []kernelContext   // the block that follows, not used yet
+	used int               // number of contexts of kept that are in use
+	more []kernelContext   // unused rest of the latest block beyond kept
 }
 
 const (
-	// keptBlocks is how many blocks of contexts a run passes on at most: as many as nearly all runs
-	// of the harness's scenarios need, a megabyte. Most runs need the first block only.
+	// keptBlocks is the largest number of blocks that a run passes on: a megabyte, enough for nearly all
+	// runs of the harness's scenarios. Most runs need only the first block.
 	keptBlocks = 3
 	keptBlock  = 2048
-	// contextBlock is how many further contexts are allocated together: nearly all live for one
+	// contextBlock is the number of further contexts that are allocated together; nearly all live for one
 	// call.
 	contextBlock = 16
 )
 
-// arenas are the arenas that no kernel uses. It makes no difference which of them a kernel gets,
-// because all its values are zero.
+// arenas are the arenas that no kernel uses. All of their contexts are zero, so it does not matter which
+// one a kernel gets.
 var arenas sync.Pool //detlint:ok no task sees it
 
 func takeArena() *arena {
@@ -34,8 +34,8 @@ func takeArena() *arena {
 	return new(arena)
 }
 
-// context returns a context that is zero except for the function that ends it.
-func (a *arena) context() *kernelContext {
+// takeContext returns a context that is zero except for the function that ends it.
+func (a *arena) takeContext() *kernelContext {
 	if a.used < keptBlocks*keptBlock {
 		block := a.used / keptBlock
 		if block == len(a.kept) {
@@ -52,14 +52,14 @@ func (a *arena) context() *kernelContext {
 	return c
 }
 
-// giveBack passes the arena on to another kernel. Nothing may use its contexts any more.
-func (a *arena) giveBack() {
-	a.empty()
+// returnToPool passes the arena on to another kernel. Nothing may use its contexts any more.
+func (a *arena) returnToPool() {
+	a.clearContexts()
 	arenas.Put(a)
 }
 
-// empty removes everything of the run from the arena, except the functions that end its contexts.
-func (a *arena) empty() {
+// clearContexts removes everything of the run from the arena, except the functions that end its contexts.
+func (a *arena) clearContexts() {
 	for i := range a.used {
 		c := &a.kept[i/keptBlock][i%keptBlock]
 		*c = kernelContext{end: c.end}

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// A new user of an arena finds nothing of the run before except the functions that end its
-// contexts.
-func TestAnArenaIsHandedOnEmpty(t *testing.T) {
+// A reused arena contains nothing of the previous run except the functions that end its contexts.
+func TestReusedArenaIsEmpty(t *testing.T) {
 	const some = keptBlock + 2 // so that two blocks are in use
 	a := new(arena)
 	ends := 0
 	for range some {
-		c := a.context()
+		c := a.takeContext()
 		*c = kernelContext{
 			k: new(Kernel), parent: context.Background(), up: new(kernelContext), err: context.Canceled, deadline: time.Second, hasDeadline: true,
 			limited: true, end: func() { ends++ },
 		}
 	}
-	a.empty() // and not given back: its functions end no context
+	a.clearContexts() // not returned to the pool, because its functions end no context
 	if a.used != 0 || a.more != nil {
 		t.Errorf("%d contexts are in use, and %d more are left", a.used, len(a.more))
 	}
@@ -37,13 +36,13 @@ func TestAnArenaIsHandedOnEmpty(t *testing.T) {
 	}
 }
 
-// A long run has contexts that no later run gets.
-func TestAnArenaKeepsABoundedNumberOfContexts(t *testing.T) {
+// The contexts of a long run beyond the bound are not reused.
+func TestArenaKeepsBoundedNumberOfContexts(t *testing.T) {
 	a := new(arena)
 	for range keptBlocks*keptBlock + 1 {
-		a.context()
+		a.takeContext()
 	}
-	if a.empty(); len(a.kept) != keptBlocks || a.used != 0 || a.more != nil {
+	if a.clearContexts(); len(a.kept) != keptBlocks || a.used != 0 || a.more != nil {
 		t.Errorf("%d blocks are kept, %d contexts are in use, and %d more are left", len(a.kept), a.used, len(a.more))
 	}
 }

@@ -58,7 +58,7 @@ func load(k *Kernel) {
 	}
 }
 
-// Eight processes of three tasks; an op is a step.
+// BenchmarkSteps runs eight processes of three tasks; an op is a step.
 func BenchmarkSteps(b *testing.B) {
 	k := New(Options{MaxSteps: uint64(b.N) + 10_000})
 	defer k.Close()
@@ -95,7 +95,7 @@ func BenchmarkTaskStartAndEnd(b *testing.B) {
 	k.Run(nil, maxDuration)
 }
 
-// A process of three tasks starts and crashes.
+// BenchmarkCrash starts and crashes a process of three tasks.
 func BenchmarkCrash(b *testing.B) {
 	k := New(Options{})
 	defer k.Close()
@@ -110,7 +110,7 @@ func BenchmarkCrash(b *testing.B) {
 	}
 }
 
-// A whole run without content: the fixed cost of each seed of a sweep.
+// BenchmarkEmptyRun makes an empty run: the fixed cost of each seed of a sweep.
 func BenchmarkEmptyRun(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {

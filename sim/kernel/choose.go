@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// Chooser decides whenever something could go another way. Choose returns a number in [0, n). n is
-// at least 2, because a single alternative needs no decision.
+// Chooser makes every choice of a run. Choose returns a number in [0, n). n is at least 2, because a single
+// alternative needs no choice.
 //
-// Search and shrinking may rely on the meaning of the numbers. 0 is the plain way (the task that
-// has waited longest, the shortest delay, no fault) and n-1 the other extreme (the longest delay,
-// the fault). A search that can't try all of a large n tries these two first.
+// Search and shrinking may rely on the meaning of the numbers. 0 is the default (the task that has waited
+// longest, the shortest delay, no fault), and n-1 the other extreme (the longest delay, the fault). A
+// search that can't try all of a large n tries these two first.
 type Chooser interface {
 	Choose(s *Stream, n uint64) uint64
 }
 
-// Stream is a labelled sequence of choices. A chooser sees which stream asks, so it can treat the
-// choices of one stream apart from all others.
+// Stream is a labelled sequence of choices. A chooser receives the stream, so it can treat each stream's
+// choices separately.
 type Stream struct {
 	chooser Chooser
 	label   string
 	id      uint64
 
 	// The random chooser keeps its generator here, so that it needs no map to find it.
-	owner *random
+	owner *randomChooser
 	pcg   rand.PCG
 
-	// matter is what About set for the next draw; zero if nothing was set. Only tapes read it.
-	matter matter
+	// matter is the name of the next draw, set by About; zero for none. Only tapes read it.
+	matter drawName
 }
 
 // NewStream returns a stream outside any kernel, for testing a chooser.
 func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
 
-// About gives the next draw a name: two numbers, not both 0, that are the same in every run, such as
-// the number and the epoch of an execution. It does not change what a run draws. But a rerun of a
-// [Tape] finds the draw by this name, even if it draws at another time or from another stream.
+// About gives the next draw a name: two numbers, not both 0, that are the same in every run, such as the
+// number and the epoch of an execution. It does not change the numbers that a run draws. A rerun of a
+// [Tape] finds the draw by this name, even at another time or from another stream.
 func (s *Stream) About(a, b uint64) *Stream {
-	s.matter = matter{a, b}
+	s.matter = drawName{a, b}
 	return s
 }
 
@@ -140,23 +140,23 @@ func (s *Stream) Chance(perMillion uint64) bool {
 	return s.Uint64N(million) >= million-perMillion
 }
 
-type random struct{ seed uint64 }
+type randomChooser struct{ seed uint64 }
 
-// NewRandom returns a chooser that draws every stream from a generator of its own, seeded from seed
-// and the stream's label. The same seed gives the same numbers in every process and Go version: the
-// generator is PCG and the bounded draw is ours.
-func NewRandom(seed uint64) Chooser { return &random{seed: seed} }
+// NewRandom returns a chooser with a separate generator for each stream, seeded from seed and the stream's
+// label. The same seed gives the same numbers in every process and Go version: the generator is PCG, and
+// the reduction to a range is implemented here.
+func NewRandom(seed uint64) Chooser { return &randomChooser{seed: seed} }
 
-func (r *random) Choose(s *Stream, n uint64) uint64 {
-	v, _ := r.draw(s, n)
+func (r *randomChooser) Choose(s *Stream, n uint64) uint64 {
+	v, _ := r.drawRaw(s, n)
 	return v
 }
 
-// draw returns a number below n, and the 64-bit number that it was made of.
-func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
+// drawRaw returns a number below n, and the 64-bit number from which it was computed.
+func (r *randomChooser) drawRaw(s *Stream, n uint64) (v, raw uint64) {
 	if s.owner != r {
 		h := hashLabel(r.seed, s.label)
-		s.pcg.Seed(h, mix(h+0x9e3779b97f4a7c15))
+		s.pcg.Seed(h, mixBits(h+0x9e3779b97f4a7c15))
 		s.owner = r
 	}
 	// Lemire's multiplication: unbiased, and a division only in rare cases.
@@ -173,16 +173,16 @@ func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
 
 // hashLabel is FNV-1a over the label, with the seed mixed in.
 func hashLabel(seed uint64, label string) uint64 {
-	h := uint64(14695981039346656037) ^ mix(seed)
+	h := uint64(14695981039346656037) ^ mixBits(seed)
 	for i := range len(label) {
 		h ^= uint64(label[i])
 		h *= 1099511628211
 	}
-	return mix(h)
+	return mixBits(h)
 }
 
-// mix is the finalizer of SplitMix64.
-func mix(x uint64) uint64 {
+// mixBits is the finalizer of SplitMix64.
+func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -56,7 +56,7 @@ func TestDrawsAreUniform(t *testing.T) {
 			t.Errorf("%d came %d times of %d", v, c, draws)
 		}
 	}
-	// Where n is just above half of the range a biased draw would favour some values twofold.
+	// For an n just above half of the range, a biased draw would favour some values twofold.
 	const half = 1<<63 + 1
 	low := 0
 	for range draws {
@@ -153,8 +153,8 @@ type fixed uint64
 
 func (f fixed) Choose(_ *Stream, n uint64) uint64 { return (n - 1) / 1000 * uint64(f) }
 
-// The known quantiles of a log-uniform draw are written down here, so that a platform that computes them
-// differently fails.
+// This test pins known quantiles of a log-uniform draw, so that a platform that computes them differently
+// fails.
 func TestLogDrawsAreExact(t *testing.T) {
 	for part, want := range map[fixed]time.Duration{
 		0: time.Second, 250: 7_744_000 * time.Microsecond, 500: 59_976_000 * time.Microsecond, 750: 464_512_000 * time.Microsecond,
@@ -179,7 +179,7 @@ type last struct{}
 
 func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }
 
-func TestLogDrawsReachBothEndsAndNothingBeyond(t *testing.T) {
+func TestLogDrawsStayWithinBothBounds(t *testing.T) {
 	for _, span := range [][2]time.Duration{
 		{time.Microsecond, 2 * time.Microsecond}, {time.Millisecond, 31 * 24 * time.Hour}, {time.Second, 3 * time.Second}, {7 * time.Millisecond, 7001 * time.Microsecond},
 	} {

@@ -23,17 +23,16 @@ type machine struct {
 	held      []*timer // of its processes, while it is frozen
 }
 
-func (m *machine) reading() time.Duration {
+func (m *machine) clockReading() time.Duration {
 	if m.frozen {
 		return m.base
 	}
-	return m.base + m.scaled(m.k.now-m.since)
+	return m.base + m.readingAdvance(m.k.now-m.since)
 }
 
-// scaled is how far the reading moves in d of true time. It rounds down, so that the reading never
-// goes backwards and never shows a moment before it has come. It multiplies the parts separately to
-// avoid an overflow.
-func (m *machine) scaled(d time.Duration) time.Duration {
+// readingAdvance returns how far the reading moves in d of true time. It rounds down, so that the reading
+// never goes backwards and never runs ahead. It multiplies the parts separately to avoid an overflow.
+func (m *machine) readingAdvance(d time.Duration) time.Duration {
 	if m.drift == 0 {
 		return d
 	}
@@ -41,10 +40,10 @@ func (m *machine) scaled(d time.Duration) time.Duration {
 	return time.Duration(n/1e6*rate + n%1e6*rate/1e6)
 }
 
-// due returns the first true time, from now on, at which the reading has reached target.
-func (m *machine) due(target time.Duration) time.Duration {
+// dueTime returns the first true time, from now on, at which the reading has reached target.
+func (m *machine) dueTime(target time.Duration) time.Duration {
 	now := m.k.now
-	left := target - m.reading()
+	left := target - m.clockReading()
 	if left <= 0 {
 		return now
 	}
@@ -58,43 +57,42 @@ func (m *machine) due(target time.Duration) time.Duration {
 		return maxDuration
 	}
 	quotient, _ := bits.Div64(hi, lo, rate)
-	if quotient >= uint64(maxDuration)/4 { // centuries away; scaled must not overflow
+	if quotient >= uint64(maxDuration)/4 { // centuries away: readingAdvance must not overflow
 		return maxDuration
 	}
 	d := time.Duration(quotient)
-	for m.scaled(d) < need {
+	for m.readingAdvance(d) < need {
 		d++
 	}
-	for d > 0 && m.scaled(d-1) >= need {
+	for d > 0 && m.readingAdvance(d-1) >= need {
 		d--
 	}
 	return addSaturated(m.since, d)
 }
 
-// settle makes now the point from which the reading is counted, so that a change of the rate does
-// not make it jump.
-func (m *machine) settle() {
-	m.base = m.reading()
+// rebaseReading makes now the base of the reading, so that a change of the rate does not make it jump.
+func (m *machine) rebaseReading() {
+	m.base = m.clockReading()
 	m.since = m.k.now
 }
 
-// rearm moves the timers to the times at which they are due at the current rate.
-func (m *machine) rearm() {
+// rearmTimers moves the timers to the times at which they are due at the current rate.
+func (m *machine) rearmTimers() {
 	if len(m.processes) == 0 {
 		return
 	}
-	m.k.timers.filter(func(t *timer) bool {
+	m.k.timers.filterTimers(func(t *timer) bool {
 		if t.process != nil && t.process.machine == m {
-			t.at = m.due(t.target)
+			t.at = m.dueTime(t.target)
 		}
 		return true
 	})
 }
 
 func (m *machine) freeze() {
-	m.settle()
+	m.rebaseReading()
 	m.frozen = true
-	m.k.timers.filter(func(t *timer) bool {
+	m.k.timers.filterTimers(func(t *timer) bool {
 		if t.process == nil || t.process.machine != m {
 			return true
 		}
@@ -116,16 +114,16 @@ func (m *machine) unfreeze() {
 	held := m.held
 	m.held = nil
 	for _, t := range held {
-		t.at = m.due(t.target)
-		m.k.timers.push(t)
+		t.at = m.dueTime(t.target)
+		m.k.timers.addTimer(t)
 	}
 	for _, p := range m.processes {
-		p.unstall()
+		p.unstallTasks()
 	}
 }
 
-// Clock is a wall clock and a monotonic clock over one oscillator. Faults set them, when they begin
-// and when they end; the program only reads them.
+// Clock is a wall clock and a monotonic clock over one oscillator. Only faults set them; the program reads
+// them.
 type Clock struct {
 	m      *machine
 	origin time.Duration
@@ -144,26 +142,26 @@ func (k *Kernel) NewClock(name string) *Clock {
 	return &Clock{m: m, origin: monotonicOrigin(key, 0)}
 }
 
-// Monotonic returns the time since an arbitrary origin. The origin differs from process to process
-// and from start to start, so that code that compares readings of two processes fails visibly. The
-// reading never goes backwards. It drifts, and it stands still while the machine is frozen.
-func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.reading() }
+// Monotonic returns the time since an arbitrary origin. The origin differs from process to process and from
+// start to start, so that code that compares readings of two processes fails visibly. The reading never
+// goes backwards. It drifts, and it stops while the machine is frozen.
+func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.clockReading() }
 
 // Wall returns the reading of the wall clock, in UTC: true time, plus drift, offset and steps,
 // minus the time for which the machine was frozen.
-func (c *Clock) Wall() time.Time { return c.m.k.start.Add(c.wall()) }
+func (c *Clock) Wall() time.Time { return c.m.k.start.Add(c.wallReading()) }
 
-// wall is Wall, counted from the kernel's start.
-func (c *Clock) wall() time.Duration {
+// wallReading returns Wall as a duration since the kernel's start.
+func (c *Clock) wallReading() time.Duration {
 	if c.m.onWall != nil {
 		c.m.onWall()
 	}
-	return c.m.reading() + c.m.offset
+	return c.m.clockReading() + c.m.offset
 }
 
-// OnWall sets a function that is called at each reading of the wall clock; nil for none. It tells
-// whether a wrong wall clock mattered: if nobody reads the clock, its fault has no effect. A context
-// with a timeout reads the clock, too, for its deadline.
+// OnWall sets a function that is called at each reading of the wall clock; nil for none. It shows whether a
+// wrong wall clock mattered: if no code reads the clock, its fault has no effect. A context with a timeout
+// also reads the clock, for its deadline.
 func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
 // SetOffset sets how far the wall clock is off, in addition to its drift. It does not touch the
@@ -183,10 +181,10 @@ func (c *Clock) SetDrift(ppm int64) {
 	if ppm < -maxDrift || ppm > maxDrift {
 		panic(fmt.Sprintf("kernel: a drift of %d ppm is out of range (±%d)", ppm, maxDrift))
 	}
-	c.m.settle()
+	c.m.rebaseReading()
 	c.m.drift = ppm
 	if !c.m.frozen {
-		c.m.rearm()
+		c.m.rearmTimers()
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fixture has one process with a timer of 100 ms and a task that sleeps 100 ms over and over.
+// clockFixture has one process with a timer of 100 ms and a task that repeatedly sleeps 100 ms.
 type clockFixture struct {
 	k     *Kernel
 	p     *Process
@@ -80,7 +80,7 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-func TestFreezeThenReplyIsFoundAtThaw(t *testing.T) {
+func TestReplyDuringFreezeArrivesAtThaw(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -199,7 +199,7 @@ func TestOffsetAndStepsMoveOnlyTheWall(t *testing.T) {
 	}
 }
 
-func TestMachineKeepsItsClockOverARestart(t *testing.T) {
+func TestMachineKeepsItsClockAcrossRestart(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	first := k.NewProcess("w")
@@ -214,7 +214,7 @@ func TestMachineKeepsItsClockOverARestart(t *testing.T) {
 	if second.Clock().Offset() != time.Minute || second.Clock().Drift() != 1000 || other.Clock().Drift() != 0 {
 		t.Error("faults of a clock belong to the machine of that name")
 	}
-	first.Clock().SetOffset(0) // whoever injected it may heal it through the old handle
+	first.Clock().SetOffset(0) // the injector may heal it through the old handle
 	if second.Clock().Offset() != 0 {
 		t.Error("healed clock is still off")
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kernelContext is a context that the kernel sees: its end wakes the tasks that are parked under
-// it. It has no channel, because the kernel does not see a task that waits on a channel.
+// kernelContext is a context that the kernel manages: its end wakes the tasks that are parked under it. It
+// has no channel, because the kernel can't see a task that waits on a channel.
 type kernelContext struct {
 	k           *Kernel
 	parent      context.Context
@@ -46,7 +46,7 @@ func (kc *kernelContext) Done() <-chan struct{} {
 // Err returns nil, or the reason why the context has ended.
 func (kc *kernelContext) Err() error { return kc.err }
 
-// Value asks the parent.
+// Value returns the parent's value.
 func (kc *kernelContext) Value(key any) any { return kc.parent.Value(key) }
 
 // Fire ends the context when its timeout is over.
@@ -79,9 +79,9 @@ func (k *Kernel) WithCancel(parent context.Context) (context.Context, context.Ca
 	return c, c.cancelFunc()
 }
 
-// WithTimeout returns a child of parent that ends also after d, with DeadlineExceeded. d is
-// measured on the monotonic clock of the current process, in kernel context on true time. The
-// longest Duration means no timeout.
+// WithTimeout returns a child of parent that also ends after d, with DeadlineExceeded. d is measured on the
+// monotonic clock of the current process, in kernel context on true time. The longest Duration means no
+// timeout.
 func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	var p *Process
 	if k.current != nil {
@@ -103,7 +103,7 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	}
 	now := k.now
 	if p != nil {
-		now = p.clock.wall()
+		now = p.clock.wallReading()
 	}
 	if deadline := addSaturated(now, d); !c.hasDeadline || deadline < c.deadline {
 		c.deadline, c.hasDeadline = deadline, true
@@ -113,13 +113,13 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	case d <= 0:
 		c.cancel(context.DeadlineExceeded)
 	default:
-		c.timer = k.arm(p, d, c, Wait{})
+		c.timer = k.armTimer(p, d, c, Wait{})
 	}
 	return c, c.cancelFunc()
 }
 
 func (k *Kernel) newContext(parent context.Context) *kernelContext {
-	c := k.arena.context()
+	c := k.arena.takeContext()
 	c.k, c.parent = k, parent
 	if above, ours := parent.(*kernelContext); ours && above.k == k {
 		c.deadline, c.hasDeadline = above.deadline, above.hasDeadline
@@ -144,9 +144,9 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
-// Watch counts ctx among the contexts that the current task holds (Task.Held), until its CancelFunc
-// is called. ctx must be a context of the kernel that the task has just made. Outside a task Watch
-// does nothing. limited says that the context has its own time limit.
+// Watch counts ctx among the contexts that the current task holds (Task.Held), until its CancelFunc is
+// called. ctx must be a context of the kernel that the task has just made. Outside a task Watch does
+// nothing. limited reports whether the context has its own time limit.
 func (k *Kernel) Watch(ctx context.Context, limited bool) {
 	t := k.current
 	if t == nil {
@@ -162,12 +162,12 @@ func (k *Kernel) Watch(ctx context.Context, limited bool) {
 
 func (kc *kernelContext) cancelFunc() context.CancelFunc {
 	if kc.end == nil {
-		kc.end = kc.endByHand
+		kc.end = kc.endExplicitly
 	}
 	return kc.end
 }
 
-func (kc *kernelContext) endByHand() {
+func (kc *kernelContext) endExplicitly() {
 	if t := kc.maker; t != nil {
 		if kc.maker = nil; kc.limited {
 			t.held.Limited--
@@ -188,14 +188,14 @@ func (kc *kernelContext) cancel(err error) {
 	}
 	kc.err = err
 	if t := kc.timer; t.t != nil && t.t.gen == t.gen {
-		kc.k.disarm(t.t)
+		kc.k.disarmTimer(t.t)
 	}
 	if kc.up != nil {
 		kc.up.dropChild(kc)
 		kc.up = nil
 	}
 	for w := kc.firstWait; w != nil; w = kc.firstWait {
-		Wait{w: w, gen: w.gen}.resolve(waitContext)
+		Wait{w: w, gen: w.gen}.resolveAs(waitContext)
 	}
 	for child := kc.firstChild; child != nil; child = kc.firstChild {
 		child.cancel(err)

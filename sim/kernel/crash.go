@@ -18,30 +18,30 @@ func (p *Process) Crash() {
 	}
 	p.state = processCrashed
 	p.stalled = nil
-	k.queue.extract(p, nil)
+	k.queue.extractTasks(p, nil)
 	if p.machine.frozen {
 		p.machine.unfreeze()
 	}
 	for t := p.first; t != nil; {
 		next := t.next
 		if t != k.running { // it is below us on the stack
-			k.kill(t)
+			k.killTask(t)
 		}
 		t = next
 	}
 	if p.first == nil {
-		p.finish()
+		p.endProcess()
 	}
 	k.CheckAlive()
 }
 
-// kill ends a task that is at a yield point or has not run yet.
-func (k *Kernel) kill(t *Task) {
+// killTask ends a task that is at a yield point or has not run yet.
+func (k *Kernel) killTask(t *Task) {
 	if t.ended {
 		return
 	}
 	if t.wait != nil {
-		t.wait.release()
+		t.wait.returnToPool()
 		t.wait = nil
 	}
 	if c := t.coro; c != nil {
@@ -65,8 +65,8 @@ func (k *Kernel) Dying() bool {
 	return k.current != nil && k.current.process.state == processCrashed
 }
 
-// CheckAlive begins every function that has an effect outside the calling task. If that task is
-// dying, it does not return, and the task's next deferred function runs.
+// CheckAlive must be the first call of every function with an effect outside the calling task. If that task
+// is dying, CheckAlive does not return, and the task's next deferred function runs.
 func (k *Kernel) CheckAlive() {
 	if k.current != nil && k.current.process.state == processCrashed {
 		k.endCurrent()
@@ -89,10 +89,10 @@ type CrashPoint struct {
 	Process string
 	N       uint64
 
-	// After chooses the phase. False: the process dies inside Point, before the call has any
-	// effect. True: it dies when the wait after this Point would resume with its outcome. Then the
-	// effect has happened, and the caller never learns of it. A call that does not wait, or whose
-	// context ends first, has no such moment, and nothing crashes.
+	// After chooses the phase. False: the process dies inside Point, before the call has any effect. True:
+	// it dies when the wait after this Point would resume with its outcome. Then the effect has happened,
+	// but the caller never observes it. A call that does not wait, or whose context ends first, has no such
+	// moment, so nothing crashes.
 	After bool
 }
 
@@ -110,7 +110,7 @@ type pointCounter struct {
 	n       uint64
 }
 
-func (k *Kernel) counter(process string) *pointCounter {
+func (k *Kernel) pointCounterFor(process string) *pointCounter {
 	c := k.points[process]
 	if c == nil {
 		c = &pointCounter{process: process}
@@ -119,9 +119,9 @@ func (k *Kernel) counter(process string) *pointCounter {
 	return c
 }
 
-// Point counts a yield point of the current process, and crashes or pauses the process there if
-// Options.CrashAt or Options.PauseAt says so. Models call it at the very start of every call that
-// may block, before any effect, even if the call then does not block.
+// Point counts a yield point of the current process, and crashes or pauses the process if Options.CrashAt
+// or Options.PauseAt names this point. Models call it at the very start of every call that may block,
+// before any effect, even if the call then does not block.
 func (k *Kernel) Point() {
 	k.CheckAlive()
 	t := k.mustCurrent("Point")
@@ -146,7 +146,7 @@ func (k *Kernel) Point() {
 // CrashFired reports whether the crash of Options.CrashAt has happened.
 func (k *Kernel) CrashFired() bool { return k.crashFired }
 
-// PointCount says how many yield points a process has passed, across its restarts.
+// PointCount is the number of yield points that a process has passed, across its restarts.
 type PointCount struct {
 	Process string
 	N       uint64

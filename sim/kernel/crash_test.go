@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// ledger is a program whose every effect is counted at a server, and which tries to have more effects
-// while it dies.
+// ledger is a program whose effects are counted at a server, and which attempts further effects while it
+// dies.
 type ledger struct {
 	k        *Kernel
 	applied  []string
 	replied  []string
 	deferred int // deferred functions that were entered
-	past     int // statements reached behind a kernel call of a dying task
+	past     int // statements that were reached after a kernel call of a dying task
 	p        *Process
 }
 
@@ -163,7 +163,7 @@ func TestPointsCountOverRestarts(t *testing.T) {
 	}
 }
 
-func TestRecoverCannotSwallowTheEnd(t *testing.T) {
+func TestRecoverCannotStopCrash(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")

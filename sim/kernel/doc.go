@@ -3,18 +3,18 @@
 //
 // # Words
 //
-// A process is a set of tasks. A task is a coroutine (iter.Pull) that runs ordinary blocking Go
-// code. That code is the program: the product under test, which the kernel runs. A model (of a
-// database, a broker, a network) offers calls that park the calling task on a [Wait]. A yield point
-// is such a call: there, and nowhere else, a task gives up control, and a crash or a pause can
-// strike. A model counts its yield points with [Kernel.Point].
+// A process is a set of tasks. A task is a coroutine (iter.Pull) that runs ordinary blocking Go code. That
+// code is the program: the product under test, which the kernel runs. A model (of a database, a broker, a
+// network) offers calls that park the calling task on a [Wait]. A yield point is such a call: only there
+// does a task give up control, and only there can a crash or a pause strike. A model counts its yield
+// points with [Kernel.Point].
 //
-// A timer runs a function in kernel context: no task runs, and nothing may block. The function does
-// what a server or a machine does by itself, without being called. A step is one switch into a task
-// or one fired timer. A machine is the clocks of all processes with one name; it can be frozen.
+// A timer runs a function in kernel context: no task runs, and nothing may block. The function models what
+// a server or a machine does on its own. A step is one switch into a task or one fired timer. A machine is
+// the clocks of all processes with one name; it can be frozen.
 //
-// A [Strand] and the contexts that a task holds ([Kernel.Watch]) are notes for observers of a run.
-// They decide nothing.
+// A [Strand] and the contexts that a task holds ([Kernel.Watch]) are notes for observers of a run. They do
+// not affect the run.
 //
 // # Why a run is deterministic
 //
@@ -27,16 +27,16 @@
 //     one more alternative.
 //   - Time moves only when a timer fires. Timers fire in the order of (time, creation).
 //   - Random numbers come from labelled streams over the same chooser. With the random chooser
-//     ([NewRandom]) a stream's numbers depend only on the seed, on its label and on how many were
-//     drawn from it before. So an additional fault does not shift the draws of the workload.
+//     ([NewRandom]) a stream's numbers depend only on the seed, on its label and on how many were drawn
+//     from it before. So an additional fault does not change the draws of the workload.
 //   - The kernel reads no real clock and no global random source, and a run never sees the order of
 //     a map. The watchdog does use real time, but a run never sees it.
 //   - Pools recycle timers, waits and coroutines. The program never sees the identity or address of
 //     a pooled object; generations make stale handles inert.
 //
-// The kernel can't see a channel, a mutex held across a kernel call, or a bare goroutine. Code that
-// uses them hangs the run (the [Watchdog] says where) or makes it irreproducible (a linter forbids
-// it). Done of a kernel context panics for the same reason.
+// The kernel can't see a channel, a mutex held across a kernel call, or a bare goroutine. Code that uses
+// them hangs the run (the [Watchdog] reports where) or makes it irreproducible (a linter forbids it). Done
+// of a kernel context panics for the same reason.
 //
 // # Why a crash is a crash
 //
@@ -46,10 +46,9 @@
 //
 //   - The end signal is runtime.Goexit: deferred functions run, and recover can't swallow it, as it
 //     could a panic.
-//   - Every kernel call of a dying task ends it again. So a deferred function that wants to write,
-//     to publish or to sleep is cut off at that call, and the next deferred function runs.
-//     Therefore every function with an effect must be a kernel call or begin with
-//     [Kernel.CheckAlive].
+//   - Every kernel call of a dying task ends it. So a deferred function that wants to write, to publish or
+//     to sleep is cut off at that call, and the next deferred function runs. Therefore every function with
+//     an effect must be a kernel call or begin with [Kernel.CheckAlive].
 //   - The kernel ends a task with the stop function that iter.Pull returned, and stop passes Goexit
 //     on to its caller. So the kernel calls stop on a goroutine made for that purpose and waits for
 //     it; everything stays sequential.

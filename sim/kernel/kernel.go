@@ -18,23 +18,23 @@ type Options struct {
 	// that keeps sleeping for no time never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
-	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The
-	// kernel asks it repeatedly, so the limit may depend on how much work there is. It first asks
-	// after 16,384 steps at one moment, so a lower limit has no effect before. Run ends when the
-	// limit is exceeded by 4,096 steps: these show which task spins (Spun).
+	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The kernel
+	// calls it repeatedly, so the limit may depend on the amount of work. It first does so after 16,384
+	// steps at one moment, so a lower limit takes effect only then. Run ends when the limit is exceeded by
+	// 4,096 steps: these show which task spins (Spun).
 	StepsAtOnce func() uint64
 
-	// Interrupted is called every few steps. If it returns true, Run ends; how far the run got then
-	// depends on real time. Nil means never. Only Run's goroutine calls it, but it may read what
-	// others write.
+	// Interrupted is called every few steps. If it returns true, Run ends, at a step that depends on real
+	// time. Nil means never. Only Run's goroutine calls it, but it may read shared data of other
+	// goroutines.
 	Interrupted func() bool
 
 	// Start is the reading of a wall clock without faults at virtual time 0. The zero time means
 	// 2026-01-01 00:00 UTC.
 	Start time.Time
 
-	// TimeIsChoice makes "let time pass to the next timer" one more alternative (the last) beside
-	// the runnable tasks. Without it time moves only when no task is runnable.
+	// TimeIsChoice adds "let time pass to the next timer" as the last alternative to the runnable tasks.
+	// Without it, time moves only when no task is runnable.
 	TimeIsChoice bool
 
 	// CrashAt crashes one process at one of its yield points; nil for no crash.
@@ -46,8 +46,8 @@ type Options struct {
 	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
-	// Meet joins two strands: it returns the strand of a moment to which both have led. Nil means
-	// that the run keeps no strands. See Strand.
+	// Meet joins two strands: it returns the strand of a moment to which both led. If it is nil, the run
+	// keeps no strands. See Strand.
 	Meet func(a, b Strand) Strand
 
 	// OnPanic is called with the first panic of a task, on the panicking stack.
@@ -62,7 +62,7 @@ type Kernel struct {
 
 	now     time.Duration
 	step    uint64
-	spin    spin
+	spin    spinCount
 	horizon time.Duration
 
 	queue     runQueue
@@ -78,7 +78,7 @@ type Kernel struct {
 	running *Task // the task whose coroutine the loop has switched into; below current on the stack
 	strand  Strand
 
-	processes []*Process // those that have not ended, by creation
+	processes []*Process // processes that have not ended, by creation
 	machines  map[string]*machine
 	starts    map[string]uint64
 	streams   map[string]*Stream
@@ -124,15 +124,15 @@ func New(opts Options) *Kernel {
 	if k.start.IsZero() {
 		k.start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	if b, wants := opts.Chooser.(bound); wants {
-		b.bind(k)
+	if b, wants := opts.Chooser.(kernelBinder); wants {
+		b.bindKernel(k)
 	}
 	k.schedule = k.Stream("kernel/schedule")
 	if p := opts.PauseAt; p != nil {
-		k.pausePoint = k.counter(p.Process)
+		k.pausePoint = k.pointCounterFor(p.Process)
 	}
 	if c := opts.CrashAt; c != nil {
-		k.crashPoint = k.counter(c.Process)
+		k.crashPoint = k.pointCounterFor(c.Process)
 	}
 	return k
 }
@@ -173,9 +173,9 @@ const (
 	StopDone        Stop = iota + 1 // done returned true
 	StopHorizon                     // the next event is beyond the horizon; Now is the horizon
 	StopMaxSteps                    // Options.MaxSteps steps were made
-	StopIdle                        // no task is runnable and no timer is armed: nothing can happen any more
-	StopPanic                       // a task panicked; Failure says where
-	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says by which task
+	StopIdle                        // no task is runnable and no timer is armed, so nothing more can happen
+	StopPanic                       // a task panicked; Failure returns the place
+	StopSpin                        // Options.StepsAtOnce was exceeded; Spun returns the task
 	StopInterrupted                 // Options.Interrupted was true
 )
 
@@ -200,10 +200,10 @@ func (s Stop) String() string {
 	return "unknown"
 }
 
-// Run makes steps until done returns true (called before every step; nil means never), until
-// virtual time would pass the horizon (counted from the kernel's start, not from now), until
-// MaxSteps, until nothing is left to do, or until a task panics; Stop has all reasons. Tasks of
-// paused and frozen processes, and timers of frozen machines, do not count as something to do.
+// Run makes steps until done returns true (called before every step; nil means never), until virtual time
+// would pass the horizon (counted from the kernel's start, not from now), until MaxSteps, until nothing is
+// left to do, or until a task panics; Stop lists all reasons. Tasks of paused and frozen processes, and
+// timers of frozen machines, do not count as work.
 func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	if k.closed {
 		panic("kernel: Run after Close")
@@ -227,21 +227,21 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 			return StopDone
 		case k.step >= k.maxSteps:
 			return StopMaxSteps
-		case k.spin.steps >= spinLook && k.spinning():
+		case k.spin.steps >= spinLook && k.isSpinning():
 			return StopSpin
 		case k.step&63 == 0 && k.opts.Interrupted != nil && k.opts.Interrupted():
 			return StopInterrupted
 		}
-		if stop := k.next(); stop != 0 {
+		if stop := k.makeStep(); stop != 0 {
 			return stop
 		}
 	}
 }
 
-// next makes one step, or returns the reason why there is none.
-func (k *Kernel) next() Stop {
+// makeStep makes one step, or returns the reason why it can't.
+func (k *Kernel) makeStep() Stop {
 	n := uint64(k.queue.len())
-	timer := k.timers.len() > 0 && k.timers.first().at <= k.horizon
+	timer := k.timers.len() > 0 && k.timers.firstSlot().at <= k.horizon
 	alternatives := n
 	if timer && k.opts.TimeIsChoice {
 		alternatives++
@@ -266,7 +266,7 @@ func (k *Kernel) next() Stop {
 		k.fireTimer()
 		return 0
 	}
-	t := k.queue.take(int(i))
+	t := k.queue.removeAt(int(i))
 	k.beginStep(t)
 	if t.crashNext && t.resumedDone() {
 		t.crashNext = false
@@ -281,11 +281,11 @@ func (k *Kernel) next() Stop {
 func (k *Kernel) beginStep(t *Task) {
 	k.step++
 	if k.now != k.spin.at {
-		k.spin = spin{at: k.now}
+		k.spin = spinCount{at: k.now}
 	}
 	k.spin.steps++
 	if k.spin.tasks != nil {
-		k.spin.tasks[spinner(t)]++
+		k.spin.tasks[spinnerName(t)]++
 	}
 	if k.step&63 == 0 {
 		k.progress.Add(1)
@@ -295,21 +295,21 @@ func (k *Kernel) beginStep(t *Task) {
 	}
 }
 
-// Runnable returns the i-th alternative while the chooser is asked on the stream "kernel/schedule":
-// a task, or nil for the alternative of letting time pass.
+// Runnable returns the i-th alternative while the chooser chooses on the stream "kernel/schedule": a task,
+// or nil for letting time pass.
 func (k *Kernel) Runnable(i uint64) *Task {
 	if i >= uint64(k.queue.len()) {
 		return nil
 	}
-	return k.queue.at(int(i))
+	return k.queue.taskAt(int(i))
 }
 
-// NextTimer returns when the next timer is due; false if none is armed.
+// NextTimer returns the time at which the next timer is due; false if none is armed.
 func (k *Kernel) NextTimer() (time.Duration, bool) {
 	if k.timers.len() == 0 {
 		return 0, false
 	}
-	return k.timers.first().at, true
+	return k.timers.firstSlot().at, true
 }
 
 // Close ends every task, with all effects suppressed and without OnEnd callbacks. Afterwards no
@@ -333,7 +333,7 @@ func (k *Kernel) Close() {
 	for _, p := range k.processes {
 		for t := p.first; t != nil; {
 			next := t.next
-			k.kill(t)
+			k.killTask(t)
 			t = next
 		}
 	}
@@ -341,6 +341,6 @@ func (k *Kernel) Close() {
 		c.stop() // idle: it returns, without Goexit
 	}
 	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, timers{}, nil, nil
-	k.arena.giveBack()
+	k.arena.returnToPool()
 	k.arena = nil
 }

@@ -34,7 +34,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 }
 
 // The figure pins the meaning of a seed: if it changes, every recorded seed means another run.
-func TestTraceIsThatOfEarlierBuilds(t *testing.T) {
+func TestTraceMatchesEarlierBuilds(t *testing.T) {
 	got, _ := newToy(Options{Chooser: NewRandom(7)}).run()
 	if want := uint64(pinnedTrace); got != want {
 		t.Errorf("the trace of seed 7 is %#x, want %#x", got, want)
@@ -50,7 +50,7 @@ func TestTraceUnderOneProcessor(t *testing.T) {
 	}
 }
 
-func TestRunsSideBySide(t *testing.T) {
+func TestConcurrentRunsHaveSameTrace(t *testing.T) {
 	want, _ := newToy(Options{Chooser: NewRandom(3)}).run()
 	got := make(chan uint64)
 	for range 4 {
@@ -141,7 +141,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-func TestTimersFireInOrderOfTimeThenCreation(t *testing.T) {
+func TestTimersFireByTimeThenCreation(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	var got []string
@@ -174,7 +174,7 @@ func TestTimersAgainstSorting(t *testing.T) {
 	for round := range 300 {
 		var ts timers
 		var all []*timer
-		// Times are close together, far apart, or so large that there is nothing later.
+		// Times are close together, far apart, or the largest possible.
 		spread := []uint64{20, 10_000, 1 << 40, 1 << 62}[round%4]
 		now, seq := time.Duration(0), uint64(0)
 		due := func() time.Duration {
@@ -192,14 +192,14 @@ func TestTimersAgainstSorting(t *testing.T) {
 				seq++
 				tm := &timer{at: due(), seq: seq}
 				all = append(all, tm)
-				ts.push(tm)
+				ts.addTimer(tm)
 			case what < 8 && len(all) > 0:
 				i := int(s.Uint64N(uint64(len(all))))
-				ts.remove(all[i])
+				ts.removeTimer(all[i])
 				all = slices.Delete(all, i, i+1)
 			case what == 8 && s.Uint64N(10) == 0:
 				keep := all[:0:0]
-				ts.filter(func(tm *timer) bool {
+				ts.filterTimers(func(tm *timer) bool {
 					if tm.seq%7 == 0 {
 						return false
 					}
@@ -210,12 +210,12 @@ func TestTimersAgainstSorting(t *testing.T) {
 				all = keep
 			case len(all) > 0:
 				sorted()
-				first := ts.first()
+				first := ts.firstSlot()
 				if first.t != all[0] || first.at != all[0].at {
 					t.Fatalf("got (%d, %d), want (%d, %d)", first.at, first.seq, all[0].at, all[0].seq)
 				}
 				now = first.at
-				ts.remove(first.t)
+				ts.removeTimer(first.t)
 				all = all[1:]
 			}
 			if ts.len() != len(all) {
@@ -224,10 +224,10 @@ func TestTimersAgainstSorting(t *testing.T) {
 		}
 		sorted()
 		for _, want := range all {
-			if got := ts.first().t; got != want {
+			if got := ts.firstSlot().t; got != want {
 				t.Fatalf("at the end: got (%d, %d), want (%d, %d)", got.at, got.seq, want.at, want.seq)
 			}
-			ts.remove(want)
+			ts.removeTimer(want)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 	for i := range 20_000 {
 		if n := len(want); n > 0 && s.Uint64N(100) < 50 {
 			j := int(s.Uint64N(uint64(n)))
-			if got := q.take(j); got != want[j] {
+			if got := q.removeAt(j); got != want[j] {
 				t.Fatalf("operation %d: wrong task", i)
 			}
 			want = slices.Delete(want, j, j+1)
@@ -253,7 +253,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 			want = append(want, task)
 		}
 		if i%1000 == 999 {
-			gone := q.extract(other, nil)
+			gone := q.extractTasks(other, nil)
 			n := len(want)
 			want = slices.DeleteFunc(want, func(t *Task) bool { return t.process == other })
 			if len(gone) != n-len(want) {
@@ -266,7 +266,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 	}
 }
 
-// With TimeIsChoice a timer can overtake a runnable task; without it never.
+// Only with TimeIsChoice can a timer overtake a runnable task.
 func TestTimeIsChoice(t *testing.T) {
 	overtaken := func(timeIsChoice bool, seed uint64) bool {
 		k := New(Options{Chooser: NewRandom(seed), TimeIsChoice: timeIsChoice})

@@ -60,7 +60,7 @@ func (k *Kernel) NewProcess(name string) *Process {
 		k.machines[name] = m
 	}
 	k.starts[name]++
-	p := &Process{k: k, name: name, machine: m, points: k.counter(name)}
+	p := &Process{k: k, name: name, machine: m, points: k.pointCounterFor(name)}
 	p.clock = Clock{m: m, origin: monotonicOrigin(name, k.starts[name])}
 	m.processes = append(m.processes, p)
 	k.processes = append(k.processes, p)
@@ -73,8 +73,7 @@ func (p *Process) Name() string { return p.name }
 // Kernel returns the kernel that the process runs in.
 func (p *Process) Kernel() *Kernel { return p.k }
 
-// Alive reports whether the process has neither crashed nor exited. Paused and frozen ones are
-// alive.
+// Alive reports whether the process has neither crashed nor exited. Paused and frozen processes are alive.
 func (p *Process) Alive() bool { return p.state == processAlive }
 
 // Paused reports whether the process is between Pause and Resume.
@@ -112,31 +111,30 @@ func (p *Process) Go(name string, fn func()) *Task {
 	return t
 }
 
-// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks run on, its
-// timers fire and replies reach it. So at Resume it finds everything that became due meanwhile, at
-// once and in order. A task that pauses its own process stops inside the call.
+// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks keep running, its
+// timers fire and replies reach it. At Resume, it therefore finds everything that became due meanwhile, in
+// order. A task that pauses its own process stops inside the call.
 func (p *Process) Pause() {
 	p.k.CheckAlive()
 	if p.paused || p.state != processAlive {
 		return
 	}
 	p.paused = true
-	p.stall()
+	p.stallTasks()
 	p.k.yieldIfStalled()
 }
 
-// Resume is SIGCONT.
+// Resume ends a pause, like SIGCONT.
 func (p *Process) Resume() {
 	p.k.CheckAlive()
 	p.paused = false
-	p.unstall()
+	p.unstallTasks()
 }
 
-// Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler
-// does not pick its tasks, and its monotonic clock and its timers stand still. The wall clock
-// stands still too, and after Thaw it lags by the length of the freeze, as on a guest whose clock
-// nobody corrects. Every process of the same name is on that machine. A task that freezes its own
-// machine stops inside the call.
+// Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler does not
+// pick its tasks, and its monotonic clock and its timers stop. The wall clock also stops, and after Thaw it
+// lags by the length of the freeze, as on a guest without clock correction. Every process of the same name
+// is on that machine. A task that freezes its own machine stops inside the call.
 func (p *Process) Freeze() {
 	p.k.CheckAlive()
 	if p.machine.frozen || p.state != processAlive {
@@ -144,7 +142,7 @@ func (p *Process) Freeze() {
 	}
 	p.machine.freeze()
 	for _, q := range p.machine.processes {
-		q.stall()
+		q.stallTasks()
 	}
 	p.k.yieldIfStalled()
 }
@@ -163,14 +161,14 @@ func (p *Process) Thaw() {
 // process has ended.
 func (p *Process) AfterMonotonic(d time.Duration, fn func()) Timer {
 	p.k.CheckAlive()
-	return p.k.arm(p, d, funcEvent(fn), Wait{})
+	return p.k.armTimer(p, d, funcEvent(fn), Wait{})
 }
 
 func (p *Process) isStalled() bool { return p.paused || p.machine.frozen }
 
-func (p *Process) stall() { p.stalled = p.k.queue.extract(p, p.stalled) }
+func (p *Process) stallTasks() { p.stalled = p.k.queue.extractTasks(p, p.stalled) }
 
-func (p *Process) unstall() {
+func (p *Process) unstallTasks() {
 	if p.isStalled() {
 		return
 	}
@@ -180,8 +178,8 @@ func (p *Process) unstall() {
 	p.stalled = nil
 }
 
-// finish ends the process when no task is left.
-func (p *Process) finish() {
+// endProcess ends the process when no task is left.
+func (p *Process) endProcess() {
 	if p.state == processEnded {
 		return
 	}
@@ -193,8 +191,8 @@ func (p *Process) finish() {
 	p.state = processEnded
 	p.paused = false
 	k.dropTimers(p)
-	k.processes = without(k.processes, p)
-	p.machine.processes = without(p.machine.processes, p)
+	k.processes = withoutProcess(k.processes, p)
+	p.machine.processes = withoutProcess(p.machine.processes, p)
 	current := k.current
 	k.current = nil
 	for _, fn := range p.onEnd {
@@ -203,7 +201,7 @@ func (p *Process) finish() {
 	k.current = current
 }
 
-func without(list []*Process, p *Process) []*Process {
+func withoutProcess(list []*Process, p *Process) []*Process {
 	for i, q := range list {
 		if q == p {
 			return append(list[:i:i], list[i+1:]...)

@@ -1,8 +1,8 @@
 package kernel
 
-// runQueue holds the runnable tasks in the order in which they became runnable. Taking one from the
-// middle keeps the order, so that index 0 always means "the task that has waited longest" and a
-// shrunk schedule stays readable.
+// runQueue holds the runnable tasks in the order in which they became runnable. Removing one from the
+// middle keeps the order. So index 0 always means "the task that has waited longest", and a shrunk schedule
+// stays readable.
 type runQueue struct {
 	items []*Task
 	head  int
@@ -10,7 +10,7 @@ type runQueue struct {
 
 func (r *runQueue) len() int { return len(r.items) - r.head }
 
-func (r *runQueue) at(i int) *Task { return r.items[r.head+i] }
+func (r *runQueue) taskAt(i int) *Task { return r.items[r.head+i] }
 
 func (r *runQueue) push(t *Task) {
 	if len(r.items) == cap(r.items) && r.head > len(r.items)/2 {
@@ -22,8 +22,8 @@ func (r *runQueue) push(t *Task) {
 	r.items = append(r.items, t)
 }
 
-// take removes the i-th task; it moves the shorter side.
-func (r *runQueue) take(i int) *Task {
+// removeAt removes the i-th task; it moves the shorter side.
+func (r *runQueue) removeAt(i int) *Task {
 	at := r.head + i
 	t := r.items[at]
 	if i < r.len()/2 || i == 0 {
@@ -43,8 +43,8 @@ func (r *runQueue) take(i int) *Task {
 	return t
 }
 
-// extract removes the tasks of p and returns them appended to into, in order.
-func (r *runQueue) extract(p *Process, into []*Task) []*Task {
+// extractTasks removes the tasks of p and returns them appended to into, in order.
+func (r *runQueue) extractTasks(p *Process, into []*Task) []*Task {
 	kept := r.items[:r.head]
 	for _, t := range r.items[r.head:] {
 		if t.process == p {

@@ -9,7 +9,7 @@ type Choice struct {
 	Value  uint64
 }
 
-// Recorder is a chooser that notes another chooser's answers.
+// Recorder is a chooser that records another chooser's answers.
 type Recorder struct {
 	inner   Chooser
 	choices []Choice
@@ -18,7 +18,7 @@ type Recorder struct {
 // NewRecorder returns a recorder around inner.
 func NewRecorder(inner Chooser) *Recorder { return &Recorder{inner: inner} }
 
-// Choose asks the inner chooser and notes its answer.
+// Choose calls the inner chooser and records its answer.
 func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
 	v := r.inner.Choose(s, n)
 	r.choices = append(r.choices, Choice{Stream: s.label, N: n, Value: v})
@@ -28,8 +28,8 @@ func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
 // Choices returns the answers so far, in order. The slice belongs to the recorder.
 func (r *Recorder) Choices() []Choice { return r.choices }
 
-// Replay is a chooser that repeats recorded answers. When the list is exhausted, or from the first
-// question on that differs from the recorded one, it answers 0, the plain way.
+// Replay is a chooser that repeats recorded answers. Once the list is exhausted, or a question differs from
+// the recorded one, it always answers 0, the default.
 type Replay struct {
 	choices  []Choice
 	next     int
@@ -51,11 +51,11 @@ func (r *Replay) Choose(s *Stream, n uint64) uint64 {
 	c := r.choices[r.next]
 	switch {
 	case c.Stream != s.label:
-		r.diverge(fmt.Sprintf("recorded a choice of stream %q, the run asks stream %q", c.Stream, s.label))
+		r.noteDivergence(fmt.Sprintf("recorded a choice of stream %q, the run asks stream %q", c.Stream, s.label))
 	case c.N != n:
-		r.diverge(fmt.Sprintf("recorded a choice among %d of stream %q, the run asks among %d", c.N, c.Stream, n))
+		r.noteDivergence(fmt.Sprintf("recorded a choice among %d of stream %q, the run asks among %d", c.N, c.Stream, n))
 	case c.Value >= n:
-		r.diverge(fmt.Sprintf("recorded value %d is not one of %d of stream %q", c.Value, n, c.Stream))
+		r.noteDivergence(fmt.Sprintf("recorded value %d is not one of %d of stream %q", c.Value, n, c.Stream))
 	default:
 		r.next++
 		return c.Value
@@ -63,7 +63,7 @@ func (r *Replay) Choose(s *Stream, n uint64) uint64 {
 	return 0
 }
 
-func (r *Replay) diverge(text string) {
+func (r *Replay) noteDivergence(text string) {
 	r.diverged, r.at, r.text = true, r.next, text
 }
 

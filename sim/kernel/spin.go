@@ -6,30 +6,28 @@ import (
 	"time"
 )
 
-// A task that loops without waiting stops virtual time, so nothing that needs time ever happens.
-// The kernel counts the steps at one moment. When there are too many, it samples which task makes
-// them.
+// A task that loops without waiting stops virtual time, so nothing that needs time ever happens. The kernel
+// counts the steps at one moment. If there are too many, it samples which task makes them.
 
 const (
-	// spinLook is the number of steps at one moment after which the kernel begins to ask for the
-	// limit: most moments have far fewer, and then cost nothing.
+	// spinLook is the number of steps at one moment after which the kernel first reads the limit. Most
+	// moments have far fewer steps, so they cost nothing.
 	spinLook = 1 << 14
 	// spinSample is how many steps the kernel samples to find the spinning task.
 	spinSample = 4096
 )
 
-// spin counts the steps at one moment.
-type spin struct {
+// spinCount counts the steps at one moment.
+type spinCount struct {
 	at    time.Duration
 	steps uint64
-	// bound is the limit that was exceeded. tasks counts the steps of each task since then; nil
-	// before.
+	// bound is the exceeded limit. tasks counts the steps of each task since then, and is nil before.
 	bound uint64
 	tasks map[string]int
 }
 
-// spinning reports whether the limit is exceeded and the sample is complete.
-func (k *Kernel) spinning() bool {
+// isSpinning reports whether the limit is exceeded and the sample is complete.
+func (k *Kernel) isSpinning() bool {
 	s := &k.spin
 	switch {
 	case k.opts.StepsAtOnce == nil:
@@ -43,7 +41,7 @@ func (k *Kernel) spinning() bool {
 	return false
 }
 
-// Spun returns, after StopSpin, who made most of the sampled steps: a process and its task, or "a
+// Spun returns, after StopSpin, the maker of most of the sampled steps: a process and its task, or "a
 // timer". steps is the number of steps at this moment of virtual time, and bound the limit.
 func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	s := &k.spin
@@ -56,7 +54,7 @@ func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	return who, s.steps, s.bound
 }
 
-func spinner(t *Task) string {
+func spinnerName(t *Task) string {
 	if t == nil {
 		return "a timer"
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestALoopThatNeverWaitsIsNamed(t *testing.T) {
+func TestSpinningTaskIsNamed(t *testing.T) {
 	k := New(Options{StepsAtOnce: func() uint64 { return 20_000 }})
 	defer k.Close()
 	idle := k.NewProcess("idle")
@@ -31,7 +31,7 @@ func TestALoopThatNeverWaitsIsNamed(t *testing.T) {
 	}
 }
 
-func TestManyStepsThatTakeTimeAreNoLoop(t *testing.T) {
+func TestStepsThatTakeTimeAreNoSpin(t *testing.T) {
 	k := New(Options{StepsAtOnce: func() uint64 { return 20_000 }})
 	defer k.Close()
 	k.NewProcess("busy").Go("main", func() {

@@ -1,29 +1,29 @@
 package kernel
 
-// Strand is a number that follows cause and effect through a run. It stands for whatever has led to
-// the present moment: the work of the current task and of all tasks that woke it, or of the task
-// that armed the timer. An observer gives the numbers their meaning: it sets the current one
-// (SetStrand) and joins two (Options.Meet). The kernel only carries them. 0 means that nothing is
-// known. Without an observer every strand stays 0.
+// Strand is a number that follows cause and effect through a run. It stands for everything that led to the
+// present moment: the work of the current task and of all tasks that woke it, or of the task that armed the
+// timer. An observer defines the meaning of the numbers: it sets the current one (SetStrand) and joins two
+// (Options.Meet). The kernel only passes them on. 0 means unknown. Without an observer, every strand stays
+// 0.
 //
-// A strand goes from a task to the tasks that it starts and wakes, and to the timers that it arms.
-// It doesn't go through memory that tasks share.
+// A strand passes from a task to the tasks that it starts and wakes, and to the timers that it arms. It
+// does not pass through memory that tasks share.
 type Strand uint32
 
 // Strand returns the strand of the current task, or of the event that fires.
 func (k *Kernel) Strand() Strand { return k.strand }
 
-// SetStrand replaces the current strand. A model that does several independent things in a row sets
-// it back before each, so that the first is not taken for a cause of the second.
+// SetStrand replaces the current strand. A model that performs several independent actions in a row resets
+// it before each, so that the first does not count as a cause of the second.
 func (k *Kernel) SetStrand(s Strand) { k.strand = s }
 
 // Meet joins another strand to the current one: from here on, both have led to what happens.
-func (k *Kernel) Meet(s Strand) { k.strand = k.meet(k.strand, s) }
+func (k *Kernel) Meet(s Strand) { k.strand = k.joinStrands(k.strand, s) }
 
 // Met joins two strands and leaves the current one as it is.
-func (k *Kernel) Met(a, b Strand) Strand { return k.meet(a, b) }
+func (k *Kernel) Met(a, b Strand) Strand { return k.joinStrands(a, b) }
 
-func (k *Kernel) meet(a, b Strand) Strand {
+func (k *Kernel) joinStrands(a, b Strand) Strand {
 	if a == b || k.opts.Meet == nil {
 		return a
 	}

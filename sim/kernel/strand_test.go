@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sets are strands that are sets of bits, so that a meeting is their union.
+// sets returns options whose strands are sets of bits, so that Meet returns their union.
 func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 	all := []uint64{0}
 	name := func(s uint64) Strand {
@@ -18,8 +18,8 @@ func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 		func(k *Kernel) uint64 { return all[k.Strand()] }
 }
 
-// A strand goes to tasks that are started and woken and to timers, and nowhere else.
-func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
+// A strand passes only to started and woken tasks and to timers.
+func TestStrandFollowsStartsWakesAndTimers(t *testing.T) {
 	o, did, led := sets()
 	k := New(o)
 	defer k.Close()
@@ -54,7 +54,7 @@ func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
 }
 
 // Without Options.Meet nothing is kept.
-func TestWithoutAMeetingThereAreNoStrands(t *testing.T) {
+func TestStrandsStayZeroWithoutMeet(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")

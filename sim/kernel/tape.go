@@ -5,52 +5,51 @@ import (
 	"time"
 )
 
-// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another
-// run that differs somewhere, for example by a fault. It draws the same numbers wherever it still
-// does the same.
+// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another run that
+// differs somewhere, for example by a fault. It draws the same numbers wherever it still behaves the same.
 //
-// NewRandom does not give that: it hands out the numbers of a stream in order. One more draw would
-// shift all later ones, and two runs would differ in everything from there on. A tape finds a draw
-// by its position instead: by the stream and the virtual time, or by its name ([Stream.About]). If
-// the recorded run drew nothing at a position, the number depends only on the seed and the position.
+// NewRandom can't do that, because it returns the numbers of a stream in order. One more draw would shift
+// all later draws, so the two runs would differ completely from there on. A tape finds a draw by its
+// position instead: by the stream and the virtual time, or by its name ([Stream.About]). If the recorded
+// run drew nothing at a position, the number depends only on the seed and the position.
 type Tape struct {
-	base *random
-	// inOrder says which streams are read in order instead, whatever the virtual time.
+	base *randomChooser
+	// inOrder reports whether a stream is read in order instead, whatever the virtual time.
 	inOrder func(label string) bool
 	k       *Kernel
 	tracks  map[string]*track
-	about   map[matter][]uint64
+	about   map[drawName][]uint64
 }
 
-// track is what was drawn from one stream, with the times, which ascend.
+// track holds the draws from one stream, with their ascending times.
 type track struct {
 	at  []time.Duration
 	raw []uint64
 }
 
-// matter is the name that Stream.About gives a draw.
-type matter struct{ a, b uint64 }
+// drawName is the name that Stream.About gives a draw.
+type drawName struct{ a, b uint64 }
 
-// NewTape returns the chooser of a run, which draws what NewRandom(seed) draws. inOrder says which
-// streams a rerun reads in order (the n-th draw of one run is the n-th of the other) and not by
-// virtual time; nil for none. Streams that are drawn from once, at the start of a run, need that.
+// NewTape returns the chooser of a run, which draws the same numbers as NewRandom(seed). inOrder reports
+// whether a rerun reads a stream in order (the n-th draw of one run is the n-th of the other) and not by
+// virtual time; nil means none. Streams that are drawn from once, at the start of a run, need that.
 func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
 	if inOrder == nil {
 		inOrder = func(string) bool { return false }
 	}
-	return &Tape{base: &random{seed: seed}, inOrder: inOrder, tracks: make(map[string]*track), about: make(map[matter][]uint64)}
+	return &Tape{base: &randomChooser{seed: seed}, inOrder: inOrder, tracks: make(map[string]*track), about: make(map[drawName][]uint64)}
 }
 
-// bound is a chooser that needs the kernel, for its time and its steps.
-type bound interface{ bind(k *Kernel) }
+// kernelBinder is a chooser that needs the kernel, for its time and its steps.
+type kernelBinder interface{ bindKernel(k *Kernel) }
 
-func (t *Tape) bind(k *Kernel) { t.k = k }
+func (t *Tape) bindKernel(k *Kernel) { t.k = k }
 
 // Choose implements Chooser.
 func (t *Tape) Choose(s *Stream, n uint64) uint64 {
-	v, raw := t.base.draw(s, n)
-	if m := s.matter; m != (matter{}) {
-		s.matter = matter{}
+	v, raw := t.base.drawRaw(s, n)
+	if m := s.matter; m != (drawName{}) {
+		s.matter = drawName{}
 		t.about[m] = append(t.about[m], raw)
 		return v
 	}
@@ -63,20 +62,20 @@ func (t *Tape) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// Rerun returns the chooser of one rerun. The recorded run must be over. Reruns only read the tape,
-// so any number may run at a time.
-func (t *Tape) Rerun() Chooser { return &rerun{tape: t, about: make(map[matter]int)} }
+// Rerun returns the chooser of one rerun. The recorded run must be over. Reruns only read the tape, so they
+// may run concurrently.
+func (t *Tape) Rerun() Chooser { return &rerunChooser{tape: t, about: make(map[drawName]int)} }
 
-// rerun is the chooser of a rerun.
-type rerun struct {
+// rerunChooser is the chooser of a rerun.
+type rerunChooser struct {
 	tape  *Tape
 	k     *Kernel
-	heads []*head // by Stream.id
-	about map[matter]int
+	heads []*streamHead // by Stream.id
+	about map[drawName]int
 }
 
-// head is the position of the rerun on one stream.
-type head struct {
+// streamHead is the position of the rerun on one stream.
+type streamHead struct {
 	track   *track
 	next    int
 	hash    uint64
@@ -86,30 +85,30 @@ type head struct {
 	nth uint64
 }
 
-func (r *rerun) bind(k *Kernel) { r.k = k }
+func (r *rerunChooser) bindKernel(k *Kernel) { r.k = k }
 
 // Choose implements Chooser.
-func (r *rerun) Choose(s *Stream, n uint64) uint64 {
-	h := r.head(s)
+func (r *rerunChooser) Choose(s *Stream, n uint64) uint64 {
+	h := r.headOf(s)
 	m := s.matter
-	s.matter = matter{}
+	s.matter = drawName{}
 	switch {
-	case m != (matter{}):
-		return scaled(r.rawAbout(m), n)
+	case m != (drawName{}):
+		return scaleDraw(r.rawAbout(m), n)
 	case h.inOrder:
 		// Nothing else moves the generator of this stream.
 		return r.tape.base.Choose(s, n)
 	}
-	return scaled(h.raw(r.k.Now()), n)
+	return scaleDraw(h.nextRaw(r.k.Now()), n)
 }
 
-func (r *rerun) head(s *Stream) *head {
+func (r *rerunChooser) headOf(s *Stream) *streamHead {
 	for uint64(len(r.heads)) <= s.id {
 		r.heads = append(r.heads, nil)
 	}
 	h := r.heads[s.id]
 	if h == nil {
-		h = &head{track: r.tape.tracks[s.label], hash: hashLabel(r.tape.base.seed, s.label), inOrder: r.tape.inOrder(s.label), at: -1}
+		h = &streamHead{track: r.tape.tracks[s.label], hash: hashLabel(r.tape.base.seed, s.label), inOrder: r.tape.inOrder(s.label), at: -1}
 		if h.track == nil {
 			h.track = &track{}
 		}
@@ -118,34 +117,34 @@ func (r *rerun) head(s *Stream) *head {
 	return h
 }
 
-// raw returns the next number of the stream at this time.
-func (h *head) raw(now time.Duration) uint64 {
-	if now != h.at {
-		h.at, h.nth = now, 0
-		for h.next < len(h.track.at) && h.track.at[h.next] < now {
-			h.next++
+// nextRaw returns the next number of the stream at this time.
+func (s *streamHead) nextRaw(now time.Duration) uint64 {
+	if now != s.at {
+		s.at, s.nth = now, 0
+		for s.next < len(s.track.at) && s.track.at[s.next] < now {
+			s.next++
 		}
 	}
-	h.nth++
-	if h.next < len(h.track.at) && h.track.at[h.next] == now {
-		h.next++
-		return h.track.raw[h.next-1]
+	s.nth++
+	if s.next < len(s.track.at) && s.track.at[s.next] == now {
+		s.next++
+		return s.track.raw[s.next-1]
 	}
-	return mix(h.hash ^ mix(uint64(now)+h.nth*0x9e3779b97f4a7c15))
+	return mixBits(s.hash ^ mixBits(uint64(now)+s.nth*0x9e3779b97f4a7c15))
 }
 
-func (r *rerun) rawAbout(m matter) uint64 {
+func (r *rerunChooser) rawAbout(m drawName) uint64 {
 	i := r.about[m]
 	r.about[m] = i + 1
 	if known := r.tape.about[m]; i < len(known) {
 		return known[i]
 	}
-	return mix(mix(r.tape.base.seed^mix(m.a)) ^ mix(m.b+uint64(i)*0x9e3779b97f4a7c15))
+	return mixBits(mixBits(r.tape.base.seed^mixBits(m.a)) ^ mixBits(m.b+uint64(i)*0x9e3779b97f4a7c15))
 }
 
-// scaled turns a 64-bit number into a number below n. For a recorded number it gives what the
-// recorded run drew, if that run chose among n alternatives, too.
-func scaled(raw, n uint64) uint64 {
+// scaleDraw turns a 64-bit number into a number below n. A recorded number gives the recorded run's choice
+// if that run also chose among n alternatives.
+func scaleDraw(raw, n uint64) uint64 {
 	v, _ := bits.Mul64(raw, n)
 	return v
 }

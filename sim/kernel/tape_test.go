@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// taped draws on two streams at some times and returns what it drew, by name. extra draws one more
-// at the beginning of each moment, which shifts a generator but must not shift a tape.
+// taped draws from several streams at some times and returns the draws, by name. With extra, it draws more
+// at one time, which shifts a generator but must not shift a tape.
 func taped(c Chooser, extra bool) map[string][]uint64 {
 	k := New(Options{Chooser: c})
 	defer k.Close()
@@ -23,7 +23,7 @@ func taped(c Chooser, extra bool) map[string][]uint64 {
 			}
 			draw(k.Stream("once/1"), "once")
 		})
-		// What is drawn about a matter comes a second later in the other run, from another stream.
+		// With extra, the draws with a name (About) come a second later, from another stream.
 		late, on := time.Duration(i)*time.Second, "machine/1"
 		if extra {
 			late, on = late+time.Second, "machine/2"
@@ -34,7 +34,7 @@ func taped(c Chooser, extra bool) map[string][]uint64 {
 	return drawn
 }
 
-func TestARunBesideATapeDrawsTheSame(t *testing.T) {
+func TestRerunOfTapeDrawsTheSame(t *testing.T) {
 	plain := taped(NewRandom(3), false)
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	recorded := taped(tape, false)
@@ -49,7 +49,7 @@ func TestARunBesideATapeDrawsTheSame(t *testing.T) {
 	}
 }
 
-func TestOneDrawMoreShiftsNoOtherOfATape(t *testing.T) {
+func TestExtraDrawShiftsNoOtherTapeDraw(t *testing.T) {
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	first := taped(tape, false)
 	other := taped(tape.Rerun(), true)

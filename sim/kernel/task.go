@@ -21,7 +21,7 @@ type Task struct {
 	crashNext  bool // see Point
 	strand     Strand
 	coro       *coroutine
-	wait       *wait // the wait that it is parked on
+	wait       *wait // the wait on which it is parked
 	joiners    []Wait
 	prev, next *Task
 	held       Held
@@ -29,24 +29,24 @@ type Task struct {
 	Noted Noted
 }
 
-// Held counts the contexts that a task has made and not ended explicitly, that is by their
-// CancelFunc. Only contexts passed to Kernel.Watch count. A context whose time is over still counts.
+// Held counts the contexts that a task has made and has not ended by their CancelFunc. Only contexts passed
+// to Kernel.Watch count. A context whose timeout has passed still counts.
 type Held struct {
 	// Limited and Plain count the contexts with and without a time limit.
 	Limited, Plain int
-	// Ended is the last context with a time limit that was ended explicitly, nil if none was.
-	// EndedAt is when.
+	// Ended is the last context with a time limit that its CancelFunc ended, nil for none. EndedAt is the
+	// time of that.
 	Ended   context.Context
 	EndedAt time.Duration
 }
 
-// Noted is what an observer notes about a task.
+// Noted holds an observer's notes about a task.
 type Noted struct {
-	// Over is the last context whose end ended a wait of the task: the task knows that this context
-	// is over. OverAt is when it learned that.
+	// Over is the last context whose end ended a wait of the task, so that the task has observed that end.
+	// OverAt is the time of that.
 	Over   context.Context
 	OverAt time.Duration
-	// Waited is when the task last began to wait.
+	// Waited is the time at which the task last began to wait.
 	Waited time.Duration
 }
 
@@ -91,7 +91,7 @@ func (t *Task) Join(ctx context.Context) error {
 	return err
 }
 
-// Panic is a panic of a task, with its place. It is a failure of the program, not of the kernel.
+// Panic is a panic of a task, with its place. It means that the program failed, not the kernel.
 type Panic struct {
 	Process string
 	Task    string
@@ -106,8 +106,8 @@ func (p *Panic) Error() string {
 	return fmt.Sprintf("panic in %s/%s at step %d, time %s: %v", p.Process, p.Task, p.Step, p.Time, p.Value)
 }
 
-// coroutine runs tasks, one after the other. When a task has returned, the coroutine is kept for
-// the next one, which saves making a new one and growing its stack.
+// coroutine runs tasks, one after the other. When a task has returned, the coroutine is kept for the next
+// task, which saves creating another one and growing its stack.
 type coroutine struct {
 	next  func() (struct{}, bool)
 	stop  func()
@@ -125,9 +125,9 @@ func (k *Kernel) takeCoroutine() *coroutine {
 	c := &coroutine{}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
-		reserve(0)
+		growStack(0)
 		for {
-			c.task.run()
+			c.task.runToEnd()
 			if !yield(struct{}{}) {
 				return
 			}
@@ -136,16 +136,16 @@ func (k *Kernel) takeCoroutine() *coroutine {
 	return c
 }
 
-// stackReserve is about as much stack as most tasks of the core need. A coroutine that takes it at
-// once, while its stack is empty, grows its stack once. Otherwise the stack is copied several times
-// with its content, which took an eighth of a short run. Twice as much would save the deepest tasks
-// another copy, and cost a run with a thousand tasks more than that: its stacks are new memory.
+// stackReserve is the stack size, in bytes, that suffices for most tasks of the core. A coroutine that
+// reserves it at once, while its stack is empty, grows its stack once. Otherwise the runtime copies the
+// filled stack several times, which took an eighth of a short run. Twice as much would save the deepest
+// tasks another copy, but cost a run with a thousand tasks more, because its stacks are new memory.
 const stackReserve = 3 << 10
 
-// reserve grows the stack of a coroutine to its final size.
+// growStack grows the stack of a coroutine to its final size.
 //
 //go:noinline
-func reserve(i int) byte {
+func growStack(i int) byte {
 	if i == 0 {
 		return 0 // the stack has grown at the call, and nothing needs clearing
 	}
@@ -154,14 +154,14 @@ func reserve(i int) byte {
 	return place[len(place)-1-i]
 }
 
-// run is the whole life of a task on its coroutine.
-func (t *Task) run() {
-	defer t.over()
+// runToEnd runs a task on its coroutine until it ends.
+func (t *Task) runToEnd() {
+	defer t.recordEnd()
 	t.fn()
 }
 
-// over is the last deferred function of a task; it runs on every way out.
-func (t *Task) over() {
+// recordEnd is the last deferred function of a task; it runs however the task ends.
+func (t *Task) recordEnd() {
 	k := t.k
 	value := recover()
 	t.ended = true
@@ -169,8 +169,8 @@ func (t *Task) over() {
 		return
 	}
 	if k.current != t {
-		// A function in kernel context, which ran on top of this task, has panicked: that is not
-		// the program's fault. The panic goes on to the caller of Run.
+		// A function in kernel context, which ran on top of this task, has panicked. That is not the
+		// program's fault, so the panic propagates to the caller of Run.
 		panic(value)
 	}
 	if k.failure == nil {
@@ -201,7 +201,7 @@ func (k *Kernel) switchTo(t *Task) {
 		k.coroPool = append(k.coroPool, c)
 		k.taskEnded(t)
 	case t.process.state == processCrashed:
-		k.kill(t)
+		k.killTask(t)
 	}
 }
 
@@ -213,7 +213,7 @@ func (t *Task) park() {
 	}
 }
 
-// makeRunnable puts t into the queue, or aside while its process is stalled.
+// makeRunnable queues t, or keeps it in the stalled list of its process while that is stalled.
 func (k *Kernel) makeRunnable(t *Task) {
 	if t.process.isStalled() {
 		t.process.stalled = append(t.process.stalled, t)
@@ -230,7 +230,7 @@ func (k *Kernel) mustCurrent(call string) *Task {
 	return k.current
 }
 
-// Yield parks the current task and makes it runnable again at once, behind all others.
+// Yield parks the current task and at once makes it runnable, behind all others.
 func (k *Kernel) Yield() {
 	k.CheckAlive()
 	t := k.mustCurrent("Yield")
@@ -262,10 +262,10 @@ func (k *Kernel) taskEnded(t *Task) {
 	}
 	t.prev, t.next = nil, nil
 	for _, w := range t.joiners {
-		w.resolve(waitDone)
+		w.resolveAs(waitDone)
 	}
 	t.joiners = nil
 	if p.first == nil && !k.closed {
-		p.finish()
+		p.endProcess()
 	}
 }

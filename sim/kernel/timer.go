@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Event is the action of a timer, in kernel context: it must not block. A model that pools its own
-// events arms timers without garbage.
+// Event is the action of a timer. It runs in kernel context, so it must not block. A model that pools its
+// events arms timers without allocating.
 type Event interface{ Fire() }
 
 type funcEvent func()
@@ -34,8 +34,8 @@ type timer struct {
 	strand  Strand
 }
 
-// Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer
-// that is over.
+// Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer that has
+// fired or was stopped.
 type Timer struct {
 	t   *timer
 	gen uint64
@@ -49,7 +49,7 @@ func (ti Timer) Stop() bool {
 	}
 	k := ti.t.k
 	k.CheckAlive()
-	k.disarm(ti.t)
+	k.disarmTimer(ti.t)
 	return true
 }
 
@@ -57,22 +57,22 @@ func (ti Timer) Stop() bool {
 // zero or less.
 func (k *Kernel) After(d time.Duration, fn func()) Timer {
 	k.CheckAlive()
-	return k.arm(nil, d, funcEvent(fn), Wait{})
+	return k.armTimer(nil, d, funcEvent(fn), Wait{})
 }
 
 // AfterEvent is After without a closure.
 func (k *Kernel) AfterEvent(d time.Duration, e Event) Timer {
 	k.CheckAlive()
-	return k.arm(nil, d, e, Wait{})
+	return k.armTimer(nil, d, e, Wait{})
 }
 
 // WakeAfter calls w.Done after d of true virtual time.
 func (k *Kernel) WakeAfter(d time.Duration, w Wait) Timer {
 	k.CheckAlive()
-	return k.arm(nil, d, nil, w)
+	return k.armTimer(nil, d, nil, w)
 }
 
-func (k *Kernel) arm(p *Process, d time.Duration, e Event, w Wait) Timer {
+func (k *Kernel) armTimer(p *Process, d time.Duration, e Event, w Wait) Timer {
 	if p != nil && p.state != processAlive || k.closed {
 		return Timer{}
 	}
@@ -92,19 +92,19 @@ func (k *Kernel) arm(p *Process, d time.Duration, e Event, w Wait) Timer {
 		t.at = addSaturated(k.now, d)
 	default:
 		m := p.machine
-		t.target = addSaturated(m.reading(), d)
+		t.target = addSaturated(m.clockReading(), d)
 		if m.frozen {
 			t.pos = timerHeld
 			m.held = append(m.held, t)
 			return Timer{t: t, gen: t.gen}
 		}
-		t.at = m.due(t.target)
+		t.at = m.dueTime(t.target)
 	}
-	k.timers.push(t)
+	k.timers.addTimer(t)
 	return Timer{t: t, gen: t.gen}
 }
 
-func (k *Kernel) disarm(t *timer) {
+func (k *Kernel) disarmTimer(t *timer) {
 	if t.pos == timerHeld {
 		m := t.process.machine
 		for i, h := range m.held {
@@ -114,20 +114,20 @@ func (k *Kernel) disarm(t *timer) {
 			}
 		}
 	} else {
-		k.timers.remove(t)
+		k.timers.removeTimer(t)
 	}
-	k.free(t)
+	k.freeTimer(t)
 }
 
-func (k *Kernel) free(t *timer) {
+func (k *Kernel) freeTimer(t *timer) {
 	t.gen++
 	t.pos = timerFree
 	t.process, t.event, t.wait = nil, nil, Wait{}
 	k.timerPool = append(k.timerPool, t)
 }
 
-// fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the
-// event may arm the next one in its place.
+// fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the event may
+// reuse it.
 func (k *Kernel) fireTimer() {
 	t := k.timers.takeFirst()
 	if t.at > k.now {
@@ -135,30 +135,30 @@ func (k *Kernel) fireTimer() {
 	}
 	event, w, timeout := t.event, t.wait, t.process != nil
 	k.strand = t.strand
-	k.free(t)
+	k.freeTimer(t)
 	switch {
 	case event != nil:
 		event.Fire()
 	case timeout:
-		w.resolve(waitTimeout)
+		w.resolveAs(waitTimeout)
 	default:
-		w.resolve(waitDone)
+		w.resolveAs(waitDone)
 	}
 }
 
 // dropTimers frees the timers of a process that has ended.
 func (k *Kernel) dropTimers(p *Process) {
-	k.timers.filter(func(t *timer) bool {
+	k.timers.filterTimers(func(t *timer) bool {
 		if t.process != p {
 			return true
 		}
-		k.free(t)
+		k.freeTimer(t)
 		return false
 	})
 	held := p.machine.held[:0]
 	for _, t := range p.machine.held {
 		if t.process == p {
-			k.free(t)
+			k.freeTimer(t)
 		} else {
 			held = append(held, t)
 		}
@@ -173,22 +173,21 @@ func addSaturated(a, b time.Duration) time.Duration {
 	return maxDuration
 }
 
-// timers are the armed timers, ordered by (at, seq). Most are the limits of calls, which are
-// stopped long before they are due. So only the near ones, due before a certain moment, are kept in
-// order. The others are unordered until the near ones have run out, which makes arming and stopping
-// them cheap.
+// timers are the armed timers, ordered by (at, seq). Most are timeouts of calls, which are stopped long
+// before they are due. So only the near timers, due before `until`, are ordered. The far ones stay
+// unordered until the near ones have run out, which makes arming and stopping them cheap.
 //
-// A new near timer is usually due before nearly all others. So the next few are in a sorted list,
-// the first one last: adding one there moves few, and firing one moves none.
+// A new near timer is usually due before nearly all others. So the next few are in a list sorted in
+// reverse: adding a timer there moves few others, and firing one moves none.
 type timers struct {
-	soon  []timerSlot // all before all near ones
+	soon  []timerSlot // all due before the near timers
 	near  timerHeap
 	far   []timerSlot
 	until time.Duration // near timers are due before it, far ones are not
-	reach time.Duration // how far beyond the first far timer approach sets until
+	reach time.Duration // distance from the first far timer to the next until
 }
 
-// At most soonMost timers are in the sorted list; when it is empty, it gets soonFew.
+// The sorted list holds at most soonMost timers; when it is empty, it is refilled with soonFew.
 const (
 	soonMost = 48
 	soonFew  = 16
@@ -196,25 +195,25 @@ const (
 
 func (ti *timers) len() int { return len(ti.soon) + len(ti.near) + len(ti.far) }
 
-// first is the timer that fires next. At least one must be armed.
-func (ti *timers) first() *timerSlot {
+// firstSlot returns the timer that fires next. At least one must be armed.
+func (ti *timers) firstSlot() *timerSlot {
 	if len(ti.soon) == 0 {
-		ti.refill()
+		ti.refillSoon()
 	}
 	return &ti.soon[len(ti.soon)-1]
 }
 
 // takeFirst removes the timer that fires next, and returns it. At least one must be armed.
 func (ti *timers) takeFirst() *timer {
-	t := ti.first().t
+	t := ti.firstSlot().t
 	ti.soon = ti.soon[:len(ti.soon)-1]
 	return t
 }
 
-// refill moves the first near timers to the empty sorted list.
-func (ti *timers) refill() {
+// refillSoon moves the first near timers to the empty sorted list.
+func (ti *timers) refillSoon() {
 	if len(ti.near) == 0 {
-		ti.approach()
+		ti.moveFarToNear()
 	}
 	if ti.soon == nil {
 		ti.soon = make([]timerSlot, 0, soonMost)
@@ -222,14 +221,14 @@ func (ti *timers) refill() {
 	ti.soon = ti.soon[:min(soonFew, len(ti.near))]
 	for i := len(ti.soon) - 1; i >= 0; i-- {
 		ti.soon[i] = ti.near[0]
-		ti.near.remove(0)
+		ti.near.removeAt(0)
 		ti.soon[i].t.pos = timerSoon
 	}
 }
 
-// approach makes the far timers that are due next near ones, when no near one is left. It moves
-// many at once, so that the scan of all of them costs little for each.
-func (ti *timers) approach() {
+// moveFarToNear moves the far timers that are due next to the empty near heap. It moves many at once, so
+// that the scan costs little for each.
+func (ti *timers) moveFarToNear() {
 	all, least := len(ti.far), ti.far[0].at
 	for _, slot := range ti.far[1:] {
 		least = min(least, slot.at)
@@ -238,8 +237,8 @@ func (ti *timers) approach() {
 	ti.until = addSaturated(addSaturated(least, ti.reach), 1)
 	for i := 0; i < len(ti.far); {
 		if t := ti.far[i].t; ti.far[i].at < ti.until || ti.until == maxDuration {
-			ti.drop(i)
-			ti.near.push(timerSlot{at: t.at, seq: t.seq, t: t})
+			ti.dropFar(i)
+			ti.near.pushSlot(timerSlot{at: t.at, seq: t.seq, t: t})
 			continue
 		}
 		i++
@@ -252,48 +251,48 @@ func (ti *timers) approach() {
 	}
 }
 
-func (ti *timers) push(t *timer) {
+func (ti *timers) addTimer(t *timer) {
 	slot := timerSlot{at: t.at, seq: t.seq, t: t}
 	switch {
-	case len(ti.soon) > 0 && slot.before(ti.soon[0]):
-		ti.insert(slot)
+	case len(ti.soon) > 0 && slot.isBefore(ti.soon[0]):
+		ti.insertSoon(slot)
 	case t.at < ti.until:
-		ti.near.push(slot)
+		ti.near.pushSlot(slot)
 	default:
 		t.pos = timerFar - len(ti.far)
 		ti.far = append(ti.far, slot)
 	}
 }
 
-// insert adds a timer to the sorted list. If that is full, its last timer goes to the near ones.
-func (ti *timers) insert(slot timerSlot) {
+// insertSoon adds a timer to the sorted list. If the list is full, its latest timer moves to the near ones.
+func (ti *timers) insertSoon(slot timerSlot) {
 	if len(ti.soon) == soonMost {
-		ti.near.push(ti.soon[0])
+		ti.near.pushSlot(ti.soon[0])
 		ti.soon = ti.soon[:copy(ti.soon, ti.soon[1:])]
 	}
 	slot.t.pos = timerSoon
 	ti.soon = append(ti.soon, slot)
 	i := len(ti.soon) - 1
-	for ; i > 0 && ti.soon[i-1].before(slot); i-- {
+	for ; i > 0 && ti.soon[i-1].isBefore(slot); i-- {
 		ti.soon[i] = ti.soon[i-1]
 	}
 	ti.soon[i] = slot
 }
 
-func (ti *timers) remove(t *timer) {
+func (ti *timers) removeTimer(t *timer) {
 	switch {
 	case t.pos >= 0:
-		ti.near.remove(t.pos)
+		ti.near.removeAt(t.pos)
 	case t.pos == timerSoon:
 		i := slices.IndexFunc(ti.soon, func(s timerSlot) bool { return s.t == t })
 		ti.soon = slices.Delete(ti.soon, i, i+1)
 	default:
-		ti.drop(timerFar - t.pos)
+		ti.dropFar(timerFar - t.pos)
 	}
 }
 
-// drop removes a far timer.
-func (ti *timers) drop(i int) {
+// dropFar removes a far timer.
+func (ti *timers) dropFar(i int) {
 	last := len(ti.far) - 1
 	if i != last {
 		ti.far[i] = ti.far[last]
@@ -303,9 +302,9 @@ func (ti *timers) drop(i int) {
 	ti.far = ti.far[:last]
 }
 
-// filter drops the timers for which keep returns false, and orders the rest anew, because keep may
-// have changed their times.
-func (ti *timers) filter(keep func(t *timer) bool) {
+// filterTimers drops the timers for which keep returns false, and reorders the rest, because keep may have
+// changed their times.
+func (ti *timers) filterTimers(keep func(t *timer) bool) {
 	ti.far = append(append(ti.far, ti.near...), ti.soon...)
 	all, kept := ti.far, ti.far[:0]
 	for _, slot := range all {
@@ -320,8 +319,8 @@ func (ti *timers) filter(keep func(t *timer) bool) {
 	ti.soon, ti.near, ti.far, ti.until = ti.soon[:0], ti.near[:0], kept, 0
 }
 
-// timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots,
-// so that comparing does not follow pointers.
+// timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots, so that
+// comparisons follow no pointers.
 type timerHeap []timerSlot
 
 type timerSlot struct {
@@ -330,14 +329,14 @@ type timerSlot struct {
 	t   *timer
 }
 
-func (t timerSlot) before(b timerSlot) bool { return t.at < b.at || t.at == b.at && t.seq < b.seq }
+func (t timerSlot) isBefore(b timerSlot) bool { return t.at < b.at || t.at == b.at && t.seq < b.seq }
 
-func (th *timerHeap) push(slot timerSlot) {
+func (th *timerHeap) pushSlot(slot timerSlot) {
 	*th = append(*th, slot)
-	th.up(len(*th) - 1)
+	th.siftUp(len(*th) - 1)
 }
 
-func (th *timerHeap) remove(i int) {
+func (th *timerHeap) removeAt(i int) {
 	s := *th
 	last := len(s) - 1
 	moved := s[last]
@@ -348,15 +347,15 @@ func (th *timerHeap) remove(i int) {
 	}
 	s[i] = moved
 	moved.t.pos = i
-	th.down(i)
-	th.up(moved.t.pos)
+	th.siftDown(i)
+	th.siftUp(moved.t.pos)
 }
 
-func (th timerHeap) up(i int) {
+func (th timerHeap) siftUp(i int) {
 	slot := th[i]
 	for i > 0 {
 		parent := (i - 1) / 4
-		if !slot.before(th[parent]) {
+		if !slot.isBefore(th[parent]) {
 			break
 		}
 		th[i] = th[parent]
@@ -367,7 +366,7 @@ func (th timerHeap) up(i int) {
 	slot.t.pos = i
 }
 
-func (th timerHeap) down(i int) {
+func (th timerHeap) siftDown(i int) {
 	slot := th[i]
 	for {
 		first := 4*i + 1
@@ -376,11 +375,11 @@ func (th timerHeap) down(i int) {
 		}
 		least := first
 		for c := first + 1; c < min(first+4, len(th)); c++ {
-			if th[c].before(th[least]) {
+			if th[c].isBefore(th[least]) {
 				least = c
 			}
 		}
-		if !th[least].before(slot) {
+		if !th[least].isBefore(slot) {
 			break
 		}
 		th[i] = th[least]

@@ -27,8 +27,8 @@ type wait struct {
 	prev, next *wait
 }
 
-// Wait is the handle of a one-shot wait of one task. It is a value; every holder of a copy may call
-// Done. The zero Wait stands for a wait that is over.
+// Wait is the handle of a one-shot wait of one task. It is a value; every holder of a copy may call Done.
+// The zero Wait stands for a wait that has ended.
 type Wait struct {
 	w   *wait
 	gen uint64
@@ -50,24 +50,24 @@ func (k *Kernel) NewWait() Wait {
 	return Wait{w: w, gen: w.gen}
 }
 
-// Done ends the wait and wakes its task if it is parked. It returns false if there is nothing to
-// wake any more: the wait was ended or abandoned, or its task is dead.
+// Done ends the wait and wakes its task if it is parked. It returns false if there is nothing left to wake:
+// the wait has ended or was abandoned, or its task is dead.
 func (wa Wait) Done() bool {
 	if wa.w == nil || wa.w.gen != wa.gen {
 		return false
 	}
 	wa.w.task.k.CheckAlive()
-	return wa.resolve(waitDone)
+	return wa.resolveAs(waitDone)
 }
 
 // Pending reports whether Done would wake a task, now or at Await.
 func (wa Wait) Pending() bool {
-	return wa.w != nil && wa.w.gen == wa.gen && wa.w.state == waitPending && wa.w.task.alive()
+	return wa.w != nil && wa.w.gen == wa.gen && wa.w.state == waitPending && wa.w.task.isAlive()
 }
 
-func (t *Task) alive() bool { return !t.ended && t.process.state == processAlive }
+func (t *Task) isAlive() bool { return !t.ended && t.process.state == processAlive }
 
-func (wa Wait) resolve(outcome waitState) bool {
+func (wa Wait) resolveAs(outcome waitState) bool {
 	if !wa.Pending() {
 		return false
 	}
@@ -77,7 +77,7 @@ func (wa Wait) resolve(outcome waitState) bool {
 		w.ctx.dropWait(w)
 	}
 	if t := w.task; t != t.k.running && t.strand != t.k.strand {
-		t.strand = t.k.meet(t.strand, t.k.strand)
+		t.strand = t.k.joinStrands(t.strand, t.k.strand)
 	}
 	if w.parked {
 		w.parked = false
@@ -86,8 +86,8 @@ func (wa Wait) resolve(outcome waitState) bool {
 	return true
 }
 
-// release returns the wait to the pool and invalidates its handles.
-func (w *wait) release() {
+// returnToPool returns the wait to the pool and invalidates its handles.
+func (w *wait) returnToPool() {
 	k := w.task.k
 	if w.ctx != nil {
 		w.ctx.dropWait(w)
@@ -101,12 +101,12 @@ func (w *wait) release() {
 // Abandon ends the wait without awaiting it. A later Done returns false.
 func (wa Wait) Abandon() {
 	if wa.w != nil && wa.w.gen == wa.gen && !wa.w.parked {
-		wa.w.release()
+		wa.w.returnToPool()
 	}
 }
 
-// Await parks the current task, which must own the wait, until Done or until ctx ends. It returns
-// nil if Done came first, even before Await, else ctx.Err(). Either way the wait is over.
+// Await parks the current task, which must own the wait, until Done or until ctx ends. It returns nil if
+// Done came first, even before Await, else ctx.Err(). Either way, the wait ends.
 func (wa Wait) Await(ctx context.Context) error {
 	_, err := wa.AwaitFor(ctx, maxDuration)
 	return err
@@ -129,7 +129,7 @@ func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	if w.state == waitPending {
 		if kc != nil && kc.err != nil {
 			t.crashNext = false
-			w.release()
+			w.returnToPool()
 			return false, ctx.Err()
 		}
 		t.parkOn(wa, kc, d)
@@ -139,9 +139,9 @@ func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 		t.process.Crash()
 	}
 	outcome := w.state
-	w.release()
+	w.returnToPool()
 	if outcome == waitContext {
-		t.crashNext = false // the outcome that the crash was to hide from this call never comes
+		t.crashNext = false // the outcome that the crash should hide from this call never arrives
 		return false, ctx.Err()
 	}
 	return outcome == waitDone, nil
@@ -151,7 +151,7 @@ func (t *Task) parkOn(h Wait, kc *kernelContext, d time.Duration) {
 	w := h.w
 	var limit Timer
 	if d != maxDuration {
-		limit = t.k.arm(t.process, d, nil, h)
+		limit = t.k.armTimer(t.process, d, nil, h)
 	}
 	if kc != nil {
 		kc.addWait(w)
@@ -163,6 +163,6 @@ func (t *Task) parkOn(h Wait, kc *kernelContext, d time.Duration) {
 	limit.Stop()
 }
 
-// resumedDone reports whether the task is about to resume with the outcome that it waited for (a
-// Yield counts), and not because its context ended.
+// resumedDone reports whether the task is about to resume with the awaited outcome (a Yield counts), and
+// not because its context ended.
 func (t *Task) resumedDone() bool { return t.wait == nil || t.wait.state != waitContext }

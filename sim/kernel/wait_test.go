@@ -161,7 +161,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-func TestScheduleOfWokenTasksIsFirstComeFirstServed(t *testing.T) {
+func TestWokenTasksRunFirstComeFirstServed(t *testing.T) {
 	zero := &spy{choose: func(*Stream, uint64) uint64 { return 0 }}
 	inTask(t, Options{Chooser: zero}, func(k *Kernel, p *Process) {
 		var order []string
@@ -197,7 +197,7 @@ func TestTimeoutFollowsTheMonotonicClock(t *testing.T) {
 	}
 }
 
-func TestContextsThatTheKernelCannotSee(t *testing.T) {
+func TestContextsOutsideTheKernelPanic(t *testing.T) {
 	inTask(t, Options{}, func(k *Kernel, p *Process) {
 		ours, cancel := k.WithCancel(context.Background())
 		foreign, cancelForeign := context.WithCancel(context.Background())

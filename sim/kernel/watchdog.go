@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see,
-// or loops without a kernel call. One watchdog serves any number of kernels on any number of
-// goroutines. It only reports; its owner decides what to do, usually to print the stacks with the
-// seed and exit.
+// Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see, or
+// loops without a kernel call. One watchdog serves any number of kernels on any number of goroutines. It
+// only reports. Its owner usually prints the stacks with the seed and exits.
 type Watchdog struct {
 	limit   time.Duration
 	onStuck func(k *Kernel, stacks []byte)
@@ -26,9 +25,9 @@ type watch struct {
 	reported bool
 }
 
-// NewWatchdog starts a watchdog. onStuck is called once, on the watchdog's goroutine, for every
-// kernel that is in Run and makes no progress for limit of real time, with the stacks of all
-// goroutines. Progress is noted every 64 steps, so limit should be seconds.
+// NewWatchdog starts a watchdog. onStuck is called once, on the watchdog's goroutine, for every kernel that
+// is in Run and makes no progress for limit of real time, with the stacks of all goroutines. Progress is
+// recorded every 64 steps, so limit should be several seconds.
 func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *Watchdog {
 	wd := &Watchdog{
 		limit:   limit,
@@ -37,7 +36,7 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 		over:    make(chan struct{}), //detlint:ok the watchdog lives in real time, outside of every run
 		watched: make(map[*Kernel]*watch),
 	}
-	go wd.loop() //detlint:ok the watchdog lives in real time, outside of every run
+	go wd.watchKernels() //detlint:ok the watchdog lives in real time, outside of every run
 	return wd
 }
 
@@ -59,7 +58,7 @@ func (wa *Watchdog) Close() {
 	<-wa.over //detlint:ok the watchdog lives in real time, outside of every run
 }
 
-func (wa *Watchdog) loop() {
+func (wa *Watchdog) watchKernels() {
 	defer close(wa.over)
 	ticker := time.NewTicker(max(wa.limit/4, time.Millisecond)) //detlint:ok the watchdog lives in real time, outside of every run
 	defer ticker.Stop()
@@ -68,14 +67,14 @@ func (wa *Watchdog) loop() {
 		case <-wa.quit: //detlint:ok the watchdog lives in real time, outside of every run
 			return
 		case now := <-ticker.C: //detlint:ok the watchdog lives in real time, outside of every run
-			for _, k := range wa.stuck(now) {
+			for _, k := range wa.stuckKernels(now) {
 				wa.onStuck(k, allStacks())
 			}
 		}
 	}
 }
 
-func (wa *Watchdog) stuck(now time.Time) []*Kernel {
+func (wa *Watchdog) stuckKernels(now time.Time) []*Kernel {
 	wa.mu.Lock()
 	defer wa.mu.Unlock()
 	var found []*Kernel

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestWatchdogFindsATaskThatBlocks(t *testing.T) {
+func TestWatchdogFindsBlockedTask(t *testing.T) {
 	release := make(chan struct{})
 	reports := make(chan string, 10)
 	k := New(Options{})
@@ -31,8 +31,8 @@ func TestWatchdogFindsATaskThatBlocks(t *testing.T) {
 
 func blockOutside(release chan struct{}) { <-release }
 
-// With given instants instead of real ones, so that a busy machine can't make it fail.
-func TestWatchdogTellsProgressFromNone(t *testing.T) {
+// The test passes times to the watchdog instead of real ones, so that it can't fail on a busy machine.
+func TestWatchdogReportsOnlyMissingProgress(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	wd := NewWatchdog(time.Hour, func(*Kernel, []byte) {})
@@ -41,7 +41,7 @@ func TestWatchdogTellsProgressFromNone(t *testing.T) {
 	at := time.Now()
 	stuckAfter := func(d time.Duration) bool {
 		at = at.Add(d)
-		return len(wd.stuck(at)) == 1
+		return len(wd.stuckKernels(at)) == 1
 	}
 	if stuckAfter(3 * time.Hour) {
 		t.Error("a kernel that does not run is reported")

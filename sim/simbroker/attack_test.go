@@ -10,9 +10,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// RabbitMQ 3.10 reads a foreign x-death when its message dies, and moves no dead letter after that.
-// Later releases replace it unread.
-func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
+// RabbitMQ 3.10 reads a forged x-death when its message dies, and then moves no more dead letters. Later
+// releases replace it unread.
+func TestHostileHeaderStopsOldDeadLettering(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {
 			w := newWorldLike(t, 1, version)
@@ -39,19 +39,20 @@ func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
 					told = append(told, e.Count)
 				}
 			}
-			// The second message finds dead lettering ended. So does the broker that restarts with
-			// both.
+			// When the second message dies, dead lettering has already stopped. The same holds after the
+			// restart with both messages.
 			want := []int64{int64(either(old, 1, 0)), 0, int64(either(old, 1, 0)), 0}
 			for i := range want {
 				if len(told) != len(want) || told[i] != want[i] {
-					t.Fatalf("told %v, want %v", told, want)
+					t.Fatalf("counts %v, want %v", told, want)
 				}
 			}
 		})
 	}
 }
 
-// declares says whether a process gets a new queue over its own session. If not, the session ends.
+// declares checks whether a process can declare a new queue over its own session. If not, the session must
+// end.
 func declares(w *world, p *kernel.Process, queue string, want bool) {
 	s, err := w.b.Client(p, heartbeat).Connect(background)
 	if err != nil {

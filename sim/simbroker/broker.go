@@ -41,13 +41,13 @@ type Options struct {
 	// Lateness bounds how late an expired message is removed; 0 means 22 ms, negative means never
 	// late.
 	Lateness time.Duration
-	// DeadLetterRetry is how long a quorum queue waits before it tries a dead letter without a
-	// route again; 0 means 180 s.
+	// DeadLetterRetry is how long a quorum queue waits before it retries a dead letter without a route; 0
+	// means 180 s.
 	DeadLetterRetry time.Duration
 	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0
 	// means 30 min.
 	ConsumerTimeout time.Duration
-	// Sample decides which messages are encoded; the type encoding says why not all of them are.
+	// Sample decides which messages are encoded; the type encoding explains why not all of them are.
 	Sample uint64
 }
 
@@ -87,8 +87,8 @@ type Broker struct {
 
 	up    bool
 	alarm bool
-	stuck bool // see poisoned
-	// givenUp is told which process ends its session because a publish has waited for too long; may
+	stuck bool // see isPoisoned
+	// givenUp is called with the process that ends its session because a publish has waited too long; may
 	// be nil.
 	givenUp func(process string)
 
@@ -102,9 +102,9 @@ type Broker struct {
 	queues    []*queue    // sorted by name
 	peers     []*peer     // open sessions, oldest first
 	blocks    []*block
-	stalled   []*publish // held back by the alarm, oldest first
-	delayed   []*delayed // held back by a filter, oldest first
-	filters   []filter   // sorted by id
+	stalled   []*publish        // held back by the alarm, oldest first
+	delayed   []*delayedMessage // held back by a filter, oldest first
+	filters   []filter          // sorted by id
 
 	encoding encoding
 
@@ -113,22 +113,22 @@ type Broker struct {
 	// connects counts each process's attempts to connect, across its restarts.
 	connects map[string]uint64
 
-	// What crosses the network once for each message is reused.
-	spareArrivals    spares[arrival]
-	spareSettlements spares[settlement]
+	// Frames that cross the network once for each message are reused.
+	spareArrivals    sparePool[arrival]
+	spareSettlements sparePool[settlement]
 
-	// Events are reused. If a sink makes the broker report another event while it handles one, that
-	// event gets the next slot.
+	// Events are reused. If a sink causes another event while it handles one, the new event uses the next
+	// slot.
 	events []*history.Event
 	depth  int
 }
 
-// spares are values that nothing holds any more. What is lost on the way is not among them; the garbage
-// collector frees it.
-type spares[T any] []*T
+// sparePool holds values for reuse. Values that were lost in transit are not returned to it; the garbage
+// collector frees them.
+type sparePool[T any] []*T
 
-// take returns a zero value.
-func (s *spares[T]) take() *T {
+// takeSpare returns a zeroed value.
+func (s *sparePool[T]) takeSpare() *T {
 	last := len(*s) - 1
 	if last < 0 {
 		return new(T)
@@ -138,8 +138,8 @@ func (s *spares[T]) take() *T {
 	return one
 }
 
-// put takes a value that nothing holds any more.
-func (s *spares[T]) put(one *T) {
+// putSpare zeroes a value that is no longer referenced, and keeps it for reuse.
+func (s *sparePool[T]) putSpare(one *T) {
 	var zero T
 	*one = zero
 	*s = append(*s, one)
@@ -168,15 +168,15 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 	}
 }
 
-// Clock is the broker's own clock; x-death shows its wall time. Expiry uses true time.
+// Clock returns the broker's own clock; x-death shows its wall time. Expiry uses true time.
 func (b *Broker) Clock() *kernel.Clock { return b.clock }
 
-// Up says whether the broker is up.
+// Up reports whether the broker is up.
 func (b *Broker) Up() bool { return b.up }
 
-// Stop takes the broker down. Its sessions end, and their unsettled messages are requeued. Until
-// Start only time passes, and messages expire. With kill, a draw decides for each message that was
-// not stored yet whether it is lost. A second Stop does nothing.
+// Stop takes the broker down. Its sessions end, and their unsettled messages are requeued. While it is
+// down, messages still expire. With kill, a draw decides for each unstored message whether it is lost. A
+// second Stop does nothing.
 func (b *Broker) Stop(kill bool) {
 	if !b.up {
 		return
@@ -189,7 +189,7 @@ func (b *Broker) Stop(kill bool) {
 		b.net.Touch(simnet.Touched{Fault: fault, Process: b.opts.Name})
 	}
 	b.up = false
-	b.observe(&history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
+	b.emitEvent(&history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
 	for _, p := range slices.Clone(b.peers) {
 		p.close()
 	}
@@ -200,37 +200,37 @@ func (b *Broker) Stop(kill bool) {
 	b.net.SetServer(b.opts.Name, false)
 }
 
-// Start brings the broker up again with the content of its queues. Messages that expired in the
-// meantime die at once (rule 13). It does nothing if the broker is up.
+// Start restarts the broker with the content of its queues. Messages that expired meanwhile die at once
+// (rule 13). It does nothing if the broker is up.
 func (b *Broker) Start() {
 	if b.up {
 		return
 	}
 	b.up = true
 	b.net.SetServer(b.opts.Name, true)
-	b.heal()
+	b.resetDeadLettering()
 	up := history.Event{Kind: history.BrokerUp, Process: b.opts.Name}
-	if b.poisoned() {
+	if b.isPoisoned() {
 		up.Count = 1
 	}
-	b.observe(&up)
+	b.emitEvent(&up)
 	for _, q := range slices.Clone(b.queues) {
-		q.used()
+		q.restartExpiry()
 		q.retryHeld()
-		q.serve()
+		q.deliverReady()
 	}
 	b.flushDelayed()
 }
 
-// SetAlarm raises or clears the memory alarm: while it is on, publishes are accepted but neither
-// stored nor confirmed, and the clients are told (rule 35). It survives a restart.
+// SetAlarm raises or clears the memory alarm: while it is on, publishes are accepted but neither stored nor
+// confirmed, and the clients are notified (rule 35). It survives a restart.
 func (b *Broker) SetAlarm(on bool) {
 	if b.alarm == on {
 		return
 	}
 	b.alarm = on
 	for _, p := range b.peers {
-		p.tellBlocked(on)
+		p.notifyBlocked(on)
 	}
 	if on {
 		return
@@ -244,34 +244,34 @@ func (b *Broker) SetAlarm(on bool) {
 	}
 }
 
-// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone
-// and its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
+// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are removed and
+// its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
 func (b *Broker) DeleteQueue(name string) bool {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil {
 		return false
 	}
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
-	// The deletion of a queue that hangs also ends its process and everything that waited for it.
+	// The deletion of a hanging queue also ends its process and every request that waited for it.
 	b.removeQueue(q, FaultQueueDeleted)
 	return true
 }
 
-// removeQueue deletes a queue because of a fault, or because a client asked for it. In the second
-// case no fault excuses the loss of its messages.
+// removeQueue deletes a queue because of a fault, or because a client asked for it. fault is empty for a
+// client's request; then no fault excuses the loss of its messages.
 func (b *Broker) removeQueue(q *queue, fault string) {
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
-		e.unbind(q, fault)
+		e.unbindQueue(q, fault)
 	}
-	q.delete(fault)
+	q.deleteContents(fault)
 }
 
 // CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader
 // moves. Unsettled deliveries stay with their session, which stays open (rule 32). It returns the
 // number of consumers.
 func (b *Broker) CancelConsumers(name string) int {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil {
 		return 0
 	}
@@ -284,7 +284,7 @@ func (b *Broker) CancelConsumers(name string) int {
 	return len(consumers)
 }
 
-// block keeps a queue without consumers.
+// block prevents subscriptions to a queue.
 type block struct {
 	queue string
 	touch func()
@@ -292,9 +292,9 @@ type block struct {
 	waiting []func()
 }
 
-// BlockConsumers cancels every consumer of a queue and lets nobody subscribe to it until the
-// returned function is called: subscriptions wait without an answer. It calls touch if it cancels a
-// consumer, and whenever a subscription has to wait.
+// BlockConsumers cancels every consumer of a queue. Until the returned function is called, new
+// subscriptions wait without a reply. It calls touch if it cancels a consumer, and whenever a subscription
+// must wait.
 func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	if b.CancelConsumers(name) > 0 {
 		touch()
@@ -309,23 +309,22 @@ func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	}
 }
 
-// subscribing runs a subscription to a queue, now or when the queue is no longer blocked.
-func (b *Broker) subscribing(queue string, subscribe func()) {
+// subscribeWhenUnblocked runs a subscription to a queue as soon as the queue is not blocked.
+func (b *Broker) subscribeWhenUnblocked(queue string, subscribe func()) {
 	for _, x := range b.blocks {
 		if x.queue == queue {
 			x.touch()
-			x.waiting = append(x.waiting, func() { b.subscribing(queue, subscribe) })
+			x.waiting = append(x.waiting, func() { b.subscribeWhenUnblocked(queue, subscribe) })
 			return
 		}
 	}
-	b.queue(queue).attend(subscribe, nil)
+	b.queueNamed(queue).runWhenResumed(subscribe, nil)
 }
 
-// Unbind removes a queue's bindings and returns a function that restores them; a client that
-// declares its topology again restores them too. Messages published meanwhile have no route (rule
-// 4).
+// Unbind removes a queue's bindings and returns a function that restores them. A client that redeclares its
+// topology also restores them. Messages published meanwhile have no route (rule 4).
 func (b *Broker) Unbind(name string) (restore func()) {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	var lost []broker.Binding
 	for _, e := range b.exchanges {
 		for _, r := range e.bindings {
@@ -333,18 +332,18 @@ func (b *Broker) Unbind(name string) (restore func()) {
 				lost = append(lost, broker.Binding{Exchange: e.name, Pattern: r.pattern, Queue: name})
 			}
 		}
-		e.unbind(q, FaultUnbound)
+		e.unbindQueue(q, FaultUnbound)
 	}
 	return func() {
 		for _, binding := range lost {
-			// If the queue was deleted meanwhile, the next declaration binds it.
-			_ = b.bind(binding)
+			// If the queue was deleted meanwhile, its next declaration binds it.
+			_ = b.bindQueue(binding)
 		}
 	}
 }
 
-// queue returns the queue with that name, or nil.
-func (b *Broker) queue(name string) *queue {
+// queueNamed returns the queue with that name, or nil.
+func (b *Broker) queueNamed(name string) *queue {
 	i, ok := slices.BinarySearchFunc(b.queues, name, func(q *queue, name string) int {
 		return strings.Compare(q.decl.Name, name)
 	})
@@ -354,8 +353,8 @@ func (b *Broker) queue(name string) *queue {
 	return b.queues[i]
 }
 
-// exchange returns the exchange with that name, or nil. The default exchange is not among them.
-func (b *Broker) exchange(name string) *exchange {
+// exchangeNamed returns the exchange with that name, or nil. The default exchange is not listed.
+func (b *Broker) exchangeNamed(name string) *exchange {
 	i, ok := slices.BinarySearchFunc(b.exchanges, name, func(e *exchange, name string) int {
 		return strings.Compare(e.name, name)
 	})
@@ -365,8 +364,8 @@ func (b *Broker) exchange(name string) *exchange {
 	return b.exchanges[i]
 }
 
-// observe reports an event, and fills in time and step.
-func (b *Broker) observe(e *history.Event) {
+// emitEvent writes an event to the history, with time and step.
+func (b *Broker) emitEvent(e *history.Event) {
 	if b.sink == nil {
 		return
 	}
@@ -382,22 +381,22 @@ func (b *Broker) observe(e *history.Event) {
 	b.depth--
 }
 
-// tell reports an event of one message.
-func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
-	b.tellOf(m, &history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
+// emitMessageEvent writes an event about one message.
+func (b *Broker) emitMessageEvent(kind history.Kind, m *message, queue, process, fault string, count int) {
+	b.emitDispatchEvents(m, &history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
 }
 
-// tellOf reports an event of a message. A message may carry several dispatches. The history shows it
-// as several messages, one for each dispatch, each with its own number. They always move together.
-// So a rule about the message of one dispatch needs no exception. It changes the event.
-func (b *Broker) tellOf(m *message, e *history.Event) {
+// emitDispatchEvents writes an event about a message; it modifies e. The history shows a message with
+// several dispatches as several messages, one for each dispatch, each with its own number. They always move
+// together, so a rule about the message of one dispatch needs no exception.
+func (b *Broker) emitDispatchEvents(m *message, e *history.Event) {
 	if b.sink == nil {
 		return
 	}
 	e.Message, e.Type = m.id, uint8(m.envelope.Type)
 	ds := m.envelope.Dispatches
 	if m.forged || len(ds) == 0 {
-		b.observe(e)
+		b.emitEvent(e)
 		return
 	}
 	for i := range ds {
@@ -405,7 +404,7 @@ func (b *Broker) tellOf(m *message, e *history.Event) {
 		if len(ds) > 1 {
 			e.Message, e.Limit = m.id+uint64(i), int64(i+1)
 		}
-		b.observe(e)
+		b.emitEvent(e)
 	}
 }
 

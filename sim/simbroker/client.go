@@ -15,15 +15,15 @@ import (
 // errMalformed is the error that a consumer gets for a corrupted body.
 var errMalformed = errors.New("the body is not an envelope: invalid character '\\xff'")
 
-// client is the broker as one process sees it.
+// client is one process's client of the broker.
 type client struct {
 	b         *Broker
 	p         *kernel.Process
 	heartbeat time.Duration
 }
 
-// Client returns the broker for one process. Its sessions send heartbeats; 0 means none, and then a
-// silent peer is never noticed.
+// Client returns the broker client of one process. heartbeat is the interval of its sessions; 0 means none,
+// and then a silent peer is never detected.
 func (b *Broker) Client(p *kernel.Process, heartbeat time.Duration) broker.Broker {
 	return &client{b: b, p: p, heartbeat: heartbeat}
 }
@@ -36,7 +36,7 @@ type session struct {
 	peer      *peer
 	heartbeat time.Duration
 
-	late      []*publish // publishes that wait for a queue that hangs, oldest first
+	late      []*publish // publishes that wait for a hanging queue, oldest first
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
@@ -46,8 +46,8 @@ type session struct {
 	blocked   bool
 	closed    bool
 	limited   []string // see Limited
-	// readOn: after the end of the session the program still receives the deliveries in the buffers,
-	// as from a real client that has read the last frames before it learned of the end.
+	// readOn: after the end of the session, the program still receives the buffered deliveries, as from a
+	// real client that read the last frames before it detected the end.
 	readOn bool
 }
 
@@ -57,12 +57,11 @@ type request struct {
 	err  error
 }
 
-// Connects is how often the processes of this name have tried to connect, including failed
-// attempts.
+// Connects returns how often processes of this name have tried to connect, including failed attempts.
 func (b *Broker) Connects(process string) uint64 { return b.connects[process] }
 
-// Connect implements broker.Broker. If the client gave up, the broker that accepted the connection
-// learns so by the connection's end.
+// Connect implements broker.Broker. If the client gives up, the broker that accepted the connection detects
+// its end.
 func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	b := c.b
 	within, cancel := b.k.WithTimeout(ctx, b.opts.ConnectTimeout)
@@ -71,7 +70,7 @@ func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	s := &session{b: b, p: c.p, heartbeat: c.heartbeat, lastHeard: b.k.Now()}
 	err := b.net.Call(within, c.p, b.opts.Name, func() {
 		if !s.closed && c.p.Alive() {
-			b.accept(s)
+			b.acceptSession(s)
 		}
 	})
 	if err == nil {
@@ -118,21 +117,21 @@ func (s *session) Close() {
 		return
 	}
 	s.conn.CloseClient()
-	s.over()
+	s.closeAndWake()
 }
 
-// end is the moment at which the client learns that the session is over: from the broker, or from
-// its silence.
-func (s *session) end() {
+// endRemotely ends the session when the client detects its end: by a frame from the broker, or by the
+// broker's silence.
+func (s *session) endRemotely() {
 	if s.closed {
 		return
 	}
 	s.readOn = s.b.late.Uint64N(2) == 1
-	s.over()
+	s.closeAndWake()
 }
 
-// over wakes everything that waits for the session.
-func (s *session) over() {
+// closeAndWake closes the session and wakes all tasks that wait for it.
+func (s *session) closeAndWake() {
 	s.closed = true
 	s.conn.CloseClient()
 	for _, r := range s.requests {
@@ -146,7 +145,7 @@ func (s *session) over() {
 		if !s.readOn {
 			sub.buffer = nil
 		}
-		sub.wake()
+		sub.wakeWaiters()
 	}
 	for _, w := range s.watchers {
 		w.Done()
@@ -154,14 +153,14 @@ func (s *session) over() {
 	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
-// ask makes one request to the broker: do runs there, and its error comes back.
-func (s *session) ask(ctx context.Context, do func() error) error {
-	return s.askWhen(ctx, func(answer func()) { answer() }, do, nil)
+// sendRequest makes one request to the broker: do runs there, and its error is the reply.
+func (s *session) sendRequest(ctx context.Context, do func() error) error {
+	return s.sendDeferredRequest(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// askWhen makes a request that the broker answers at a time of its choice, by calling answer. then
-// runs at the broker after the reply was sent.
-func (s *session) askWhen(ctx context.Context, when func(answer func()), do func() error, then func()) error {
+// sendDeferredRequest makes a request that the broker answers when the function when calls answer. then
+// runs at the broker after the reply was sent; nil for none.
+func (s *session) sendDeferredRequest(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
 	k.Point()
@@ -193,24 +192,25 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 	return r.err
 }
 
-// askOf makes a request about queues. If a classic queue among them hangs, the answer waits.
-func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
-	return s.askWhen(ctx, func(answer func()) { s.b.stalledClassic(queues).attend(answer, nil) }, do, nil)
+// sendQueueRequest makes a request about queues. If one of them is a hanging classic queue, the reply waits
+// for it.
+func (s *session) sendQueueRequest(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
+	return s.sendDeferredRequest(ctx, func(answer func()) { s.b.stalledClassic(queues).runWhenResumed(answer, nil) }, do, nil)
 }
 
-// Declare implements broker.Session. A refusal leaves the session open, as if it had its own
+// Declare implements broker.Session. A refusal leaves the session open, as if the declaration had its own
 // channel.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := s.b.k.WithTimeout(ctx, broker.DeclareWait)
 	defer cancel()
-	err := s.askOf(within, func(yield func(string) bool) {
+	err := s.sendQueueRequest(within, func(yield func(string) bool) {
 		for _, q := range t.Queues {
 			if !yield(q.Name) {
 				return
 			}
 		}
 	}, func() error {
-		err := s.b.declare(t)
+		err := s.b.declareTopology(t)
 		s.noteLimits(t)
 		if errors.Is(err, errInternal) {
 			s.peer.close() // an error of the connection, not of the channel
@@ -221,27 +221,26 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	case errors.Is(err, errInternal):
 		return broker.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return broker.Unanswered(s.unanswering(t))
+		return broker.Unanswered(s.unansweringQueue(t))
 	}
 	return err
 }
 
-// unanswering names the queue of a topology that delays the declaration's answer.
-func (s *session) unanswering(t broker.Topology) string {
+// unansweringQueue names the queue of a topology that delays the reply to its declaration.
+func (s *session) unansweringQueue(t broker.Topology) string {
 	for _, decl := range t.Queues {
-		if q := s.b.queue(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+		if q := s.b.queueNamed(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
 			return "queue " + decl.Name
 		}
 	}
 	return ""
 }
 
-// noteLimits notes the queues of a topology that exist with a delivery limit although they should
-// have none.
+// noteLimits records the queues of a topology that have a delivery limit although they should have none.
 func (s *session) noteLimits(t broker.Topology) {
 	for _, decl := range t.Queues {
 		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
-		if q := s.b.queue(decl.Name); q != nil && decl.KeepsReturned && q.deliveryLimit() > 0 {
+		if q := s.b.queueNamed(decl.Name); q != nil && decl.KeepsReturned && q.deliveryLimit() > 0 {
 			s.limited = append(s.limited, decl.Name)
 		}
 	}
@@ -251,36 +250,36 @@ func (s *session) noteLimits(t broker.Topology) {
 // Limited implements broker.Session.
 func (s *session) Limited() []string { return slices.Clone(s.limited) }
 
-// QueueIdle says that a queue exists, is empty and has no consumer.
+// QueueIdle reports whether a queue exists, is empty and has no consumer.
 func (b *Broker) QueueIdle(name string) bool {
-	q := b.queue(name)
-	return q != nil && q.length() == 0 && len(q.consumers) == 0
+	q := b.queueNamed(name)
+	return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 }
 
-// DeleteIdle implements broker.Session. It first asks whether the queue is idle. Then it deletes the
-// queue on the condition that it is still idle. A quorum queue ignores the condition: it is deleted
-// even if it has come into use meanwhile.
+// DeleteIdle implements broker.Session. It first checks whether the queue is idle, and then deletes it on
+// the condition that it is still idle. A quorum queue ignores the condition, so it is deleted even if it is
+// in use again.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {
-		q := s.b.queue(decl.Name)
+		q := s.b.queueNamed(decl.Name)
 		fate = broker.QueueInUse
 		if q == nil {
 			fate = broker.QueueAbsent
 		}
-		return q != nil && q.length() == 0 && len(q.consumers) == 0
+		return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 	}
 	found := false
-	// The idle queue is asked for a message: if it hangs, it does not answer.
-	when := func(answer func()) { s.b.queue(decl.Name).attend(answer, nil) }
-	if err := s.askWhen(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
+	// The check reads from the queue, so a hanging queue does not answer.
+	when := func(answer func()) { s.b.queueNamed(decl.Name).runWhenResumed(answer, nil) }
+	if err := s.sendDeferredRequest(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
 		return fate, err
 	}
-	err = s.ask(ctx, func() error {
+	err = s.sendRequest(ctx, func() error {
 		if !idle() && (fate == broker.QueueAbsent || decl.Type == typeClassic) {
 			return nil
 		}
 		fate = broker.QueueDeleted
-		s.b.removeQueue(s.b.queue(decl.Name), "")
+		s.b.removeQueue(s.b.queueNamed(decl.Name), "")
 		return nil
 	})
 	if err != nil {
@@ -291,9 +290,9 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 
 // QueueState implements broker.Session.
 func (s *session) QueueState(ctx context.Context, queue string) (state broker.QueueState, err error) {
-	err = s.askOf(ctx, func(yield func(string) bool) { yield(queue) }, func() error {
-		if q := s.b.queue(queue); q != nil {
-			state = q.state()
+	err = s.sendQueueRequest(ctx, func(yield func(string) bool) { yield(queue) }, func() error {
+		if q := s.b.queueNamed(queue); q != nil {
+			state = q.reportedState()
 		}
 		return nil
 	})
@@ -306,11 +305,11 @@ func (s *session) QueueState(ctx context.Context, queue string) (state broker.Qu
 // batch is one call of Publish.
 type batch struct {
 	outcomes []broker.Outcome
-	one      [1]broker.Outcome // those of one message
-	over     bool              // the caller has the outcomes, which now belong to it
+	one      [1]broker.Outcome // the outcome of a single message
+	over     bool              // the outcomes were returned to the caller, which owns them
 	left     int32
 	wait     kernel.Wait
-	gaveUp   []bool // the outcomes for which the client no longer waits, reported as unknown; nil for none
+	gaveUp   []bool // per message: the client gave up waiting and reported it as unknown; nil for none
 }
 
 // newBatch returns a batch of n messages, with their publishes.
@@ -333,13 +332,13 @@ func newBatch(n int) (*batch, []publish) {
 	return t, publishes
 }
 
-// settle notes an outcome.
-func (b *batch) settle(i int, o broker.Outcome) {
+// recordOutcome records the outcome of the i-th message.
+func (b *batch) recordOutcome(i int, o broker.Outcome) {
 	if b.over || len(b.gaveUp) > i && b.gaveUp[i] {
 		return
 	}
 	if o == broker.Unknown {
-		// The publish may be answered later, when its caller no longer waits.
+		// The publish may still be answered after its caller has stopped waiting.
 		if b.gaveUp == nil {
 			b.gaveUp = make([]bool, len(b.outcomes))
 		}
@@ -352,9 +351,9 @@ func (b *batch) settle(i int, o broker.Outcome) {
 	}
 }
 
-// Publish implements broker.Session. The process can crash between any two messages of a batch. A
-// message that was not sent because the session or the context had ended is NotSent. One that can't
-// be encoded is Nacked and goes nowhere.
+// Publish implements broker.Session. The process can crash between any two messages of a batch. A message
+// that was not sent because the session or the context had ended is NotSent. A message that can't be
+// encoded is Nacked and not sent.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
 	t, publishes := newBatch(len(ms))
@@ -368,7 +367,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			t.over = true
 			return t.outcomes
 		}
-		if len(s.late) > 0 && s.shut(ms[i].Exchange, ms[i].RoutingKey) {
+		if len(s.late) > 0 && s.isRouteShut(ms[i].Exchange, ms[i].RoutingKey) {
 			t.outcomes[i] = broker.NotSent
 			t.left--
 			continue
@@ -376,7 +375,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 		p := &publishes[i]
 		p.peer, p.batch, p.index = s.peer, t, int32(i) //nolint:gosec // as in newBatch
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
-		if !p.encode() {
+		if !p.encodeIfDue() {
 			t.outcomes[i] = broker.Nacked
 			t.left--
 			continue
@@ -398,23 +397,23 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 }
 
 // Consume implements broker.Session. If ctx ends before the broker has answered, it cancels the
-// subscription, and deliveries that arrive for it go back.
+// subscription, and its deliveries are requeued.
 func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	sub := &subscription{s: s, queue: queue}
 	s.subs = append(s.subs, sub)
 	when := func(answer func()) {
-		s.b.subscribing(queue, func() {
-			// After a long wait, the subscriber may be gone.
+		s.b.subscribeWhenUnblocked(queue, func() {
+			// The subscriber may be gone after a long wait.
 			if !s.peer.closed && !sub.abandoned {
 				answer()
 			}
 		})
 	}
-	err := s.askWhen(ctx, when, func() error {
-		c, err := s.peer.consume(sub, prefetch)
+	err := s.sendDeferredRequest(ctx, when, func() error {
+		c, err := s.peer.addConsumer(sub, prefetch)
 		sub.consumer = c
 		return err
-	}, func() { sub.consumer.q.serve() })
+	}, func() { sub.consumer.q.deliverReady() })
 	if err == nil {
 		return sub, nil
 	}
@@ -423,11 +422,11 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	if !s.closed {
 		s.conn.SendToServer(simnet.FrameFunc(func() {
 			if sub.consumer != nil {
-				s.peer.cancel(sub.consumer)
+				s.peer.removeConsumer(sub.consumer)
 			}
 		}))
 		for _, d := range sub.buffer {
-			sub.giveBack(d)
+			sub.requeueDelivery(d)
 		}
 	}
 	return nil, err

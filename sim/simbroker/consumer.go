@@ -15,47 +15,47 @@ type subscription struct {
 	queue    string
 	consumer *consumer // at the broker; nil until it has accepted
 
-	buffer    []*arrival // received from the network, not yet by the program; oldest first
+	buffer    []*arrival // received from the network but not by the program, oldest first
 	waiters   []kernel.Wait
 	cancelled bool
 	abandoned bool // the program will never read from it
 }
 
-// arrival is a delivery on its way to the client, and then in its buffer.
+// arrival is a delivery in transit to the client or in its buffer.
 type arrival struct {
 	broker.Delivery
 	sub    *subscription
 	strand kernel.Strand // of its arrival
 }
 
-// Arrive implements simnet.Frame. The client no longer knows a cancelled consumer: it drops
-// deliveries that still arrive for it, which stay unsettled.
+// Arrive implements simnet.Frame. The client has forgotten a cancelled consumer: it drops deliveries that
+// still arrive for it, so they stay unsettled.
 func (a *arrival) Arrive() {
 	sub := a.sub
 	switch {
 	case sub.abandoned:
-		sub.giveBack(a)
+		sub.requeueDelivery(a)
 		return
 	case sub.cancelled:
 		return
 	}
 	a.strand = sub.s.b.k.Strand()
 	sub.buffer = append(sub.buffer, a)
-	sub.wake()
+	sub.wakeWaiters()
 }
 
-// wake lets all waiting tasks look again; those that find nothing go on waiting.
-func (su *subscription) wake() {
+// wakeWaiters wakes all waiting tasks; tasks that find nothing wait again.
+func (su *subscription) wakeWaiters() {
 	for _, w := range su.waiters {
 		w.Done()
 	}
 	su.waiters = su.waiters[:0]
 }
 
-// cancelledByServer is the arrival of basic.cancel at the client.
+// cancelledByServer handles the arrival of basic.cancel at the client.
 func (su *subscription) cancelledByServer() {
 	su.cancelled = true
-	su.wake()
+	su.wakeWaiters()
 }
 
 // Receive implements broker.Consumer. Deliveries in the buffer come before ErrCancelled, and,
@@ -71,7 +71,7 @@ func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 			su.buffer = slices.Delete(su.buffer, 0, 1)
 			k.Meet(d.strand)
 			got := d.Delivery
-			su.s.b.spareArrivals.put(d)
+			su.s.b.spareArrivals.putSpare(d)
 			return got, nil
 		case su.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
@@ -87,29 +87,29 @@ func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// owns says whether a delivery can be settled: it belongs to this session, which is open. A
-// delivery of another session belongs to the broker again.
-func (s *session) owns(d broker.Delivery) bool {
+// ownsDelivery reports whether a delivery can be settled: the session is open, and the delivery belongs to
+// it. A delivery of another session has been requeued.
+func (s *session) ownsDelivery(d broker.Delivery) bool {
 	return !s.closed && d.Tag>>tagBits == s.peer.number
 }
 
-// settlement is an acknowledgement or a rejection on its way to the broker.
+// settlement is an acknowledgement or a rejection in transit to the broker.
 type settlement struct {
 	peer *peer
 	tag  uint64
-	how  settling
+	how  settlementKind
 }
 
 // Arrive implements simnet.Frame.
 func (s *settlement) Arrive() {
 	of := *s
-	of.peer.b.spareSettlements.put(s)
-	of.peer.settle(of.tag, of.how)
+	of.peer.b.spareSettlements.putSpare(s)
+	of.peer.handleSettlement(of.tag, of.how)
 }
 
-// settle sends a settlement to the broker.
-func (s *session) settle(tag uint64, how settling) {
-	one := s.b.spareSettlements.take()
+// sendSettlement sends a settlement to the broker.
+func (s *session) sendSettlement(tag uint64, how settlementKind) {
+	one := s.b.spareSettlements.takeSpare()
 	one.peer, one.tag, one.how = s.peer, tag, how
 	s.conn.SendToServer(one)
 }
@@ -118,8 +118,8 @@ func (s *session) settle(tag uint64, how settling) {
 func (su *subscription) Ack(d broker.Delivery) {
 	s := su.s
 	s.b.k.CheckAlive()
-	if s.owns(d) {
-		s.settle(d.Tag, byAck)
+	if s.ownsDelivery(d) {
+		s.sendSettlement(d.Tag, byAck)
 	}
 }
 
@@ -127,25 +127,25 @@ func (su *subscription) Ack(d broker.Delivery) {
 func (su *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := su.s
 	s.b.k.CheckAlive()
-	if s.owns(d) {
+	if s.ownsDelivery(d) {
 		how := byReject
 		if requeue {
 			how = byRequeue
 		}
-		s.settle(d.Tag, how)
+		s.sendSettlement(d.Tag, how)
 	}
 }
 
-// giveBack requeues a delivery that nobody will read.
-func (su *subscription) giveBack(d *arrival) {
-	su.s.settle(d.Tag, byRequeue)
+// requeueDelivery requeues a delivery that the program will never read.
+func (su *subscription) requeueDelivery(d *arrival) {
+	su.s.sendSettlement(d.Tag, byRequeue)
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
 // ErrCancelled.
 func (su *subscription) Cancel(ctx context.Context) error {
-	return su.s.askWhen(ctx, func(answer func()) { su.s.b.queue(su.queue).attend(answer, nil) }, func() error {
-		su.s.peer.cancel(su.consumer)
+	return su.s.sendDeferredRequest(ctx, func(answer func()) { su.s.b.queueNamed(su.queue).runWhenResumed(answer, nil) }, func() error {
+		su.s.peer.removeConsumer(su.consumer)
 		su.s.conn.SendToClient(simnet.FrameFunc(su.cancelledByServer))
 		return nil
 	}, nil)

@@ -8,16 +8,14 @@ import (
 	"handoff/sim/simnet"
 )
 
-// consumerTick is how often a channel of RabbitMQ checks whether its oldest delivery has waited for
-// too long.
+// consumerTick is how often a channel of RabbitMQ checks whether its oldest delivery is overdue.
 const consumerTick = time.Minute
 
-// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means
-// as in the options. It calls touch, which may be nil, whenever a delivery stayed for too long.
-// On a real broker a change needs new connections, because RabbitMQ reads the setting when a channel
-// is opened, and from 4.3 on when a consumer begins. Here it applies at once, and no session ends.
-// Before 4.3 a channel notices an overdue delivery up to tick late; from 4.3 on a queue notices it at
-// once.
+// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means as in
+// the options. It calls touch, which may be nil, for each overdue delivery. On a real broker a change needs
+// new connections, because RabbitMQ reads the setting when a channel is opened, and from 4.3 on when a
+// consumer begins. Here it applies at once, and no session ends. Before 4.3 a channel detects an overdue
+// delivery up to tick late; from 4.3 on the queue detects it at once.
 func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	if d == 0 {
 		d, tick = b.opts.ConsumerTimeout, consumerTick
@@ -26,7 +24,7 @@ func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	b.watchAll()
 }
 
-// watchAll makes all sessions determine anew which delivery is overdue next.
+// watchAll restarts the timeout of the next overdue delivery in all sessions.
 func (b *Broker) watchAll() {
 	for _, p := range b.peers {
 		p.watching.Stop()
@@ -35,36 +33,36 @@ func (b *Broker) watchAll() {
 	}
 }
 
-// watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes
-// the channel with 406 at the first of its ticks after the timeout, and the client ends the
-// session. From 4.3 on a quorum queue takes the delivery back and cancels the consumer
-// (overdueByQueue), and a classic queue waits for ever.
+// watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes the
+// channel with 406 at the first of its ticks after the timeout, and the client ends the session. From 4.3
+// on a quorum queue requeues the delivery and cancels the consumer (takeBackOverdue), and a classic queue
+// waits forever.
 func (p *peer) watchUnacked() {
 	if p.watches {
 		return
 	}
 	b := p.b
-	i := slices.IndexFunc(p.unacked, b.watched)
+	i := slices.IndexFunc(p.unacked, b.canTimeOut)
 	if i < 0 {
 		return
 	}
-	look := p.overdue
+	look := p.checkOldestDelivery
 	if b.like.queuesTimeOut {
-		look = p.overdueByQueue
+		look = p.takeBackOverdue
 	}
 	p.watches = true
 	p.watching = b.k.After(max(0, p.unacked[i].at+b.consumerTimeout-b.k.Now()), look)
 }
 
-// watched says that a delivery that stays unacknowledged times out. A quorum queue that hangs
-// checks when it resumes.
-func (b *Broker) watched(u unsettled) bool {
+// canTimeOut reports whether an unacknowledged delivery can time out. A hanging quorum queue checks this
+// when it resumes.
+func (b *Broker) canTimeOut(u unsettledDelivery) bool {
 	q := u.m.queue
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// overdue checks whether the oldest delivery has waited for too long.
-func (p *peer) overdue() {
+// checkOldestDelivery checks whether the oldest delivery is overdue.
+func (p *peer) checkOldestDelivery() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {
 		return
@@ -83,20 +81,20 @@ func (p *peer) overdue() {
 		case p.unacked[0].tag != u.tag:
 			p.watchUnacked()
 		default:
-			p.endOverdue(u)
+			p.closeForOverdue(u)
 		}
 	})
 }
 
-// endOverdue ends the session because of a delivery.
-func (p *peer) endOverdue(u unsettled) {
-	p.tellOverdue(u, false)
+// closeForOverdue ends the session because of an overdue delivery.
+func (p *peer) closeForOverdue(u unsettledDelivery) {
+	p.reportOverdue(u, false)
 	p.close()
 }
 
-// tellOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its
-// consumer is cancelled, instead of its session ended.
-func (p *peer) tellOverdue(u unsettled, cancels bool) {
+// reportOverdue reports an overdue delivery. cancels reports whether the broker cancels its consumer
+// instead of ending its session.
+func (p *peer) reportOverdue(u unsettledDelivery, cancels bool) {
 	b := p.b
 	if b.timedOut != nil {
 		b.timedOut()
@@ -105,14 +103,14 @@ func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	if cancels {
 		e.Count = 1
 	}
-	b.tellOf(u.m, &e)
+	b.emitDispatchEvents(u.m, &e)
 }
 
-// overdueByQueue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue
-// deliveries and cancels the consumers that held them. It gives those consumers nothing more until
-// they have settled all overdue deliveries. Their other deliveries stay theirs. A consumer that was
-// cancelled before can't be cancelled again: its channel is closed instead, and the session ends.
-func (p *peer) overdueByQueue() {
+// takeBackOverdue models quorum queues from 4.3 on. Each requeues its overdue deliveries and cancels the
+// consumers that held them. It delivers nothing more to those consumers until they have settled all overdue
+// deliveries. They keep their other deliveries. A consumer that was already cancelled can't be cancelled a
+// second time: its channel is closed instead, and the session ends.
+func (p *peer) takeBackOverdue() {
 	p.watches = false
 	if p.closed {
 		return
@@ -121,19 +119,19 @@ func (p *peer) overdueByQueue() {
 	var queues []*queue
 	var cancelled []*consumer
 	for _, u := range slices.Clone(p.unacked) {
-		if b.k.Now()-u.at < b.consumerTimeout || !b.watched(u) {
+		if b.k.Now()-u.at < b.consumerTimeout || !b.canTimeOut(u) {
 			continue
 		}
 		if !slices.Contains(p.consumers, u.c) {
-			p.endOverdue(u)
+			p.closeForOverdue(u)
 			break
 		}
-		p.tellOverdue(u, true)
-		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettled) bool { return other.tag == u.tag })
+		p.reportOverdue(u, true)
+		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettledDelivery) bool { return other.tag == u.tag })
 		p.takenBack = append(p.takenBack, u)
 		u.c.unacked--
 		u.c.overdue++
-		u.m.queue.putBack(u.m, p.process, byTimeout)
+		u.m.queue.requeueMessage(u.m, p.process, byTimeout)
 		if !slices.Contains(queues, u.m.queue) {
 			queues = append(queues, u.m.queue)
 		}
@@ -148,23 +146,23 @@ func (p *peer) overdueByQueue() {
 		}
 	}
 	for _, q := range queues {
-		q.serve()
+		q.deliverReady()
 	}
 	p.watchUnacked()
 }
 
-// settleTakenBack handles the settlement of an overdue delivery. It changes no message, but a
-// consumer that has settled all of them gets messages again. It returns false if the tag does not
-// belong to an overdue delivery.
+// settleTakenBack handles the settlement of an overdue delivery. It changes no message, but a consumer that
+// has settled all of them receives messages again. It returns false if the tag belongs to no overdue
+// delivery.
 func (p *peer) settleTakenBack(tag uint64) bool {
-	i := slices.IndexFunc(p.takenBack, func(u unsettled) bool { return u.tag == tag })
+	i := slices.IndexFunc(p.takenBack, func(u unsettledDelivery) bool { return u.tag == tag })
 	if i < 0 {
 		return false
 	}
 	c := p.takenBack[i].c
 	p.takenBack = slices.Delete(p.takenBack, i, i+1)
 	if c.overdue--; c.overdue == 0 {
-		c.q.serve()
+		c.q.deliverReady()
 	}
 	return true
 }

@@ -8,8 +8,8 @@ import (
 	"handoff/core/broker"
 )
 
-// die sends a message that is no longer in the queue to the dead letter exchange, or drops it.
-func (q *queue) die(m *message, reason broker.DeathReason) {
+// deadLetterOrDrop sends a message that has left the queue to the dead letter exchange, or drops it.
+func (q *queue) deadLetterOrDrop(m *message, reason broker.DeathReason) {
 	b := q.b
 	m.reason = reason
 	kind := history.Expired
@@ -22,15 +22,15 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 	default:
 	}
 	if q.decl.DeadLetterExchange == "" {
-		b.tell(kind, m, q.decl.Name, "", m.corrupt, 0)
-		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
+		b.emitMessageEvent(kind, m, q.decl.Name, "", m.corrupt, 0)
+		b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", "", 0)
 		return
 	}
 	poisons := 0
-	if m.poisons(b) {
+	if m.poisonsBroker(b) {
 		b.stuck, poisons = true, 1
 	}
-	b.tell(kind, m, q.decl.Name, "", m.corrupt, poisons)
+	b.emitMessageEvent(kind, m, q.decl.Name, "", m.corrupt, poisons)
 	m.deaths = b.recordDeath(m.deaths, q.decl.Name, reason)
 	if q.deadLetter(m) {
 		return
@@ -39,15 +39,15 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 	q.watchHeld()
 }
 
-// deadLetter routes a dead message. It returns false if the message has to stay. A quorum queue
-// dead-letters at least once, so if every route is missing or a cycle, it keeps the message (rule
-// 41). A classic queue drops it silently (rules 17 and 19).
+// deadLetter routes a dead message. It returns false if the message must stay. A quorum queue dead-letters
+// at least once, so it keeps the message if every route is missing or a cycle (rule 41). A classic queue
+// drops it silently (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
-	if b.poisoned() || !q.moves() {
+	if b.isPoisoned() || !q.movesDeadLetters() {
 		return false
 	}
-	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
+	targets, _ := b.routedQueues(q.decl.DeadLetterExchange, m.key)
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t *queue) bool {
 		return isCycle(m.deaths, t.decl.Name)
 	})
@@ -56,36 +56,35 @@ func (q *queue) deadLetter(m *message) bool {
 			return false
 		}
 		fault := ""
-		if e := b.exchange(q.decl.DeadLetterExchange); e != nil && e.unbound(m.key) {
+		if e := b.exchangeNamed(q.decl.DeadLetterExchange); e != nil && e.hasLostBinding(m.key) {
 			fault = FaultUnbound
 		}
-		b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
+		b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", fault, 0)
 		return true
 	}
 	for _, t := range targets {
 		if t.stall != nil {
-			// The message stays until its target goes on. A real classic queue would send it at once,
-			// which makes no difference while the broker stays up: the target has it in the end.
+			// The message stays until its target resumes. A real classic queue would send it at once. While
+			// the broker stays up, this makes no difference, because the target receives it in the end.
 			t.stall.touch()
 			return false
 		}
 	}
-	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
+	b.emitMessageEvent(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
 	for _, t := range targets {
 		letter := &message{
 			id: m.id, envelope: m.envelope, body: m.body, key: m.key,
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
-		t.push(letter)
-		// If the target hands the letter to a consumer at once, only a quorum queue shows it as
-		// redelivered. One that stays in the target is shown so later, in both types of queue.
+		t.enqueueMessage(letter)
+		// If the target delivers the letter at once, only a quorum queue marks it as redelivered. A letter
+		// that stays in the target is marked later, in both types of queue.
 		letter.redelivered = m.marked
 	}
 	return true
 }
 
-// marksRejected says that a message rejected from this queue counts as redelivered in its next
-// queue.
+// marksRejected reports whether a message rejected from this queue counts as redelivered in its next queue.
 func (q *queue) marksRejected() bool {
 	if q.decl.Type == typeQuorum {
 		return q.b.like.marksDead
@@ -105,7 +104,7 @@ func (q *queue) watchHeld() {
 	})
 }
 
-// retryHeld tries the dead letters without a route again, oldest first.
+// retryHeld retries the dead letters without a route, oldest first.
 func (q *queue) retryHeld() {
 	held := q.held
 	q.held = nil
@@ -117,9 +116,9 @@ func (q *queue) retryHeld() {
 	q.watchHeld()
 }
 
-// recordDeath returns x-death with one more death. It has one entry for each queue and reason, the
-// newest first, with the time of the first death there, in whole seconds (rule 18). Before 4.0 each
-// death reverses the older entries: the broker builds the list anew from its front.
+// recordDeath returns x-death with one more death. It has one entry for each queue and reason, newest
+// first, with the time of the first death there, in whole seconds (rule 18). Before 4.0, each death
+// reverses the older entries, because the broker rebuilds the list from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
 	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall().Truncate(time.Second)}
 	all := make([]broker.Death, 1, len(deaths)+1)
@@ -139,7 +138,7 @@ func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.
 	return all
 }
 
-// isCycle is rule 19: the message has died in the target before, and nobody has rejected it since.
+// isCycle reports whether the message has died in the target before and was not rejected since (rule 19).
 func isCycle(deaths []broker.Death, target string) bool {
 	for _, d := range deaths {
 		if d.Reason == broker.DeathRejected {

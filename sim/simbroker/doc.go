@@ -1,11 +1,10 @@
-// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was
-// measured to behave; 3.10 unless Options.Version names another (Versions). It implements
-// broker.Broker for each simulated process, over simnet, so that everything a client learns can be
-// late, lost or wrong.
+// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was measured to
+// behave; 3.10 unless Options.Version names another (Versions). It implements broker.Broker for each
+// simulated process, over simnet, so that everything a client receives can be late, lost or wrong.
 //
 // # Which rules are modelled
 //
-// The numbers are from the list of rules that were reproduced on the real broker.
+// The numbers refer to the list of rules that were reproduced on the real broker.
 //
 //	 1  topic and direct routing; "#" is a word like any other on a direct exchange
 //	 2  the default exchange routes by queue name
@@ -26,61 +25,58 @@
 //	17  a classic queue drops a dead letter whose exchange is missing or has no route
 //	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of
 //	    the first; before 4.0 each death reverses the older entries
-//	19  a dead letter that comes back to a queue without a rejection on its way is dropped
+//	19  a dead letter that returns to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
 //	23  x-expires: a queue that has had no consumer for this time is deleted; a declaration of a
-//	    classic queue starts the time again; a quorum queue is deleted up to 5 s later, at the next
+//	    classic queue restarts this time; a quorum queue is deleted up to 5 s later, at the next
 //	    tick of its leader (here always 5 s)
 //	25  prefetch for each consumer, 0 being no limit; consumers take turns
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session
 //	28  the end of a session requeues all it held, at its old places, redelivered
-//	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on,
+//	29  redelivered means "maybe seen": the delivery may never have reached the program; from 4.0 on,
 //	    some dead letters carry it too
 //	30  the delivery count of quorum queues: from 4.0 on, a message that returns more than 20 times
 //	    dies, unless its queue was declared to keep returned messages; before 4.0 there is no limit
 //	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute
-//	    late; from 4.3 on a quorum queue takes it back in time and cancels the consumer, and a
+//	    late; from 4.3 on a quorum queue requeues it on time and cancels the consumer, and a
 //	    classic queue has no timeout
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; a silent client keeps its deliveries until the broker has missed its
 //	    heartbeats for long enough
-//	35  the alarm: publishes are held without an error, consumers go on
-//	36  persistent messages outlast a restart; after a kill a classic queue marks all of them
+//	35  the alarm: publishes are held without an error, consumers continue
+//	36  persistent messages survive a restart; after a kill a classic queue marks all of them
 //	    redelivered
 //	38  publishes of one session keep their order
-//	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
+//	41  a quorum queue keeps a dead letter without a route and retries it after 180 s
 //	43  expiry is never early and at most 22 ms late
 //
-// One more rule was measured because of an attack (S5): when a message dies whose x-death header
-// the broker did not write, the dead lettering of quorum queues ends on the whole node (attack.go).
-// If it dies in a classic queue, the real broker ends it only for that queue; here it ends on the
-// whole node, too.
+// One more rule was measured because of an attack (S5): when a message with a forged x-death header dies,
+// dead lettering of quorum queues stops on the whole node (attack.go). If it dies in a classic queue, the
+// real broker stops it only for that queue; the model stops it on the whole node.
 //
-// Two more are gray failures of the broker: a queue that hangs (stuck.go, with the client's
-// reaction), and dead lettering that stands still.
+// Two more rules are gray failures of the broker: a hanging queue (stuck.go, with the client's reaction)
+// and stopped dead lettering.
 //
-// chaos/selftest/conformance lists what is not modelled, and why, beside what the contract leaves open.
-// After a restart a held dead letter is tried at once; on the real broker it was not measured.
+// chaos/selftest/conformance lists what is not modelled, and why, and what the contract leaves open. After
+// a restart, a held dead letter is retried at once; this was not measured on the real broker.
 //
 // # A session
 //
-// One session is one connection with as many channels as it needs: a refused declaration or a
-// consumer of a missing queue is an error and leaves the session open, while errors that RabbitMQ
-// answers by closing the channel of publishes or deliveries (rules 5 and 26) end the session. When
-// the process ends, its operating system closes the connection, and the broker learns of it after
-// one way through the network. If that way is cut, only the missing heartbeats tell the broker. A
-// client that learns that its session is over may, depending on a draw, still hand out deliveries
-// that it had received, although they belong to the broker again.
+// One session is one connection with as many channels as it needs: a refused declaration or a consumer of a
+// missing queue is an error and leaves the session open. Errors for which RabbitMQ closes the channel of
+// publishes or deliveries (rules 5 and 26) end the session. When the process ends, its operating system
+// closes the connection, and the broker detects it after one trip through the network. If that link is cut,
+// the broker detects it only by the missing heartbeats. A client that detects the end of its session may,
+// depending on a draw, still return buffered deliveries, although the broker has requeued them.
 //
 // # The wire format
 //
-// Most messages cross the model as Go structs. A few are encoded as the real client encodes them,
-// and consumers receive what the core reads from the body: of each shape one of the first 128
-// messages and then each 512th, every message that does not carry all of its envelope, and all
-// messages after the first mistake. The type encoding says why. A message that the core refuses to
-// write is Nacked, and stored nowhere.
+// Most messages cross the model as Go structs. A few are encoded as the real client encodes them, and
+// consumers receive the decoded body: of each shape one of the first 128 messages and then each 512th, and
+// every message whose encoding loses part of its envelope. The type encoding explains why. A message that
+// the core refuses to encode is Nacked, and stored nowhere.
 //
 // # What a message writes into the history
 //
@@ -101,20 +97,20 @@
 //	refused by a filter (nack)   nothing but Hinted, see below
 //	never arrived, not encoded,  nothing
 //	or no such exchange
-//	delivery                     Delivered, any number of times, then one of Acked (Fault: what made
-//	                             its body unreadable, if anything), Requeued, Rejected
+//	delivery                     Delivered, any number of times, then one of Acked (Fault: the cause of
+//	                             an unreadable body, if any), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
-//	expiry                       Expired (Fault: what made its body unreadable, if anything), then
-//	                             one end
+//	expiry                       Expired (Fault: the cause of an unreadable body, if any), then one
+//	                             end
 //	rejection without requeue    Rejected (Fault: likewise), then one end
 //	returned too often           Requeued, then ReturnedTooOften (Fault: likewise), then one end
 //	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
 //	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a
 //	                             classic queue, no route there, or a cycle; with FaultUnbound where
-//	                             a fault took the exchange's bindings away
+//	                             a fault removed the exchange's bindings
 //	  end delayed                nothing at first: the queue holds the copy, and a later attempt
 //	                             writes DeadLettered or Dropped. This is so in a quorum queue while
-//	                             there is no route or its dead lettering stands still (stuck.go),
+//	                             there is no route or its dead lettering is stopped (stuck.go),
 //	                             and in any queue while a target hangs or dead lettering has ended
 //	                             (attack.go)
 //	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once
@@ -132,8 +128,7 @@
 //
 // # Choices
 //
-// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
-// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when
-// a channel looks for deliveries that were held for long, before 4.3). A draw of 0 is the plain
-// way.
+// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill loses),
+// "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel
+// checks for overdue deliveries, before 4.3). A draw of 0 is the default.
 package simbroker

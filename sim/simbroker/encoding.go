@@ -10,17 +10,17 @@ import (
 )
 
 // encoding decides which messages are encoded. An encoded message crosses the simulated broker as it
-// crosses a real one: Publish writes its body, and consumers receive what Decode makes of the body.
-// Dispatches and changes in the history are those that were sent.
+// crosses a real one: Publish encodes its body, and consumers receive the decoded body. The history shows
+// the dispatches and changes that were sent.
 //
-// Encoding and decoding every message would cost a run a third of its time. So a message that does
-// not carry all of its envelope (see loses) is always encoded, and most others cross as envelopes. Of
-// each shape a run encodes one message of the first encodedWithin, and then each encodedEach-th. Which
-// one is the first depends on the run (Options.Sample), so a sweep also encodes messages of rare
-// shapes. No stream is asked, because its other draws would change.
+// Encoding and decoding every message would cost a run a third of its time. So a message that does not
+// carry all of its envelope (see losesContent) is always encoded, and most others cross as envelopes. Of
+// each shape a run encodes one message of the first encodedWithin, and then each encodedEach-th. The first
+// one depends on the run (Options.Sample), so a sweep also encodes messages of rare shapes. It is not drawn
+// from a stream, because that would change other draws.
 //
-// That the codec keeps the contract, and that the fast reader of hints reads all of them, is tested in
-// core/broker. Here a message that loses nothing and is read otherwise than it was sent is a panic.
+// core/broker tests that the codec keeps the contract, and that the fast reader of hints reads all hints.
+// Here, a lossless message that is decoded differently from what was sent panics.
 type encoding struct {
 	sent [shapes]uint32
 	// offset is the number of the first encoded message of each shape, counted from 0.
@@ -32,7 +32,7 @@ const (
 	encodedEach   = 512
 )
 
-// newEncoding decides by sample which messages are encoded.
+// newEncoding derives the first encoded message of each shape from sample.
 func newEncoding(sample uint64) (x encoding) {
 	for i := range x.offset {
 		sample = sample*6364136223846793005 + 1442695040888963407 // a linear congruential generator
@@ -41,11 +41,11 @@ func newEncoding(sample uint64) (x encoding) {
 	return x
 }
 
-// shapes is the number of different shapes: a type, whether it carries more than one dispatch or
-// change, and whether the first change is the end of an execution that was handled.
+// shapes is the number of different shapes: the type, whether it has more than one dispatch or change, and
+// whether the first change is a handled end of an execution.
 const shapes = broker.Types * 4
 
-func shape(e *broker.Envelope) int {
+func shapeOf(e *broker.Envelope) int {
 	s := int(e.Type) * 4
 	if len(e.Dispatches) > 1 || len(e.Changes) > 1 {
 		s += 2
@@ -56,17 +56,17 @@ func shape(e *broker.Envelope) int {
 	return s
 }
 
-// due says whether a message has to be encoded, and counts it.
-func (en *encoding) due(e *broker.Envelope) bool {
-	at := shape(e)
+// mustEncode reports whether a message must be encoded, and counts it.
+func (en *encoding) mustEncode(e *broker.Envelope) bool {
+	at := shapeOf(e)
 	n := en.sent[at]
 	en.sent[at]++
-	return n%encodedEach == en.offset[at] || loses(e)
+	return n%encodedEach == en.offset[at] || losesContent(e)
 }
 
-// loses says that a message does not carry all of its envelope, or not in the form in which the
-// sender has it: parameters, durations below a millisecond, parts of an action.
-func loses(e *broker.Envelope) bool {
+// losesContent reports whether encoding loses or changes a part of the envelope: parameters, durations
+// below a millisecond, parts of an action.
+func losesContent(e *broker.Envelope) bool {
 	for i := range e.Dispatches {
 		a := &e.Dispatches[i].Action
 		if e.Dispatches[i].Parameters != nil || a.Concurrency != 0 || a.PutBy != "" || a.RetriedExitCodes != (execution.ExitCodes{}) ||
@@ -80,14 +80,14 @@ func loses(e *broker.Envelope) bool {
 // body is the encoded form of a message. Its copies share it.
 type body struct {
 	text []byte
-	// envelope is what Decode made of it; err is its error.
+	// envelope and err are the results of Decode.
 	envelope broker.Envelope
 	err      error
 }
 
-// encode encodes the message if it is due. It returns false if the core refuses to write it.
-func (p *publish) encode() bool {
-	if !p.peer.b.encoding.due(&p.envelope) {
+// encodeIfDue encodes the message if it is due. It returns false if the core refuses to write it.
+func (p *publish) encodeIfDue() bool {
+	if !p.peer.b.encoding.mustEncode(&p.envelope) {
 		return true
 	}
 	text, err := broker.Encode(&p.envelope)
@@ -98,27 +98,27 @@ func (p *publish) encode() bool {
 	return true
 }
 
-// decode reads the body of an encoded message that has arrived.
-func (p *publish) decode() {
+// decodeBody reads the body of an encoded message that has arrived.
+func (p *publish) decodeBody() {
 	if p.body == nil {
 		return
 	}
 	d := p.body
 	d.envelope, d.err = broker.Decode(d.text)
-	if !loses(&p.envelope) && (d.err != nil || !same(&p.envelope, &d.envelope)) {
+	if !losesContent(&p.envelope) && (d.err != nil || !sameEnvelope(&p.envelope, &d.envelope)) {
 		panic(fmt.Sprintf("the codec reads %s otherwise than it was sent: as %+v, error %v; see docs/queues.md", d.text, d.envelope, d.err))
 	}
 }
 
-// same says that a message was read as it was sent.
-func same(sent, read *broker.Envelope) bool {
+// sameEnvelope reports whether a message was decoded as it was sent.
+func sameEnvelope(sent, read *broker.Envelope) bool {
 	a := *sent
 	a.Timestamp = read.Timestamp // which may be in another zone
 	return sent.Timestamp.Equal(read.Timestamp) && reflect.DeepEqual(&a, read)
 }
 
-// show puts the message into a delivery, as the real client would read it.
-func (m *message) show(d *broker.Delivery) {
+// fillDelivery fills a delivery as the real client would read the message.
+func (m *message) fillDelivery(d *broker.Delivery) {
 	switch {
 	case m.corrupt != "":
 		d.Malformed = errMalformed

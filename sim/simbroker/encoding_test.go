@@ -18,8 +18,8 @@ func hint(id string, c broker.Change) broker.Message {
 	}}
 }
 
-// A consumer gets what a body carries, and not the envelope that was sent.
-func TestConsumersGetWhatTheBodyCarries(t *testing.T) {
+// A consumer receives the decoded body, not the envelope that was sent.
+func TestConsumersReceiveDecodedBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain("quorum"))
@@ -27,7 +27,7 @@ func TestConsumersGetWhatTheBodyCarries(t *testing.T) {
 		d := &m.Envelope.Dispatches[0]
 		d.Action = execution.Action{Ref: "a", Runtime: "shell", Timeout: 1500 * time.Microsecond, Concurrency: 3, RetriedExitCodes: execution.NewExitCodes(7)}
 		d.Parameters = []byte(`{ "text": "a<b" }`)
-		// More than those of which one is encoded anyway.
+		// More messages than the sample would encode.
 		ms := slices.Repeat([]broker.Message{m}, encodedWithin)
 		w.publish(s, broker.Confirmed, ms...)
 		c := w.consume(s, "q", 0)
@@ -49,8 +49,8 @@ func TestConsumersGetWhatTheBodyCarries(t *testing.T) {
 	w.run(hour)
 }
 
-// What the core refuses to write is Nacked as by the real client, and arrives nowhere.
-func TestWhatCanNotBeWrittenIsNacked(t *testing.T) {
+// A message that the core refuses to encode is Nacked, as by the real client, and arrives nowhere.
+func TestUnencodableMessageIsNacked(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain("quorum"))
@@ -67,9 +67,9 @@ func TestWhatCanNotBeWrittenIsNacked(t *testing.T) {
 	}
 }
 
-// Of each shape one of the first messages is encoded, and then one in encodedEach. The sample decides
-// which ones, and nothing else.
-func TestWhichMessagesAreEncoded(t *testing.T) {
+// Of each shape, one of the first messages is encoded, and then one in encodedEach. Only the sample
+// determines which ones.
+func TestEncodingSamplesEveryShape(t *testing.T) {
 	m := hint("executor-1/1", broker.Change{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Requested}).Envelope
 	handled := m
 	handled.Changes = []broker.Change{{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Handled: true}}
@@ -78,14 +78,14 @@ func TestWhichMessagesAreEncoded(t *testing.T) {
 		w, again := newEncoding(sample), newEncoding(sample)
 		var due, dueHandled []int
 		for n := range 3 * encodedEach {
-			if w.due(&m) {
+			if w.mustEncode(&m) {
 				due = append(due, n)
 			}
-			if w.due(&handled) {
+			if w.mustEncode(&handled) {
 				dueHandled = append(dueHandled, n)
 			}
-			again.due(&m)
-			again.due(&handled)
+			again.mustEncode(&m)
+			again.mustEncode(&handled)
 		}
 		for _, numbers := range [][]int{due, dueHandled} {
 			if len(numbers) != 3 || numbers[0] >= encodedWithin || numbers[1] != numbers[0]+encodedEach || numbers[2] != numbers[1]+encodedEach {
@@ -102,8 +102,8 @@ func TestWhichMessagesAreEncoded(t *testing.T) {
 	}
 }
 
-// A copy, also a dead letter, is what the body of the publish carries.
-func TestADeadLetterHasTheBodyOfItsMessage(t *testing.T) {
+// Every copy, even a dead letter, has the decoded body of the publish.
+func TestDeadLetterKeepsItsBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, mortal("quorum", broker.Topic, 0))
@@ -121,9 +121,9 @@ func TestADeadLetterHasTheBodyOfItsMessage(t *testing.T) {
 	w.run(hour)
 }
 
-// A message that loses nothing and is read otherwise than it was sent ends the run. An envelope that
-// changes after it was encoded stands in here for a core that writes it badly.
-func TestAMessageThatIsReadOtherwiseEndsTheRun(t *testing.T) {
+// A lossless message that is decoded differently from what was sent panics. Here, an envelope that changes
+// after its encoding simulates a faulty encoder.
+func TestMisreadMessagePanics(t *testing.T) {
 	for name, spoil := range map[string]func(p *publish){
 		"another change": func(p *publish) { p.envelope.Changes[0].To = execution.Failed },
 		"another time":   func(p *publish) { p.envelope.Timestamp = p.envelope.Timestamp.Add(1) },
@@ -143,14 +143,13 @@ func TestAMessageThatIsReadOtherwiseEndsTheRun(t *testing.T) {
 					t.Errorf("%q: the run ended: %v", name, ended)
 				}
 			}()
-			p.decode()
+			p.decodeBody()
 		}()
 	}
 }
 
-// A message that loses something is exactly one that is read otherwise than it was sent, or has
-// parameters.
-func TestLosesSaysWhetherAMessageCarriesItsEnvelope(t *testing.T) {
+// losesContent is true exactly for messages that are decoded differently or have parameters.
+func TestLosesContentDetectsEveryLossyField(t *testing.T) {
 	for name, change := range map[string]func(d *broker.Dispatch){
 		"":                 func(*broker.Dispatch) {},
 		"parameters":       func(d *broker.Dispatch) { d.Parameters = []byte(`{ "a": 1 }`) },
@@ -168,8 +167,8 @@ func TestLosesSaysWhetherAMessageCarriesItsEnvelope(t *testing.T) {
 			t.Fatal(err)
 		}
 		read, err := broker.Decode(text)
-		if err != nil || loses(&e) != (name != "") || same(&e, &read) != (name == "") {
-			t.Errorf("%q: loses %v, read as %+v, %v", name, loses(&e), read, err)
+		if err != nil || losesContent(&e) != (name != "") || sameEnvelope(&e, &read) != (name == "") {
+			t.Errorf("%q: loses %v, read as %+v, %v", name, losesContent(&e), read, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 		w.within(time.Second, func(ctx context.Context) { got = s.Publish(ctx, dispatches("", "q", 0, 3)) })
 		w.expectDepth("q", 3)
 		w.n.Heal("broker", "p", "cut")
-		w.sleep(5 * time.Second) // nobody waits for the late confirms
+		w.sleep(5 * time.Second) // no task waits for the late confirms
 		if fmt.Sprint(got) != "[unknown unknown unknown]" {
 			t.Errorf("outcomes %v", got)
 		}
@@ -56,7 +56,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 	w.run(hour)
 }
 
-func TestPublishThatIsNotSent(t *testing.T) {
+func TestPublishAfterEndIsNotSent(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -73,9 +73,9 @@ func TestPublishThatIsNotSent(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConsumeThatNobodyAwaits: a subscription whose caller gave up does not withhold messages from
-// the others.
-func TestConsumeThatNobodyAwaits(t *testing.T) {
+// TestAbandonedConsumeReturnsItsMessages: a subscription whose caller gave up does not withhold messages
+// from other consumers.
+func TestAbandonedConsumeReturnsItsMessages(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -150,7 +150,7 @@ func TestRule28CrashRequeues(t *testing.T) {
 	}
 }
 
-// TestRule34 compares when each side gives up on a silent peer.
+// TestRule34Heartbeats checks when each side gives up on a silent peer.
 func TestRule34Heartbeats(t *testing.T) {
 	cases := []struct {
 		name           string
@@ -195,7 +195,7 @@ func TestRule34Heartbeats(t *testing.T) {
 	}
 }
 
-// TestRule34ShortSilence: a client that can't act, or whose clock stands still, does not give up.
+// TestRule34ShortSilence: a client that can't act, or whose clock is stopped, does not give up.
 func TestRule34ShortSilence(t *testing.T) {
 	for _, stop := range []string{"paused", "frozen"} {
 		for seed := range uint64(10) {
@@ -222,9 +222,9 @@ func TestRule34ShortSilence(t *testing.T) {
 	}
 }
 
-// TestRule34SilenceOfBothWays: during a cut in both directions the client gives up long before the
+// TestRule34SilenceBothWays: during a cut in both directions the client gives up long before the
 // broker.
-func TestRule34SilenceOfBothWays(t *testing.T) {
+func TestRule34SilenceBothWays(t *testing.T) {
 	w := newWorld(t, 3)
 	var session broker.Session
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -253,9 +253,9 @@ func TestRule34SilenceOfBothWays(t *testing.T) {
 	}
 }
 
-// TestPausedClientReadsOn: after SIGCONT a client may hand out deliveries that the broker has taken
-// back; settling them does nothing.
-func TestPausedClientReadsOn(t *testing.T) {
+// TestPausedClientReadsBufferedDeliveries: after SIGCONT, a client may return deliveries that the broker
+// has requeued; settling them does nothing.
+func TestPausedClientReadsBufferedDeliveries(t *testing.T) {
 	read := 0
 	for seed := range uint64(20) {
 		w := newWorld(t, seed)
@@ -438,8 +438,8 @@ func TestFilters(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConnectionOfClientThatGaveUp: the broker does not keep a session that no client has.
-func TestConnectionOfClientThatGaveUp(t *testing.T) {
+// TestAbandonedConnectLeavesNoSession: the broker keeps no session without a client.
+func TestAbandonedConnectLeavesNoSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("broker", "p", "cut")
 	p := w.k.NewProcess("p")

@@ -15,18 +15,17 @@ type Interception struct {
 	Drop bool
 	// Duplicate: put into each queue twice.
 	Duplicate bool
-	// Delay: confirmed at once, but it enters its queues this much later; different delays reorder
+	// Delay: confirmed at once, but it enters its queues after this time; different delays reorder
 	// messages.
 	Delay time.Duration
-	// Behind: the message waits for Delay at most. It enters each queue right after the next
-	// message that is published there without a delay, if that comes sooner. Without a Delay it has
-	// no effect.
+	// Behind: the message enters each queue right after the next message that is published there without a
+	// delay, and after Delay at the latest. Without a Delay it has no effect.
 	Behind bool
 	// Corrupt: delivered with Malformed set and no envelope.
 	Corrupt bool
 	// Nack: refused, nothing stored.
 	Nack bool
-	// Silent: stored, but its confirm never comes.
+	// Silent: stored, but never confirmed.
 	Silent bool
 	// Fault names the fault behind the filter; it should not be empty.
 	Fault string
@@ -63,7 +62,7 @@ func (b *Broker) SetFilter(id int, f Filter) {
 	}
 }
 
-func (b *Broker) interference(t broker.Type, key string) interference {
+func (b *Broker) combinedInterference(t broker.Type, key string) interference {
 	var all interference
 	for _, f := range b.filters {
 		one := f.fn(t, key)
@@ -90,18 +89,18 @@ func (b *Broker) interference(t broker.Type, key string) interference {
 	return all
 }
 
-// delayed is a message that a filter holds back.
-type delayed struct {
+// delayedMessage is a message that a filter delays.
+type delayedMessage struct {
 	m     *message
 	queue string
-	// behind says that the next message that is published to the queue without a delay releases it.
+	// behind reports whether the next message that is published to the queue without a delay releases it.
 	behind bool
 	due    bool
 }
 
-// overtaken releases the messages that wait for another message to enter their queue, which has just
-// happened.
-func (b *Broker) overtaken(queue string) {
+// releaseOvertaken releases the delayed messages that wait for the next message in their queue, which has
+// just arrived.
+func (b *Broker) releaseOvertaken(queue string) {
 	found := false
 	for _, d := range b.delayed {
 		if d.behind && d.queue == queue {
@@ -113,8 +112,8 @@ func (b *Broker) overtaken(queue string) {
 	}
 }
 
-func (b *Broker) delay(m *message, queue string, t *interference) {
-	held := &delayed{m: m, queue: queue, behind: t.behind}
+func (b *Broker) delayMessage(m *message, queue string, t *interference) {
+	held := &delayedMessage{m: m, queue: queue, behind: t.behind}
 	b.delayed = append(b.delayed, held)
 	b.k.After(t.delay, func() {
 		held.due = true
@@ -126,7 +125,7 @@ func (b *Broker) delay(m *message, queue string, t *interference) {
 
 // flushDelayed enqueues the due messages, in the order in which they were published.
 func (b *Broker) flushDelayed() {
-	var due []*delayed
+	var due []*delayedMessage
 	kept := b.delayed[:0]
 	for _, d := range b.delayed {
 		if d.due {
@@ -138,11 +137,11 @@ func (b *Broker) flushDelayed() {
 	clear(b.delayed[len(kept):])
 	b.delayed = kept
 	for _, d := range due {
-		if q := b.queue(d.queue); q != nil {
-			q.push(d.m)
+		if q := b.queueNamed(d.queue); q != nil {
+			q.enqueueMessage(d.m)
 			continue
 		}
-		b.tell(history.Enqueued, d.m, d.queue, "", "", 0)
-		b.tell(history.Dropped, d.m, d.queue, "", FaultQueueDeleted, 0)
+		b.emitMessageEvent(history.Enqueued, d.m, d.queue, "", "", 0)
+		b.emitMessageEvent(history.Dropped, d.m, d.queue, "", FaultQueueDeleted, 0)
 	}
 }

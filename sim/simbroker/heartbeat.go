@@ -2,9 +2,8 @@ package simbroker
 
 import "time"
 
-// Heartbeat frames go every half interval in both directions, as both libraries send them. They are
-// not frames here: at each beat of a session both ends check whether the other's frame would have
-// come.
+// Both libraries send heartbeat frames every half interval. The model sends no frames: at each beat of a
+// session, both ends check whether the other's frame would have arrived.
 //
 // The broker gives up on a peer three intervals after its last frame, which is 2.5 to 3 after the
 // silence began. The client gives up one and a half intervals after the last, which is its
@@ -17,7 +16,7 @@ const (
 // beat is the heartbeat of one session.
 type beat struct{ s *session }
 
-// startHeartbeat starts at a drawn phase.
+// startHeartbeat starts the session's heartbeat at a drawn phase.
 func (s *session) startHeartbeat() {
 	if s.heartbeat <= 0 {
 		return
@@ -26,7 +25,7 @@ func (s *session) startHeartbeat() {
 	s.b.k.AfterEvent(s.b.k.Stream("broker/heartbeat").Duration(0, s.heartbeat/2), beat{s})
 }
 
-// Fire is one beat. It is the last one if neither end lives.
+// Fire is one beat. It is the last one if both ends are closed.
 func (be beat) Fire() {
 	s := be.s
 	half := s.heartbeat / 2
@@ -42,8 +41,8 @@ func (be beat) Fire() {
 	s.b.k.AfterEvent(half, be)
 }
 
-// beatAtBroker is the broker's reaction to the client's silence: a process that is paused, frozen or
-// gone sends nothing, and a cut hides its frames.
+// beatAtBroker handles the broker's reaction to the client's silence: a paused, frozen or ended process
+// sends nothing, and a cut hides its frames.
 func (s *session) beatAtBroker(now, half time.Duration) {
 	speaks := s.conn.ClientOpen() && s.p.Alive() && !s.p.Paused() && !s.p.Frozen()
 	switch {
@@ -55,8 +54,8 @@ func (s *session) beatAtBroker(now, half time.Duration) {
 	}
 }
 
-// beatAtClient is the client's reaction to the broker's silence. A frozen process notices no time, and
-// a paused one can't act.
+// beatAtClient handles the client's reaction to the broker's silence. For a frozen process no time passes,
+// and a paused one can't act.
 func (s *session) beatAtClient(now, half time.Duration) {
 	switch {
 	case s.p.Frozen():
@@ -65,7 +64,7 @@ func (s *session) beatAtClient(now, half time.Duration) {
 		s.lastHeard = now
 	case now-s.lastHeard >= clientBeats*half && !s.p.Paused():
 		s.conn.TouchClientward()
-		s.end()
+		s.endRemotely()
 		return
 	}
 	if !s.p.Frozen() && !s.p.Paused() {

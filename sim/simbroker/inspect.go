@@ -21,30 +21,30 @@ func (d Depth) Total() int { return d.Ready + d.Unacked + d.Held }
 func (b *Broker) Depths() []Depth {
 	all := make([]Depth, 0, len(b.queues))
 	for _, q := range b.queues {
-		all = append(all, q.depth())
+		all = append(all, q.currentDepth())
 	}
 	return all
 }
 
 // Depth returns the depth of one queue; false if no queue has that name.
 func (b *Broker) Depth(queue string) (Depth, bool) {
-	q := b.queue(queue)
+	q := b.queueNamed(queue)
 	if q == nil {
 		return Depth{Queue: queue}, false
 	}
-	return q.depth(), true
+	return q.currentDepth(), true
 }
 
-func (q *queue) depth() Depth {
-	return Depth{Queue: q.decl.Name, Ready: q.length(), Unacked: q.unacked, Held: len(q.held)}
+func (q *queue) currentDepth() Depth {
+	return Depth{Queue: q.decl.Name, Ready: q.readyCount(), Unacked: q.unacked, Held: len(q.held)}
 }
 
-// Idle says that nothing is left to do: every queue is empty, no publish is in progress or held
-// back, and no filter delays a message. A session whose end the broker has not noticed yet may
-// still count as one with a publish in progress.
+// Idle reports whether nothing is left to do: every queue is empty, no publish is in progress or held back,
+// and no filter delays a message. A session whose end the broker has not detected may still count as a
+// publish in progress.
 func (b *Broker) Idle() bool {
 	for _, q := range b.queues {
-		if q.depth().Total() > 0 {
+		if q.currentDepth().Total() > 0 {
 			return false
 		}
 	}
@@ -56,7 +56,7 @@ func (b *Broker) Idle() bool {
 	return len(b.delayed) == 0
 }
 
-// Sessions is the number of sessions that the broker believes to be open.
+// Sessions returns the number of sessions that the broker considers open.
 func (b *Broker) Sessions() int { return len(b.peers) }
 
 // Stored is one message that is ready in a queue.
@@ -73,11 +73,11 @@ type Stored struct {
 
 // Ready returns the ready messages of a queue, in order; none if there is no such queue.
 func (b *Broker) Ready(queue string) []Stored {
-	q := b.queue(queue)
+	q := b.queueNamed(queue)
 	if q == nil {
 		return nil
 	}
-	all := make([]Stored, 0, q.length())
+	all := make([]Stored, 0, q.readyCount())
 	for _, m := range q.ready[q.head:] {
 		expires := m.expires
 		if expires == never {

@@ -19,9 +19,9 @@ type peer struct {
 	process string
 
 	consumers []*consumer
-	unacked   []unsettled // by tag
-	takenBack []unsettled // overdue deliveries that are not settled yet, oldest first
-	number    uint64      // no two sessions share one
+	unacked   []unsettledDelivery // by tag
+	takenBack []unsettledDelivery // overdue deliveries that are not settled yet, oldest first
+	number    uint64              // no two sessions share one
 	lastTag   uint64
 	received  uint64 // publishes
 	lastHeard time.Duration
@@ -31,17 +31,17 @@ type peer struct {
 	watches  bool
 }
 
-// unsettled is a delivery that the client has not acknowledged.
-type unsettled struct {
+// unsettledDelivery is a delivery that the client has not acknowledged.
+type unsettledDelivery struct {
 	tag uint64
 	m   *message
 	c   *consumer
 	at  time.Duration
 }
 
-// A delivery's tag combines the session's number, in the high bits, with its number in the session,
-// as the real client makes it. AMQP counts from 1 in every session, so the bare number of an old
-// session would settle a message of somebody else.
+// A delivery's tag combines the session's number, in the high bits, with its number in the session, as the
+// real client makes it. AMQP counts from 1 in every session, so the bare number of an old session would
+// settle another session's message.
 const tagBits = 44
 
 // consumer is the broker's end of a subscription.
@@ -54,27 +54,27 @@ type consumer struct {
 	overdue  int // its entries in the peer's takenBack; the queue gives it nothing more while there are any
 }
 
-// accept opens the broker's end of a session.
-func (b *Broker) accept(s *session) {
+// acceptSession opens the broker's end of a session.
+func (b *Broker) acceptSession(s *session) {
 	s.conn = b.net.Stream(s.p, b.opts.Name)
 	b.lastPeer++
 	p := &peer{b: b, conn: s.conn, s: s, process: s.p.Name(), number: b.lastPeer, lastHeard: b.k.Now()}
 	s.peer = p
 	s.conn.OnServerClosed(p.close)
-	s.conn.OnClientClosed(s.end)
+	s.conn.OnClientClosed(s.endRemotely)
 	b.peers = append(b.peers, p)
 	if b.alarm {
-		p.tellBlocked(true)
+		p.notifyBlocked(true)
 	}
 	s.startHeartbeat()
 }
 
-func (p *peer) tellBlocked(on bool) {
+func (p *peer) notifyBlocked(on bool) {
 	p.conn.SendToClient(simnet.FrameFunc(func() { p.s.blocked = on }))
 }
 
-// close ends the session at the broker. Everything unsettled goes back first; only then may other
-// consumers, or death, get it (rules 12 and 28).
+// close ends the session at the broker. All unsettled messages are requeued first; only then may they be
+// delivered to others or die (rules 12 and 28).
 func (p *peer) close() {
 	if p.closed {
 		return
@@ -86,7 +86,7 @@ func (p *peer) close() {
 	b.peers = slices.DeleteFunc(b.peers, func(other *peer) bool { return other == p })
 	b.stalled = slices.DeleteFunc(b.stalled, func(s *publish) bool { return s.peer == p })
 	for _, c := range p.consumers {
-		c.q.drop(c)
+		c.q.dropConsumer(c)
 	}
 	p.consumers = nil
 	var queues []*queue
@@ -96,24 +96,24 @@ func (p *peer) close() {
 			continue
 		}
 		if q.stall != nil {
-			back := func() { q.putBack(u.m, p.process, bySessionEnd) }
-			q.attend(back, back)
+			back := func() { q.requeueMessage(u.m, p.process, bySessionEnd) }
+			q.runWhenResumed(back, back)
 			continue
 		}
-		q.putBack(u.m, p.process, bySessionEnd)
+		q.requeueMessage(u.m, p.process, bySessionEnd)
 		if !slices.Contains(queues, q) {
 			queues = append(queues, q)
 		}
 	}
 	p.unacked, p.takenBack = nil, nil
 	for _, q := range queues {
-		q.serve()
+		q.deliverReady()
 	}
 }
 
-// consume adds a consumer; the caller serves the queue once the client was told.
-func (p *peer) consume(sub *subscription, prefetch int) (*consumer, error) {
-	q := p.b.queue(sub.queue)
+// addConsumer adds a consumer; the caller calls deliverReady once the client was notified.
+func (p *peer) addConsumer(sub *subscription, prefetch int) (*consumer, error) {
+	q := p.b.queueNamed(sub.queue)
 	if q == nil {
 		return nil, fmt.Errorf("consume: queue %s %w", sub.queue, errNotFound)
 	}
@@ -123,43 +123,43 @@ func (p *peer) consume(sub *subscription, prefetch int) (*consumer, error) {
 	return c, nil
 }
 
-// cancel stops new deliveries; unsettled ones stay with the session (rule 27).
-func (p *peer) cancel(c *consumer) {
+// removeConsumer stops new deliveries; unsettled ones stay with the session (rule 27).
+func (p *peer) removeConsumer(c *consumer) {
 	p.consumers = slices.DeleteFunc(p.consumers, func(other *consumer) bool { return other == c })
-	c.q.drop(c)
+	c.q.dropConsumer(c)
 }
 
-func (q *queue) drop(c *consumer) {
+func (q *queue) dropConsumer(c *consumer) {
 	q.consumers = slices.DeleteFunc(q.consumers, func(other *consumer) bool { return other == c })
-	q.used()
+	q.restartExpiry()
 }
 
-// cancelledByServer is basic.cancel from the broker: the session lives on (rule 32).
+// cancelledByServer sends basic.cancel to the client; the session stays open (rule 32).
 func (c *consumer) cancelledByServer() {
 	c.p.consumers = slices.DeleteFunc(c.p.consumers, func(other *consumer) bool { return other == c })
 	c.p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
 }
 
-// deliver sends a message to the consumer. From here on it can't expire (rule 11).
-func (c *consumer) deliver(m *message) {
+// deliverMessage sends a message to the consumer. From here on it can't expire (rule 11).
+func (c *consumer) deliverMessage(m *message) {
 	p := c.p
 	p.lastTag++
 	tag := p.number<<tagBits | p.lastTag
-	p.unacked = append(p.unacked, unsettled{tag: tag, m: m, c: c, at: p.b.k.Now()})
+	p.unacked = append(p.unacked, unsettledDelivery{tag: tag, m: m, c: c, at: p.b.k.Now()})
 	p.watchUnacked()
 	c.unacked++
 	c.q.unacked++
-	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", m.handled())
-	d := p.b.spareArrivals.take()
+	p.b.emitMessageEvent(history.Delivered, m, c.q.decl.Name, p.process, "", m.handledEnds())
+	d := p.b.spareArrivals.takeSpare()
 	d.sub, d.Tag, d.RoutingKey, d.Redelivered, d.Deaths = c.sub, tag, m.key, m.redelivered, m.deaths
-	m.show(&d.Delivery)
+	m.fillDelivery(&d.Delivery)
 	p.conn.SendToClient(d)
 }
 
-// settle is the arrival of an acknowledgement or a rejection. A tag that is not open closes the
-// session: settling twice, or settling a delivery of another session, is a violation (rule 26).
-func (p *peer) settle(tag uint64, how settling) {
-	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettled, tag uint64) int {
+// handleSettlement handles the arrival of an acknowledgement or a rejection. A tag that is not open closes
+// the session: settling twice, or settling a delivery of another session, is a violation (rule 26).
+func (p *peer) handleSettlement(tag uint64, how settlementKind) {
+	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettledDelivery, tag uint64) int {
 		switch {
 		case u.tag < tag:
 			return -1
@@ -181,33 +181,33 @@ func (p *peer) settle(tag uint64, how settling) {
 		return
 	}
 	if u.m.queue.stall == nil {
-		p.settled(u.m, how)
+		p.applySettlement(u.m, how)
 		return
 	}
-	u.m.queue.attend(func() { p.settled(u.m, how) }, func() { u.m.queue.putBack(u.m, p.process, bySessionEnd) })
+	u.m.queue.runWhenResumed(func() { p.applySettlement(u.m, how) }, func() { u.m.queue.requeueMessage(u.m, p.process, bySessionEnd) })
 }
 
-// settling is the way in which a consumer settles a delivery.
-type settling uint8
+// settlementKind is how a consumer settles a delivery.
+type settlementKind uint8
 
 const (
-	byAck settling = iota
+	byAck settlementKind = iota
 	byReject
 	byRequeue
 )
 
-// settled is the queue's reaction to a settled message.
-func (p *peer) settled(m *message, how settling) {
+// applySettlement applies a settlement to the queue of the message.
+func (p *peer) applySettlement(m *message, how settlementKind) {
 	q := m.queue
 	switch how {
 	case byAck:
 		q.unacked--
-		p.b.tell(history.Acked, m, q.decl.Name, p.process, m.corrupt, 0)
+		p.b.emitMessageEvent(history.Acked, m, q.decl.Name, p.process, m.corrupt, 0)
 	case byReject:
 		q.unacked--
-		q.die(m, broker.DeathRejected)
+		q.deadLetterOrDrop(m, broker.DeathRejected)
 	case byRequeue:
-		q.putBack(m, p.process, byConsumer)
+		q.requeueMessage(m, p.process, byConsumer)
 	}
-	q.serve()
+	q.deliverReady()
 }

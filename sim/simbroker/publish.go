@@ -12,13 +12,13 @@ import (
 	"handoff/sim/simnet"
 )
 
-// publish is one message on its way from a client to its confirm.
+// publish is one published message until its confirm.
 type publish struct {
 	peer  *peer
 	batch *batch
 	index int32 // in the batch
-	// waits is how many hanging queues have not taken it yet. late says that it has waited for one,
-	// and at is since when.
+	// waits is the number of hanging queues that have not stored it. late reports whether it waits or has
+	// waited for one, since the time at.
 	waits    int32
 	late     bool
 	outcome  broker.Outcome
@@ -29,18 +29,18 @@ type publish struct {
 	body     *body           // likewise; nil if the message crosses as an envelope
 
 	id uint64
-	// copies are those in queues until all are stored. Most messages go to one queue, so the first copy
-	// and the list of it are part of the publish.
+	// copies are its copies in queues, until all are stored. Most messages go to one queue, so the first
+	// copy and a list for it are part of the struct.
 	copies []*message
 	list   [1]*message
 	first  message
-	// silent is the fault that suppresses the confirm.
+	// silent is the fault that suppresses the confirm, empty for none.
 	silent string
-	// strand is that of its first arrival, while the alarm holds it.
+	// strand is the strand of its first arrival, while the alarm holds it back.
 	strand kernel.Strand
 }
 
-// Arrive is the arrival of the publish at the broker, or its turn after an alarm.
+// Arrive handles the arrival of the publish at the broker, or its release after an alarm.
 func (p *publish) Arrive() {
 	b := p.peer.b
 	if p.peer.closed {
@@ -54,56 +54,56 @@ func (p *publish) Arrive() {
 		return
 	}
 	p.peer.received++
-	queues, ok := b.route(p.exchange, p.key)
+	queues, ok := b.routedQueues(p.exchange, p.key)
 	if !ok {
 		p.peer.close() // 404 closes the channel, confirms and all (rule 5)
 		return
 	}
-	t := b.interference(p.envelope.Type, p.key)
+	t := b.combinedInterference(p.envelope.Type, p.key)
 	if t.nack != "" {
 		b.net.Touch(simnet.Touched{Fault: t.nack, Process: p.peer.process, Type: uint8(p.envelope.Type)})
-		p.hints(refused)
-		p.confirm(broker.Nacked)
+		p.reportHints(refused)
+		p.sendConfirm(broker.Nacked)
 		return
 	}
 	p.id, p.silent = b.lastMessage+1, t.silent
 	b.lastMessage += uint64(max(1, len(p.envelope.Dispatches)))
-	p.decode()
-	origin := p.message()
-	p.hints(len(queues))
+	p.decodeBody()
+	origin := p.newCopy()
+	p.reportHints(len(queues))
 	if len(queues) == 0 {
-		b.tell(history.PublishReturned, &origin, "", p.peer.process, "", 0)
-		p.confirm(broker.Returned)
+		b.emitMessageEvent(history.PublishReturned, &origin, "", p.peer.process, "", 0)
+		p.sendConfirm(broker.Returned)
 		return
 	}
-	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
+	b.emitMessageEvent(history.Published, &origin, "", p.peer.process, "", len(queues))
 	if p.copies = p.list[:0]; len(queues) > len(p.list) {
 		p.copies = make([]*message, 0, len(queues))
 	}
 	for _, q := range queues {
 		if q.stall != nil {
-			p.admitStalled(q, t)
+			p.enqueueWhenResumed(q, t)
 		} else {
-			p.admit(q, &t)
+			p.enqueueCopies(q, &t)
 		}
 	}
 	if p.waits == 0 {
-		p.store()
+		p.storeCopies()
 	}
 }
 
-// store stores the copies. Stored means in every queue (rule 6). Consumers may see the message
-// before that: only the confirm waits.
-func (p *publish) store() {
+// storeCopies schedules Fire for when every queue has stored its copy (rule 6). Consumers may receive the
+// message before; only the confirm waits.
+func (p *publish) storeCopies() {
 	b := p.peer.b
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
-// refused is the number of queues of a message that the broker refuses, whatever its routes.
+// refused stands for the number of queues of a refused message.
 const refused = -1
 
-// hints reports which changes a hint announces. A dispatch announces none.
-func (p *publish) hints(queues int) {
+// reportHints writes a Hinted event for each change in the message. A dispatch has none.
+func (p *publish) reportHints(queues int) {
 	changes := p.envelope.Changes
 	if len(changes) == 0 {
 		return
@@ -114,15 +114,15 @@ func (p *publish) hints(queues int) {
 		worker = execution.WorkerID(id)
 	}
 	for _, c := range changes {
-		p.peer.b.observe(&history.Event{
+		p.peer.b.emitEvent(&history.Event{
 			Kind: history.Hinted, Process: p.peer.process, Message: p.id, Type: uint8(p.envelope.Type), Execution: c.Key.ID, Epoch: c.Key.Epoch,
 			From: c.From, To: c.To, Worker: worker, Key: p.envelope.MessageID, Limit: int64(len(changes)), Count: int64(queues),
 		})
 	}
 }
 
-// handled counts the ends that a hint calls handled.
-func (m *message) handled() (n int) {
+// handledEnds counts the changes that a hint marks as handled.
+func (m *message) handledEnds() (n int) {
 	for i := range m.envelope.Changes {
 		if m.envelope.Changes[i].Handled {
 			n++
@@ -131,27 +131,27 @@ func (m *message) handled() (n int) {
 	return n
 }
 
-// message is a new copy of the published message.
-func (p *publish) message() message {
+// newCopy returns a copy of the published message.
+func (p *publish) newCopy() message {
 	return message{id: p.id, envelope: &p.envelope, body: p.body, key: p.key}
 }
 
-// Fire is the moment at which every copy is stored.
+// Fire runs when every copy is stored.
 func (p *publish) Fire() {
 	for _, m := range p.copies {
 		m.stored = true
 	}
 	p.copies, p.list = nil, [1]*message{}
 	if p.silent != "" {
-		origin := p.message()
-		p.peer.b.touched(p.silent, &origin, "")
+		origin := p.newCopy()
+		p.peer.b.reportTouch(p.silent, &origin, "")
 		return
 	}
-	p.confirm(broker.Confirmed)
+	p.sendConfirm(broker.Confirmed)
 }
 
-// confirm sends the outcome to the client, if the session still lives.
-func (p *publish) confirm(o broker.Outcome) {
+// sendConfirm sends the outcome to the client, unless the session has ended.
+func (p *publish) sendConfirm(o broker.Outcome) {
 	if p.peer.closed {
 		return
 	}
@@ -159,29 +159,29 @@ func (p *publish) confirm(o broker.Outcome) {
 	p.peer.conn.SendToClient((*confirm)(p))
 }
 
-// confirm is the outcome of a publish on its way to the client.
+// confirm is the outcome of a publish in transit to the client.
 type confirm publish
 
 // Arrive implements simnet.Frame.
 func (c *confirm) Arrive() {
 	if c.late {
-		c.peer.s.answered((*publish)(c))
+		c.peer.s.forgetLate((*publish)(c))
 	}
-	c.batch.settle(int(c.index), c.outcome)
+	c.batch.recordOutcome(int(c.index), c.outcome)
 }
 
-// admit puts copies of the message into a queue, unless filters prevent it.
-func (p *publish) admit(q *queue, t *interference) {
-	b, origin := p.peer.b, p.message()
+// enqueueCopies puts copies of the message into a queue, unless filters prevent it.
+func (p *publish) enqueueCopies(q *queue, t *interference) {
+	b, origin := p.peer.b, p.newCopy()
 	if t.drop != "" {
-		b.touched(t.drop, &origin, q.decl.Name)
-		b.tell(history.Enqueued, &origin, q.decl.Name, "", "", 0)
-		b.tell(history.Dropped, &origin, q.decl.Name, "", t.drop, 0)
+		b.reportTouch(t.drop, &origin, q.decl.Name)
+		b.emitMessageEvent(history.Enqueued, &origin, q.decl.Name, "", "", 0)
+		b.emitMessageEvent(history.Dropped, &origin, q.decl.Name, "", t.drop, 0)
 		return
 	}
 	n := 1
 	if t.duplicate != "" {
-		b.touched(t.duplicate, &origin, q.decl.Name)
+		b.reportTouch(t.duplicate, &origin, q.decl.Name)
 		n = 2
 	}
 	for range n {
@@ -191,23 +191,23 @@ func (p *publish) admit(q *queue, t *interference) {
 		}
 		*m = origin
 		if t.corrupt != "" {
-			b.touched(t.corrupt, m, q.decl.Name)
+			b.reportTouch(t.corrupt, m, q.decl.Name)
 			m.corrupt = t.corrupt
 		}
 		p.copies = append(p.copies, m)
 		if t.delay > 0 {
 			for _, fault := range t.delays {
-				b.touched(fault, m, q.decl.Name)
+				b.reportTouch(fault, m, q.decl.Name)
 			}
-			b.delay(m, q.decl.Name, t)
+			b.delayMessage(m, q.decl.Name, t)
 			continue
 		}
-		q.push(m)
-		b.overtaken(q.decl.Name)
+		q.enqueueMessage(m)
+		b.releaseOvertaken(q.decl.Name)
 	}
 }
 
-// touched reports that a fault affected a message.
-func (b *Broker) touched(fault string, m *message, queue string) {
+// reportTouch reports that a fault affected a message.
+func (b *Broker) reportTouch(fault string, m *message, queue string) {
 	b.net.Touch(simnet.Touched{Fault: fault, Queue: queue, Message: m.id, Type: uint8(m.envelope.Type)})
 }

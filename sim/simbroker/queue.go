@@ -17,7 +17,7 @@ const (
 	typeClassic = "classic"
 )
 
-// message is one copy of a message: in one queue, or unsettled at a consumer of it.
+// message is one copy of a message, in one queue or unsettled at a consumer of it.
 type message struct {
 	id       uint64
 	envelope *broker.Envelope // as it was sent; shared, never changed
@@ -26,20 +26,21 @@ type message struct {
 	queue    *queue
 	// place orders the messages of a queue (rule 28).
 	place uint64
-	// expires is when it dies, in true time, or never. Neither requeueing nor a restart changes it.
+	// expires is the time of its expiry, in true time, or never. Neither a requeue nor a restart changes
+	// it.
 	expires     time.Duration
 	redelivered bool
-	// marked says that it will count as redelivered in its next queue, too, when it dies.
+	// marked reports whether its dead letter will count as redelivered in its next queue.
 	marked bool
-	// deliveries counts how often its queue got it back.
+	// deliveries counts how often it was returned to its queue.
 	deliveries int
 	deaths     []broker.Death // shared, never changed; newest first
 	reason     broker.DeathReason
 	// corrupt is the fault that made the body unreadable, empty if none did.
 	corrupt string
 	stored  bool
-	// forged says that an attacker published it. hostile says that its x-death header breaks dead
-	// lettering. size is the length of its body, 0 for the usual length.
+	// forged reports whether an attacker published it, and hostile whether its x-death header breaks dead
+	// lettering. size is the length of its body in bytes, 0 for the usual length.
 	forged, hostile bool
 	size            int
 }
@@ -51,12 +52,12 @@ type queue struct {
 	b    *Broker
 	decl broker.Queue
 
-	ready     []*message // by place; those before head are gone
+	ready     []*message // by place; entries before head are gone
 	head      int
 	nextPlace uint64
 	nextFront uint64 // the last place used at the front of a quorum queue, for messages of ended sessions
 	unacked   int
-	held      []*message  // dead letters without a route, oldest first (rule 41)
+	held      []*message  // dead letters that must wait, oldest first (rule 41)
 	consumers []*consumer // the next in turn first
 
 	expiry   kernel.Timer
@@ -68,11 +69,11 @@ type queue struct {
 	stall    *stall       // nil unless its process hangs
 }
 
-func (q *queue) length() int { return len(q.ready) - q.head }
+func (q *queue) readyCount() int { return len(q.ready) - q.head }
 
-func (q *queue) front() *message { return q.ready[q.head] }
+func (q *queue) frontMessage() *message { return q.ready[q.head] }
 
-func (q *queue) pop() *message {
+func (q *queue) popFront() *message {
 	m := q.ready[q.head]
 	q.ready[q.head] = nil
 	q.head++
@@ -82,8 +83,8 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// push appends a message, whose time to live starts now, and serves the queue.
-func (q *queue) push(m *message) {
+// enqueueMessage appends a message, whose time to live starts now, and delivers ready messages.
+func (q *queue) enqueueMessage(m *message) {
 	m.queue = q
 	m.place = q.lastPlace()
 	m.expires = never // a message expires by the time to live of its queue (rule 9)
@@ -91,8 +92,8 @@ func (q *queue) push(m *message) {
 		m.expires = q.b.k.Now() + q.decl.TTL
 	}
 	q.ready = append(q.ready, m)
-	q.b.tell(history.Enqueued, m, q.decl.Name, "", "", 0)
-	q.serve()
+	q.b.emitMessageEvent(history.Enqueued, m, q.decl.Name, "", "", 0)
+	q.deliverReady()
 }
 
 // lastPlace returns a new place at the end.
@@ -101,19 +102,19 @@ func (q *queue) lastPlace() uint64 {
 	return behindFront + q.nextPlace
 }
 
-// Places up to behindFront are for messages that return to the front, places above it for messages at
-// the end. No run returns so many messages.
+// Places up to behindFront belong to messages that return to the front, places above it to messages at the
+// end. No run returns that many messages.
 const behindFront = 1 << 48
 
-// putBack returns a message that was requeued, or whose session has ended. In a classic queue it
-// goes to its old place. A quorum queue delivers messages of ended sessions before all others, in
-// the order of delivery. A requeued message comes last, because it is appended to the queue's log
-// again. But in a queue with a delivery limit, which counts returns, it is treated like a message
-// of an ended session. Neither changes its expiry. The caller serves the queue afterwards, so that
-// several messages are back before the first goes out again.
+// requeueMessage returns a message that was requeued, or whose session has ended. In a classic queue it
+// goes to its old place. A quorum queue delivers messages of ended sessions before all others, in the order
+// of delivery. A requeued message comes last, because it is appended to the queue's log. But a queue with a
+// delivery limit, which counts returns, treats it like a message of an ended session. The expiry stays the
+// same. The caller calls deliverReady afterwards, so that several messages are back before the first is
+// redelivered.
 //
-// A message that has come back too often dies instead (rule 30).
-func (q *queue) putBack(m *message, process string, how returning) {
+// A message that was returned too often dies instead (rule 30).
+func (q *queue) requeueMessage(m *message, process string, how returnCause) {
 	ended := how != byConsumer
 	q.unacked--
 	limit := q.deliveryLimit()
@@ -135,8 +136,8 @@ func (q *queue) putBack(m *message, process string, how returning) {
 		m.deliveries++
 	}
 	if limit > 0 && m.deliveries > limit {
-		q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
-		q.die(m, broker.DeathDeliveryLimit)
+		q.b.emitMessageEvent(history.Requeued, m, q.decl.Name, process, "", 0)
+		q.deadLetterOrDrop(m, broker.DeathDeliveryLimit)
 		return
 	}
 	if q.head > 0 && (q.head == len(q.ready) || m.place < q.ready[q.head].place) {
@@ -148,19 +149,19 @@ func (q *queue) putBack(m *message, process string, how returning) {
 		})
 		q.ready = slices.Insert(q.ready, q.head+i, m)
 	}
-	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
+	q.b.emitMessageEvent(history.Requeued, m, q.decl.Name, process, "", 0)
 }
 
-// returning is the reason why a message comes back to its queue.
-type returning uint8
+// returnCause is the reason why a message returns to its queue.
+type returnCause uint8
 
 const (
-	byConsumer returning = iota
+	byConsumer returnCause = iota
 	bySessionEnd
 	byTimeout
 )
 
-// deliveryLimit is how often a message may come back; 0 means no limit. Only quorum queues count.
+// deliveryLimit returns how often a message may return; 0 means no limit. Only quorum queues have one.
 func (q *queue) deliveryLimit() int {
 	if q.decl.Type != typeQuorum || q.decl.KeepsReturned {
 		return 0
@@ -168,36 +169,35 @@ func (q *queue) deliveryLimit() int {
 	return q.b.like.deliveryLimit
 }
 
-// serve delivers as much as possible. An expired message dies when it comes to the front, and only
-// there (rule 10).
-func (q *queue) serve() {
+// deliverReady delivers as much as possible. An expired message dies only at the front (rule 10).
+func (q *queue) deliverReady() {
 	if !q.b.up || q.deleted {
 		return
 	}
 	if q.stall != nil {
-		if q.length() > 0 {
+		if q.readyCount() > 0 {
 			q.stall.touch()
 		}
 		return
 	}
 	k := q.b.k
-	// Each message leaves because of what serve was called for, and not because the one before it left.
-	// So each turn begins with the same strand.
-	for now := k.Strand(); q.length() > 0; k.SetStrand(now) {
-		if q.front().expires <= k.Now() {
-			q.die(q.pop(), broker.DeathExpired)
+	// The cause of each delivery is the cause of this call, not the delivery before it. So each turn begins
+	// with the same strand.
+	for now := k.Strand(); q.readyCount() > 0; k.SetStrand(now) {
+		if q.frontMessage().expires <= k.Now() {
+			q.deadLetterOrDrop(q.popFront(), broker.DeathExpired)
 			continue
 		}
 		c := q.nextConsumer()
 		if c == nil {
 			break
 		}
-		c.deliver(q.pop())
+		c.deliverMessage(q.popFront())
 	}
 	q.watchFront()
 }
 
-// nextConsumer returns the first consumer that may have another message, and puts it last (rule
+// nextConsumer returns the first consumer that may receive another message, and moves it to the end (rule
 // 25).
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
@@ -210,14 +210,14 @@ func (q *queue) nextConsumer() *consumer {
 	return nil
 }
 
-// watchFront makes the front die in time, or a little late as measured (rule 43). A timer that is
-// set for an earlier moment is kept: it checks again when it fires, which is cheaper than moving it
-// with every delivery.
+// watchFront arms the expiry of the front message, which is slightly late, as measured (rule 43). A timer
+// that is armed for an earlier moment is kept and rechecks when it fires, which is cheaper than moving it
+// at every delivery.
 func (q *queue) watchFront() {
-	if q.length() == 0 || q.front().expires == never {
+	if q.readyCount() == 0 || q.frontMessage().expires == never {
 		return
 	}
-	at := q.front().expires
+	at := q.frontMessage().expires
 	if q.expiryAt != 0 {
 		if q.expiryAt <= at {
 			return
@@ -228,17 +228,17 @@ func (q *queue) watchFront() {
 	q.expiryAt = at
 	q.expiry = q.b.k.After(at+late-q.b.k.Now(), func() {
 		q.expiryAt = 0
-		q.serve()
+		q.deliverReady()
 	})
 }
 
-// state is the broker's report of the queue. A quorum queue counts cancelled consumers as long as
-// they hold a delivery.
-func (q *queue) state() broker.QueueState {
+// reportedState returns the broker's report of the queue. A quorum queue counts cancelled consumers as long
+// as they hold a delivery.
+func (q *queue) reportedState() broker.QueueState {
 	if q.stall != nil {
 		return broker.QueueState{Exists: true}
 	}
-	s := broker.QueueState{Exists: true, Ready: q.length(), Consumers: len(q.consumers)}
+	s := broker.QueueState{Exists: true, Ready: q.readyCount(), Consumers: len(q.consumers)}
 	if q.decl.Type != typeQuorum {
 		return s
 	}
@@ -257,8 +257,8 @@ func (q *queue) state() broker.QueueState {
 // quorumTick is how often the broker checks whether a quorum queue has expired.
 const quorumTick = 5 * time.Second
 
-// used restarts the time after which an unused queue expires.
-func (q *queue) used() {
+// restartExpiry restarts the timeout after which an unused queue is deleted.
+func (q *queue) restartExpiry() {
 	if q.decl.Expires == 0 {
 		return
 	}
@@ -274,8 +274,8 @@ func (q *queue) used() {
 	})
 }
 
-// goDown is the end of the broker's process. Both kinds keep their stored messages. A killed
-// classic queue marks all recovered messages as redelivered, because it can't know better.
+// goDown handles the end of the broker's process. Both queue types keep their stored messages. A killed
+// classic queue marks all recovered messages as redelivered, because it can't tell which were delivered.
 func (q *queue) goDown(kill bool) {
 	q.loseStalled()
 	q.expiry.Stop()
@@ -286,7 +286,7 @@ func (q *queue) goDown(kill bool) {
 	for _, m := range q.ready[q.head:] {
 		if kill && !m.stored && q.b.loss.Uint64N(2) == 1 {
 			q.b.net.Touch(simnet.Touched{Fault: FaultKill, Queue: q.decl.Name})
-			q.b.tell(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
+			q.b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
 			continue
 		}
 		m.stored = true
@@ -302,15 +302,15 @@ func (q *queue) goDown(kill bool) {
 	}
 }
 
-// delete drops all messages and tells the consumers.
-func (q *queue) delete(fault string) {
+// deleteContents drops all messages and cancels the consumers.
+func (q *queue) deleteContents(fault string) {
 	q.deleted = true
 	q.loseStalled()
 	q.unused.Stop()
 	q.expiry.Stop()
 	q.retry.Stop()
 	drop := func(m *message) {
-		q.b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
+		q.b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", fault, 0)
 	}
 	for _, m := range q.ready[q.head:] {
 		drop(m)

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// A consumer that the broker cancels is told of it, keeps its session, and still owns its
-// deliveries (rule 32).
+// A consumer that the broker cancels is notified, keeps its session, and still owns its deliveries (rule
+// 32).
 func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -40,9 +40,8 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w.run(hour)
 }
 
-// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes when the
-// block is over.
-func TestABlockedQueueHasNoConsumers(t *testing.T) {
+// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes after the block.
+func TestBlockedQueueHasNoConsumers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -52,7 +51,7 @@ func TestABlockedQueueHasNoConsumers(t *testing.T) {
 		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
 		w.within(time.Minute, func(ctx context.Context) {
 			if _, err := s.Consume(ctx, "q", 10); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Consume = %v while nobody may", err)
+				t.Errorf("Consume = %v during the block", err)
 			}
 		})
 		if state, err := s.QueueState(background, "q"); err != nil || state != (broker.QueueState{Exists: true, Ready: 1}) || touched != 2 {
@@ -70,7 +69,7 @@ func TestABlockedQueueHasNoConsumers(t *testing.T) {
 	w.run(hour)
 }
 
-func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
+func TestUnboundQueueGetsNothingUntilRestored(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, mortal(typeQuorum, broker.Topic, time.Hour))
@@ -85,9 +84,8 @@ func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
 	w.run(hour)
 }
 
-// A dropped dead letter names the fault if the fault is to blame, until somebody binds the queue
-// again.
-func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
+// A dropped dead letter names the fault that removed its route, until the queue is bound again.
+func TestLostDeadLettersNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -147,9 +145,9 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w.run(hour)
 }
 
-// A client ends a session in which a publish has waited for too long for a queue that hangs, however
-// well the connection is. The queue may have been deleted meanwhile: then nothing answers.
-func TestASessionEndsWhosePublishWaitsForTooLong(t *testing.T) {
+// A client ends a session in which a publish has waited too long for a hanging queue, even over a healthy
+// connection. If the queue was deleted meanwhile, no reply ever comes.
+func TestSessionEndsWhenPublishWaitsTooLong(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, 1)
 		w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -165,7 +163,7 @@ func TestASessionEndsWhosePublishWaitsForTooLong(t *testing.T) {
 			}
 			w.sleep(2*stuckAfter + heartbeat)
 			if !s.Closed() {
-				t.Errorf("deleted %v: the session goes on after %v without a confirm", deleted, oldestConfirm)
+				t.Errorf("deleted %v: the session is open after %v without a confirm", deleted, oldestConfirm)
 			}
 		})
 		w.run(hour)

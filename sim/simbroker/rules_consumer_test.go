@@ -123,7 +123,7 @@ func closeThenServe(w *world) {
 		}
 		other.Close()
 		w.sleep(time.Second)
-		w.b.queue("q").push(&message{id: 9, envelope: &broker.Envelope{}})
+		w.b.queueNamed("q").enqueueMessage(&message{id: 9, envelope: &broker.Envelope{}})
 		if d, _ := w.b.Depth("q"); d.Ready != 1 {
 			w.t.Errorf("depth %+v: delivered to a session that is closed", d)
 		}

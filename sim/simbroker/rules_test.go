@@ -87,7 +87,7 @@ func TestRule1Topics(t *testing.T) {
 		{"", "a", false},
 	}
 	for _, c := range cases {
-		if got := (&exchange{kind: broker.Topic}).matches(c.pattern, c.key); got != c.want {
+		if got := (&exchange{kind: broker.Topic}).matchesKey(c.pattern, c.key); got != c.want {
 			t.Errorf("matches(%q, %q) = %v, want %v", c.pattern, c.key, got, c.want)
 		}
 	}
@@ -135,7 +135,7 @@ func missingExchange(w *world) {
 		if !s.Closed() {
 			w.t.Error("the session is open")
 		}
-		w.expectDepth("q", 1) // stored, whatever the first outcome says
+		w.expectDepth("q", 1) // stored, whatever the first outcome is
 	})
 }
 
@@ -146,7 +146,7 @@ func confirmed(w *world) {
 		w.declare(s, top)
 		w.publish(s, broker.Confirmed, dispatch("x", "work", 1))
 		for _, q := range []string{"q", "dead"} {
-			for _, m := range w.b.queue(q).ready {
+			for _, m := range w.b.queueNamed(q).ready {
 				if !m.stored {
 					w.t.Errorf("confirmed, but not stored in %s", q)
 				}
@@ -165,7 +165,7 @@ func headOnly(w *world) {
 		w.declare(s, mortal(typeClassic, broker.Topic, time.Minute))
 		start := w.k.Now()
 		w.publish(s, broker.Confirmed, dispatches("x", "work", 0, 3)...)
-		q := w.b.queue("q")
+		q := w.b.queueNamed("q")
 		q.ready[0].expires = start + 2*time.Second
 		q.ready[1].expires = start + time.Second
 		q.expiry.Stop()
@@ -384,7 +384,7 @@ func quorumNoRoute(w *world) {
 	})
 }
 
-// TestRule43 measures how late messages die that nobody consumes.
+// TestRule43ExpiryIsNeverEarly measures how late unconsumed messages expire.
 func TestRule43ExpiryIsNeverEarly(t *testing.T) {
 	latest := time.Duration(0)
 	for seed := range uint64(40) {

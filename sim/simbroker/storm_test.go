@@ -12,8 +12,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// neverLate checks that no message of the queue with a time to live was delivered later than that
-// after its last copy was enqueued there.
+// neverLate checks that no message of the queue was delivered later than its time to live after its last
+// copy was enqueued there.
 func (w *world) neverLate() {
 	w.t.Helper()
 	enqueued := map[uint64]time.Duration{}
@@ -40,7 +40,7 @@ const (
 	stormy  = 4 * time.Minute
 )
 
-// start keeps a process of that name running. It calls body with one session after the other.
+// start keeps a process with this name running. It calls body with one session after another.
 func (w *weather) start(name string, body func(s broker.Session)) {
 	p := w.k.NewProcess(name)
 	p.Go("main", func() {
@@ -62,7 +62,7 @@ func (w *weather) start(name string, body func(s broker.Session)) {
 	w.k.After(w.draw.Duration(0, 40*time.Second), func() { w.strike(p) })
 }
 
-// strike disturbs a process, again and again.
+// strike repeatedly disturbs a process.
 func (w *weather) strike(p *kernel.Process) {
 	if !p.Alive() || w.k.Now() > stormy {
 		return
@@ -98,7 +98,7 @@ func (w *weather) publisher(s broker.Session) {
 	}
 }
 
-// consumer rejects one of four messages; a message that has died goes back into its queue.
+// consumer rejects one of four messages; a dead letter is published to its queue again.
 func (w *weather) consumer(queue string) func(s broker.Session) {
 	return func(s broker.Session) {
 		c, err := s.Consume(background, queue, 3)

@@ -8,19 +8,18 @@ import (
 	"handoff/core/broker"
 )
 
-// A client waits no longer than stuckAfter for a publish to a queue that hangs, and sends nothing
-// more there until it is answered. It ends a session in which a publish waits for oldestConfirm
+// A client waits at most stuckAfter for a publish to a hanging queue, and sends nothing more there until it
+// is answered. It ends a session in which a publish waits for oldestConfirm
 // (core/broker/rabbitmq/publish.go).
 const (
 	stuckAfter    = time.Second
 	oldestConfirm = 30 * time.Second
 )
 
-// stall is the state of a queue whose process hangs: it neither stores nor delivers, and requests
-// to it wait, in order. RabbitMQ was measured with sys:suspend: it does not confirm publishes;
-// acknowledgements, subscriptions and cancellations wait. It answers the declaration of a quorum
-// queue after 250 ms, as if the queue were empty and had no consumers; the declaration of a classic
-// queue waits.
+// stall is the state of a queue whose process hangs: it neither stores nor delivers, and requests to it
+// wait, in order. RabbitMQ was measured with sys:suspend. It does not confirm publishes; acknowledgements,
+// subscriptions and cancellations wait. It answers the declaration of a quorum queue after 250 ms, as if
+// the queue were empty and had no consumers. The declaration of a classic queue waits.
 type stall struct {
 	touch   func()
 	waiting []waiter
@@ -34,14 +33,14 @@ type waiter struct{ run, lost func() }
 // down. It calls touch whenever the hang holds back a message, a request or a dead letter. It
 // returns nil if there is no such queue, or if the queue already hangs.
 func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil || q.stall != nil {
 		return nil
 	}
 	x := &stall{touch: touch}
 	q.stall = x
 	b.stalls++
-	if q.length() > 0 && len(q.consumers) > 0 {
+	if q.readyCount() > 0 && len(q.consumers) > 0 {
 		touch()
 	}
 	return func() {
@@ -55,7 +54,7 @@ func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
 	}
 }
 
-// endStall ends the hang, and calls do for each waiting request.
+// endStall ends the hang and calls do for each waiting request.
 func (q *queue) endStall(do func(w waiter)) {
 	if q.stall == nil {
 		return
@@ -66,14 +65,14 @@ func (q *queue) endStall(do func(w waiter)) {
 	for _, w := range waiting {
 		do(w)
 	}
-	q.serve()
+	q.deliverReady()
 	if q.b.like.queuesTimeOut {
 		q.b.watchAll()
 	}
 }
 
-// attend runs a request to a queue, now or when the queue resumes. lost may be nil.
-func (q *queue) attend(run, lost func()) {
+// runWhenResumed runs a request to a queue, now or when the queue resumes. lost may be nil.
+func (q *queue) runWhenResumed(run, lost func()) {
 	if q == nil || q.stall == nil {
 		run()
 		return
@@ -82,8 +81,7 @@ func (q *queue) attend(run, lost func()) {
 	q.stall.waiting = append(q.stall.waiting, waiter{run, lost})
 }
 
-// loseStalled handles the end of the broker's process, or of the queue: the waiting requests are
-// lost.
+// loseStalled drops the waiting requests when the broker's process or the queue ends.
 func (q *queue) loseStalled() {
 	q.endStall(func(w waiter) {
 		if w.lost != nil {
@@ -92,9 +90,9 @@ func (q *queue) loseStalled() {
 	})
 }
 
-// admitStalled puts a message into a queue that hangs: it is stored when the queue resumes, and
-// confirmed after that. If the queue is deleted or the broker goes down first, it is lost.
-func (p *publish) admitStalled(q *queue, t interference) {
+// enqueueWhenResumed publishes a message to a hanging queue: it is stored and confirmed when the queue
+// resumes. If the queue is deleted or the broker goes down first, it is lost.
+func (p *publish) enqueueWhenResumed(q *queue, t interference) {
 	b := p.peer.b
 	p.waits++
 	if !p.late {
@@ -102,64 +100,63 @@ func (p *publish) admitStalled(q *queue, t interference) {
 		p.peer.s.late = append(p.peer.s.late, p)
 		b.k.After(stuckAfter, func() {
 			if s := p.peer.s; !s.closed && slices.Contains(s.late, p) {
-				p.batch.settle(int(p.index), broker.Unknown)
+				p.batch.recordOutcome(int(p.index), broker.Unknown)
 			}
 		})
 	}
-	q.attend(func() {
-		p.admit(q, &t)
+	q.runWhenResumed(func() {
+		p.enqueueCopies(q, &t)
 		if p.waits--; p.waits == 0 {
-			p.store()
+			p.storeCopies()
 		}
 	}, func() {
-		origin := p.message()
-		b.tell(history.Enqueued, &origin, q.decl.Name, "", "", 0)
-		b.tell(history.Dropped, &origin, q.decl.Name, "", FaultKill, 0)
+		origin := p.newCopy()
+		b.emitMessageEvent(history.Enqueued, &origin, q.decl.Name, "", "", 0)
+		b.emitMessageEvent(history.Dropped, &origin, q.decl.Name, "", FaultKill, 0)
 	})
 }
 
-// answered notes that a publish that was late has its outcome.
-func (s *session) answered(p *publish) {
+// forgetLate removes a late publish that now has its outcome.
+func (s *session) forgetLate(p *publish) {
 	s.late = slices.DeleteFunc(s.late, func(other *publish) bool { return other == p })
 }
 
-// shut says that a publish to this route has waited for so long that nothing more is sent there.
-func (s *session) shut(exchange, key string) bool {
+// isRouteShut reports whether a publish to this route has waited so long that nothing more is sent there.
+func (s *session) isRouteShut(exchange, key string) bool {
 	now := s.b.k.Now()
 	return slices.ContainsFunc(s.late, func(p *publish) bool {
 		return p.exchange == exchange && p.key == key && now-p.at >= stuckAfter
 	})
 }
 
-// endIfLate ends the session if its oldest publish has waited for too long.
+// endIfLate ends the session if its oldest publish has waited longer than oldestConfirm.
 func (s *session) endIfLate() {
 	if len(s.late) > 0 && s.b.k.Now()-s.late[0].at > oldestConfirm {
-		s.over()
+		s.closeAndWake()
 		if s.b.givenUp != nil {
 			s.b.givenUp(s.p.Name())
 		}
 	}
 }
 
-// OnGivenUp sets a function that is called when a process ends its session because a publish has
-// waited for too long.
+// OnGivenUp sets a function that is called when a process ends its session because a publish has waited
+// longer than oldestConfirm.
 func (b *Broker) OnGivenUp(f func(process string)) { b.givenUp = f }
 
-// stalledClassic returns a queue of a declaration that hangs and does not answer: a classic one.
+// stalledClassic returns a hanging classic queue among names, which delays the reply; nil if there is none.
 func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {
 	if b.stalls == 0 {
 		return nil
 	}
 	for name := range names {
-		if q := b.queue(name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+		if q := b.queueNamed(name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
 			return q
 		}
 	}
 	return nil
 }
 
-// retryAllHeld tries all held dead letters again, whether they wait for a queue or for dead
-// lettering itself.
+// retryAllHeld retries all held dead letters, whether they wait for a queue or for dead lettering itself.
 func (b *Broker) retryAllHeld() {
 	for _, q := range slices.Clone(b.queues) {
 		if len(q.held) > 0 {
@@ -168,10 +165,10 @@ func (b *Broker) retryAllHeld() {
 	}
 }
 
-// StopDeadLettering stops the processes that move the dead letters of quorum queues, until the
-// returned function is called: dead messages stay in their queues. Classic queues have no such
-// process. It calls touch whenever a dead letter has to stay in its quorum queue; of several stops
-// at the same time, the first one is told.
+// StopDeadLettering stops the processes that move the dead letters of quorum queues, until the returned
+// function is called: dead messages stay in their queues. Classic queues have no such process. It calls
+// touch whenever a dead letter must stay in its quorum queue; with several stops at the same time, it calls
+// only the first touch.
 func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
 	x := new(func())
 	*x = touch
@@ -184,8 +181,8 @@ func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
 	}
 }
 
-// moves says whether the dead letters of a queue are moved.
-func (q *queue) moves() bool {
+// movesDeadLetters reports whether the dead letters of a queue are moved.
+func (q *queue) movesDeadLetters() bool {
 	if q.decl.Type != typeQuorum || len(q.b.idleLetters) == 0 {
 		return true
 	}

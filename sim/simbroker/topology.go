@@ -19,11 +19,11 @@ type exchange struct {
 	bindings []route
 	// routes caches the queues of keys since the last change of the bindings.
 	routes map[string][]*queue
-	// lost are the bindings that a fault removed and that nobody has made again.
+	// lost are the bindings that a fault removed and that were not restored.
 	lost []lostBinding
 }
 
-// lostBinding is a binding that is gone.
+// lostBinding is a binding that a fault removed.
 type lostBinding struct{ pattern, queue string }
 
 type route struct {
@@ -31,8 +31,8 @@ type route struct {
 	queue   *queue
 }
 
-// declare makes declarations one after the other: those before a refusal keep their effect.
-func (b *Broker) declare(t broker.Topology) error {
+// declareTopology executes declarations in order; those before a refusal remain in effect.
+func (b *Broker) declareTopology(t broker.Topology) error {
 	for _, e := range t.Exchanges {
 		if err := b.declareExchange(e); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (b *Broker) declare(t broker.Topology) error {
 		}
 	}
 	for _, binding := range t.Bindings {
-		if err := b.bind(binding); err != nil {
+		if err := b.bindQueue(binding); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (b *Broker) declare(t broker.Topology) error {
 }
 
 func (b *Broker) declareExchange(e broker.Exchange) error {
-	if old := b.exchange(e.Name); old != nil {
+	if old := b.exchangeNamed(e.Name); old != nil {
 		if old.kind != e.Kind {
 			return fmt.Errorf("exchange %s is %s, not %s: %w", e.Name, old.kind, e.Kind, broker.ErrPrecondition)
 		}
@@ -67,9 +67,9 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 }
 
 func (b *Broker) declareQueue(decl broker.Queue) error {
-	if old := b.queue(decl.Name); old != nil {
-		// If the queue has a delivery limit and the client wants none, the limit stays, and the
-		// client is told. If it has none and the client wants one, the declaration is refused.
+	if old := b.queueNamed(decl.Name); old != nil {
+		// If the queue has a delivery limit and the client wants none, the limit stays, and the session
+		// notes it (noteLimits). If it has none and the client wants one, the declaration is refused.
 		known := decl
 		known.KeepsReturned = old.decl.KeepsReturned
 		asks := decl.KeepsReturned || !old.decl.KeepsReturned || decl.Type != typeQuorum || b.like.deliveryLimit == 0
@@ -77,11 +77,11 @@ func (b *Broker) declareQueue(decl broker.Queue) error {
 			return fmt.Errorf("queue %s is %+v, not %+v: %w", decl.Name, old.decl, decl, broker.ErrPrecondition)
 		}
 		if decl.Type == typeClassic {
-			old.used()
+			old.restartExpiry()
 		}
 		return nil
 	}
-	if b.poisoned() {
+	if b.isPoisoned() {
 		return errInternal
 	}
 	if decl.Type != typeQuorum && decl.Type != typeClassic {
@@ -90,12 +90,12 @@ func (b *Broker) declareQueue(decl broker.Queue) error {
 	q := &queue{b: b, decl: decl}
 	b.queues = append(b.queues, q)
 	slices.SortFunc(b.queues, func(x, y *queue) int { return strings.Compare(x.decl.Name, y.decl.Name) })
-	q.used()
+	q.restartExpiry()
 	return nil
 }
 
-func (b *Broker) bind(binding broker.Binding) error {
-	e, q := b.exchange(binding.Exchange), b.queue(binding.Queue)
+func (b *Broker) bindQueue(binding broker.Binding) error {
+	e, q := b.exchangeNamed(binding.Exchange), b.queueNamed(binding.Queue)
 	if e == nil {
 		return fmt.Errorf("bind %s: exchange %s %w", binding.Queue, binding.Exchange, errNotFound)
 	}
@@ -111,8 +111,8 @@ func (b *Broker) bind(binding broker.Binding) error {
 	return nil
 }
 
-// unbind removes all bindings of a queue, because of a fault or because a client asked for it.
-func (e *exchange) unbind(q *queue, fault string) {
+// unbindQueue removes all bindings of a queue, because of a fault or because a client asked for it.
+func (e *exchange) unbindQueue(q *queue, fault string) {
 	if fault == "" {
 		e.lost = slices.DeleteFunc(e.lost, func(l lostBinding) bool { return l.queue == q.decl.Name })
 	}
@@ -125,21 +125,21 @@ func (e *exchange) unbind(q *queue, fault string) {
 	clear(e.routes)
 }
 
-// unbound says that a fault removed a binding that would route this key.
-func (e *exchange) unbound(key string) bool {
-	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matches(l.pattern, key) })
+// hasLostBinding reports whether a fault removed a binding that would route this key.
+func (e *exchange) hasLostBinding(key string) bool {
+	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matchesKey(l.pattern, key) })
 }
 
-// route returns the queues that a message goes to, each once; false if there is no such exchange.
+// routedQueues returns the queues that a message goes to, each once; false if there is no such exchange.
 // The default exchange routes by the queue's name (rule 2). The caller must not change the list.
-func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
+func (b *Broker) routedQueues(exchangeName, key string) ([]*queue, bool) {
 	if exchangeName == "" {
-		if q := b.queue(key); q != nil {
+		if q := b.queueNamed(key); q != nil {
 			return []*queue{q}, true
 		}
 		return nil, true
 	}
-	e := b.exchange(exchangeName)
+	e := b.exchangeNamed(exchangeName)
 	if e == nil {
 		return nil, false
 	}
@@ -148,7 +148,7 @@ func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
 		return queues, true
 	}
 	for _, r := range e.bindings {
-		if e.matches(r.pattern, key) && !slices.Contains(queues, r.queue) {
+		if e.matchesKey(r.pattern, key) && !slices.Contains(queues, r.queue) {
 			queues = append(queues, r.queue)
 		}
 	}
@@ -156,17 +156,18 @@ func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
 	return queues, true
 }
 
-// matches is rule 1: on a direct exchange "#" and "*" are ordinary characters.
-func (e *exchange) matches(pattern, key string) bool {
+// matchesKey reports whether a binding's pattern matches a key. On a direct exchange, "#" and "*" are
+// ordinary characters (rule 1).
+func (e *exchange) matchesKey(pattern, key string) bool {
 	if e.kind == broker.Direct {
 		return pattern == key
 	}
 	return matchTopic(pattern, key, pattern == "", key == "")
 }
 
-// matchTopic matches words separated by dots: "*" is one word, "#" any number, including none. The
-// flags say that no words are left, which is not the same as one empty word. An empty key or
-// pattern has no words.
+// matchTopic matches words separated by dots: "*" is one word, "#" any number, including none. The flags
+// report that no words are left, which is not the same as one empty word. An empty key or pattern has no
+// words.
 func matchTopic(pattern, key string, patternOver, keyOver bool) bool {
 	if patternOver {
 		return keyOver

@@ -2,26 +2,26 @@ package simbroker
 
 import "fmt"
 
-// Versions are the releases of RabbitMQ that the model knows, oldest first. Clients see differences
-// mostly in quorum queues. Each stands for all releases up to the next one.
+// Versions are the releases of RabbitMQ that the model knows, oldest first. Clients see differences mostly
+// in quorum queues. Each entry stands for all releases up to the next entry.
 func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 
-// Like returns the entry of Versions that a server behaves like, as far as is known: the newest entry
-// that is not newer than the server.
+// Like returns the entry of Versions that models a server's release: the newest entry that is not newer
+// than the server.
 func Like(version string) string {
 	at := Versions()[0]
 	for _, v := range Versions() {
-		if !older(version, v) {
+		if !isOlder(version, v) {
 			at = v
 		}
 	}
 	return at
 }
 
-// older says that a version comes before another, by their first two numbers.
-func older(version, than string) bool {
+// isOlder reports whether a version precedes another one, by their first two numbers.
+func isOlder(version, than string) bool {
 	var major, minor, ofMajor, ofMinor int
-	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // a version that can't be read counts as the oldest
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // an unreadable version counts as the oldest
 	_, _ = fmt.Sscanf(than, "%d.%d", &ofMajor, &ofMinor)
 	return major < ofMajor || major == ofMajor && minor < ofMinor
 }
@@ -41,11 +41,11 @@ type behaviour struct {
 	// newestFirst: x-death is strictly newest first; before 4.0 each death reverses the older
 	// entries.
 	newestFirst bool
-	// deliveryLimit is the release's own limit: how often a message may come back to a quorum queue
-	// that was declared without KeepsReturned. 0 means that the release has none.
+	// deliveryLimit is the release's default limit: how often a message may return to a quorum queue that
+	// was declared without KeepsReturned. 0 means none.
 	deliveryLimit int
 	// readsDeaths: an x-death header that a client has written is read when its message dies; see
-	// poisoned.
+	// isPoisoned.
 	readsDeaths bool
 	// queuesTimeOut: quorum queues have a consumer timeout; channels and classic queues have none.
 	queuesTimeOut bool

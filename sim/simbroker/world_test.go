@@ -37,7 +37,7 @@ func (r *record) Observe(e *history.Event) {
 	}
 }
 
-// count is how many events of a kind there are in a queue; with an empty queue, in all queues.
+// count returns the number of events of a kind in a queue, or in all queues if queue is empty.
 func (r *record) count(kind history.Kind, queue string) int {
 	n := 0
 	for _, e := range r.events {
@@ -48,7 +48,7 @@ func (r *record) count(kind history.Kind, queue string) int {
 	return n
 }
 
-// at is when the first event of a kind happened.
+// at returns the time of the first event of a kind.
 func (r *record) at(t *testing.T, kind history.Kind) time.Duration {
 	t.Helper()
 	for _, e := range r.events {
@@ -102,8 +102,8 @@ func (w *world) spawn(name string, fn func(p *kernel.Process, s broker.Session))
 	return p
 }
 
-// run runs until the given time and checks conservation. Within an hour every process must be done:
-// a hanging process has not checked anything.
+// run runs until the given time and checks conservation. Within an hour, every process must be done,
+// because a hanging process has checked nothing.
 func (w *world) run(until time.Duration) {
 	w.t.Helper()
 	if stop := w.k.Run(nil, until); stop == kernel.StopPanic || stop == kernel.StopMaxSteps {
@@ -130,7 +130,7 @@ func (w *world) sleep(d time.Duration) {
 	_ = wait.Await(background)
 }
 
-// within calls fn under a context of d.
+// within calls fn with a context that ends after d.
 func (w *world) within(d time.Duration, fn func(ctx context.Context)) {
 	ctx, cancel := w.k.WithTimeout(background, d)
 	defer cancel()
@@ -165,7 +165,7 @@ func (w *world) receive(c broker.Consumer) (d broker.Delivery, ok bool) {
 	return d, ok
 }
 
-// drain acknowledges deliveries until none comes for a second, and returns their numbers.
+// drain acknowledges deliveries until none arrives for a second, and returns their numbers.
 func (w *world) drain(c broker.Consumer) []execution.ID {
 	var ids []execution.ID
 	for {
@@ -180,7 +180,7 @@ func (w *world) drain(c broker.Consumer) []execution.ID {
 	}
 }
 
-// dispatch is a message with a number. Numbers begin at 0, and the ids of executions at 1.
+// dispatch returns a message with a number. Numbers begin at 0, and the ids of executions at 1.
 func dispatch(exchange, key string, number int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
 		MessageID: fmt.Sprintf("%d.1", number+1), Type: broker.ExecutionScheduled, Version: broker.WireVersion,
@@ -188,7 +188,7 @@ func dispatch(exchange, key string, number int) broker.Message {
 	}}
 }
 
-// numberOf is the number of a dispatch that has arrived.
+// numberOf returns the number of a received dispatch.
 func numberOf(d broker.Delivery) execution.ID { return d.Envelope.Dispatches[0].Key.ID - 1 }
 
 func dispatches(exchange, key string, from, to int) []broker.Message {
@@ -208,12 +208,12 @@ func (w *world) publish(s broker.Session, want broker.Outcome, ms ...broker.Mess
 	}
 }
 
-// plain is one queue of a type behind the default exchange.
+// plain returns one queue of a type behind the default exchange.
 func plain(queueType string) broker.Topology {
 	return broker.Topology{Queues: []broker.Queue{{Name: "q", Type: queueType}}}
 }
 
-// mortal is a queue with a time to live, and the dead letter path behind it.
+// mortal returns a queue with a time to live and its dead letter path.
 func mortal(queueType string, kind broker.ExchangeKind, ttl time.Duration) broker.Topology {
 	return broker.Topology{
 		Exchanges: []broker.Exchange{{Name: "x", Kind: broker.Topic}, {Name: "dlx", Kind: kind}},

@@ -1,5 +1,5 @@
-// Package simcalls shows a simulated worker's calls of its database, its machine and its broker to
-// the rules that judge them. It changes nothing: a run is the same without it.
+// Package simcalls reports a simulated worker's calls of its database, machine and broker to the rules that
+// judge them. It does not change the run.
 package simcalls
 
 import (
@@ -16,161 +16,161 @@ import (
 	"handoff/core/worker"
 )
 
-// Store reports a worker's calls of the database and their answers to c, on the clock of h. It is
-// below a planted mutant, so c also judges the mutant's effect.
+// Store reports a worker's database calls and their answers to c, on the clock of h. It is below a planted
+// mutant, so c also judges the mutant's effect.
 func Store(s store.Store, h host.Host, c *invariant.Calls) store.Store {
-	return &calling{Store: s, h: h, c: c}
+	return &callReporter{Store: s, h: h, c: c}
 }
 
-type calling struct {
+type callReporter struct {
 	store.Store
 	h host.Host
 	c *invariant.Calls
-	// asked is when the process began to ask for a registration.
+	// asked is the time at which the process began to register.
 	asked time.Duration
 }
 
 // Unjudged implements mutant.Unjudged.
-func (ca *calling) Unjudged() store.Store { return ca.Store }
+func (cr *callReporter) Unjudged() store.Store { return cr.Store }
 
-// gone notes an answer that the incarnation is over.
-func (ca *calling) gone(err error) {
+// reportIfGone reports an answer that the incarnation has ended.
+func (cr *callReporter) reportIfGone(err error) {
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
-		ca.c.Gone()
+		cr.c.Gone()
 	}
 }
 
 // Newest implements store.Worker.
-func (ca *calling) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
-	ca.asked = ca.h.Monotonic()
-	return ca.Store.Newest(ctx, name)
+func (cr *callReporter) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
+	cr.asked = cr.h.Monotonic()
+	return cr.Store.Newest(ctx, name)
 }
 
 // Register implements store.Worker.
-func (ca *calling) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	r, err := ca.Store.Register(ctx, g)
+func (cr *callReporter) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	r, err := cr.Store.Register(ctx, g)
 	if err == nil {
-		ca.c.Registered(ca.asked)
+		cr.c.Registered(cr.asked)
 	}
 	return r, err
 }
 
 // SetLifecycle implements store.Worker.
-func (ca *calling) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+func (cr *callReporter) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	if to == execution.Draining {
-		ca.c.Drains()
+		cr.c.Drains()
 	}
-	err := ca.Store.SetLifecycle(ctx, w, to)
-	ca.gone(err)
+	err := cr.Store.SetLifecycle(ctx, w, to)
+	cr.reportIfGone(err)
 	return err
 }
 
 // Heartbeat implements store.Worker.
-func (ca *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := ca.h.Monotonic()
+func (cr *callReporter) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := cr.h.Monotonic()
 	f := &b.Figures
-	ca.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
-	ca.c.Beats(sent)
-	reply, err := ca.Store.Heartbeat(ctx, b)
-	ca.c.Beaten(ca.h.Monotonic())
-	ca.gone(err)
+	cr.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
+	cr.c.Beats(sent)
+	reply, err := cr.Store.Heartbeat(ctx, b)
+	cr.c.Beaten(cr.h.Monotonic())
+	cr.reportIfGone(err)
 	if err != nil {
 		return reply, err
 	}
-	ca.c.Renewed(ca.h.Monotonic(), sent)
-	ca.c.Answered(b.Incarnation, b.Number)
+	cr.c.Renewed(cr.h.Monotonic(), sent)
+	cr.c.Answered(b.Incarnation, b.Number)
 	for _, key := range reply.Lost {
-		ca.c.Told(key, true)
+		cr.c.Told(key, true)
 	}
 	for _, key := range reply.Cancel {
-		ca.c.Told(key, false)
+		cr.c.Told(key, false)
 	}
 	return reply, nil
 }
 
 // Executions implements store.Reader.
-func (ca *calling) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	rows, err := ca.Store.Executions(ctx, ids)
+func (cr *callReporter) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := cr.Store.Executions(ctx, ids)
 	for i := range rows {
 		if rows[i].Status == execution.Canceling {
-			ca.c.Cancelled(rows[i].Key())
+			cr.c.Cancelled(rows[i].Key())
 		}
 	}
 	return rows, err
 }
 
-// answer is everything that the core can know of a statement about one row that should have reached
-// a status. o is ignored if err is not nil.
-func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
+// answerOf returns what the core can know about a statement that should have brought one row to a status. o
+// is ignored if err is not nil.
+func answerOf(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
 	if err != nil {
 		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
 	}
 	return invariant.Answer{Applied: o.Applied, Ours: o.Row.Key() == key && o.Row.Status == to && o.Row.Incarnation == w.Incarnation}
 }
 
-// Claim implements store.Worker. A refused statement may come with answers about some of its rows.
-func (ca *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+// Claim implements store.Worker. A failed statement may return answers about some of its rows.
+func (cr *callReporter) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	for i := range cs {
-		ca.c.Claims(ca.h.Monotonic(), cs[i].Key)
+		cr.c.Claims(cr.h.Monotonic(), cs[i].Key)
 	}
-	results, err := ca.Store.Claim(ctx, w, cs)
-	ca.gone(err)
+	results, err := cr.Store.Claim(ctx, w, cs)
+	cr.reportIfGone(err)
 	if errors.Is(err, store.ErrLeaseOver) {
-		ca.c.LeaseOver(ca.h.Monotonic())
+		cr.c.LeaseOver(cr.h.Monotonic())
 	}
 	for i := range cs {
 		if err != nil && (len(results) != len(cs) || results[i].Row.ID != cs[i].Key.ID) {
-			a := answer(w, cs[i].Key, execution.Running, nil, err)
+			a := answerOf(w, cs[i].Key, execution.Running, nil, err)
 			a.Shared = len(cs) > 1
-			ca.c.Claimed(ca.h.Monotonic(), cs[i].Key, a, 0)
+			cr.c.Claimed(cr.h.Monotonic(), cs[i].Key, a, 0)
 			continue
 		}
 		r := &results[i]
-		a := answer(w, cs[i].Key, execution.Running, &r.Outcome, nil)
+		a := answerOf(w, cs[i].Key, execution.Running, &r.Outcome, nil)
 		a.Late = r.DeadlinePassed
-		ca.c.Claimed(ca.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
+		cr.c.Claimed(cr.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
 	}
 	return results, err
 }
 
-// words are the texts that a worker writes about an end.
-func words(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
+// resultTexts returns the texts that a worker writes about an end.
+func resultTexts(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
 
 func endOf(f *store.Finish) invariant.End {
 	return invariant.End{Key: f.Key, To: f.To, Reason: f.Reason}
 }
 
 // Finish implements store.Worker.
-func (ca *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (cr *callReporter) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	for i := range fs {
-		ca.c.Finishes(ca.h.Monotonic(), endOf(&fs[i]), words(&fs[i]))
+		cr.c.Finishes(cr.h.Monotonic(), endOf(&fs[i]), resultTexts(&fs[i]))
 	}
-	outcomes, err := ca.Store.Finish(ctx, w, fs)
+	outcomes, err := cr.Store.Finish(ctx, w, fs)
 	for i := range fs {
 		var a invariant.Answer
 		if err == nil || len(outcomes) == len(fs) && outcomes[i].Row.ID == fs[i].Key.ID {
-			a = answer(w, fs[i].Key, fs[i].To, &outcomes[i], nil)
+			a = answerOf(w, fs[i].Key, fs[i].To, &outcomes[i], nil)
 		} else {
-			a = answer(w, fs[i].Key, fs[i].To, nil, err)
+			a = answerOf(w, fs[i].Key, fs[i].To, nil, err)
 		}
-		ca.c.Finished(ca.h.Monotonic(), endOf(&fs[i]), a)
+		cr.c.Finished(cr.h.Monotonic(), endOf(&fs[i]), a)
 	}
 	return outcomes, err
 }
 
 // KeepRefusedResult implements store.Worker.
-func (ca *calling) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	ca.c.Keeps(ca.h.Monotonic(), endOf(&f), words(&f))
-	err := ca.Store.KeepRefusedResult(ctx, w, f)
-	ca.c.Kept(ca.h.Monotonic(), f.Key, err != nil)
+func (cr *callReporter) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	cr.c.Keeps(cr.h.Monotonic(), endOf(&f), resultTexts(&f))
+	err := cr.Store.KeepRefusedResult(ctx, w, f)
+	cr.c.Kept(cr.h.Monotonic(), f.Key, err != nil)
 	return err
 }
 
 // Dispatched implements store.Worker.
-func (ca *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	ca.c.LooksBehind(ca.h.Monotonic())
-	rows, err := ca.Store.Dispatched(ctx, w, limit)
-	ca.c.LookedBehind(ca.h.Monotonic())
+func (cr *callReporter) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	cr.c.LooksBehind(cr.h.Monotonic())
+	rows, err := cr.Store.Dispatched(ctx, w, limit)
+	cr.c.LookedBehind(cr.h.Monotonic())
 	return rows, err
 }
 
@@ -227,8 +227,8 @@ func (s *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 	return exit, err
 }
 
-// Broker reports futile messages of a worker's queue to c, on the clock of h. It is above the
-// wrapper that makes a worker deaf.
+// Broker reports useless messages in a worker's queue to c, on the clock of h. It is above the wrapper that
+// makes a worker deaf.
 func Broker(b broker.Broker, h host.Host, c *invariant.Calls) broker.Broker {
 	return &wastedBroker{b, h, c}
 }

@@ -1,8 +1,8 @@
 // Package simhost is the machine of a simulated process: host.Host over the kernel.
 //
-// Every call that can block first counts a yield point, so that a crash sweep reaches the moments
-// before and after it. Every call that affects other tasks ends a dying task again, so that
-// deferred functions of a crashed process have no effect.
+// Every call that can block first counts a yield point, so that a crash sweep reaches the moments before
+// and after it. Every call that affects other tasks ends a dying task, so that deferred functions of a
+// crashed process have no effect.
 package simhost
 
 import (
@@ -83,7 +83,7 @@ func (t task) Wait(ctx context.Context) error {
 type signal struct {
 	k       *kernel.Kernel
 	set     bool
-	strand  kernel.Strand // of whoever has set it
+	strand  kernel.Strand // of the task or event that set it
 	waiters []kernel.Wait
 }
 
@@ -92,7 +92,7 @@ func (s *signal) Set() {
 	s.k.CheckAlive()
 	for len(s.waiters) > 0 {
 		w := s.waiters[0]
-		s.drop(0)
+		s.dropWaiter(0)
 		if w.Done() {
 			return
 		}
@@ -100,8 +100,8 @@ func (s *signal) Set() {
 	s.set, s.strand = true, s.k.Strand()
 }
 
-// Wait implements host.Signal. A context that has ended wins over a set signal, so that a loop on a
-// busy signal can be ended. The signal then stays set.
+// Wait implements host.Signal. An ended context takes precedence over a set signal, so that a loop on a
+// busy signal can end. The signal then stays set.
 func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	s.k.Point()
 	if err := ctx.Err(); err != nil {
@@ -118,7 +118,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	if !woken {
 		for i, other := range s.waiters {
 			if other == w {
-				s.drop(i)
+				s.dropWaiter(i)
 				break
 			}
 		}
@@ -126,4 +126,4 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	return woken, err
 }
 
-func (s *signal) drop(i int) { s.waiters = append(s.waiters[:i], s.waiters[i+1:]...) }
+func (s *signal) dropWaiter(i int) { s.waiters = append(s.waiters[:i], s.waiters[i+1:]...) }

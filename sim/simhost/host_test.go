@@ -133,8 +133,7 @@ func TestSignalIsBinaryAndWakesOne(t *testing.T) {
 	})
 }
 
-// A Set at the very moment at which a wait's time ends must not be lost, whichever of the two the
-// wait reports.
+// A Set at the exact time of a wait's timeout must not be lost, whichever of the two the wait reports.
 func TestSignalIsNotLostToATimeout(t *testing.T) {
 	for seed := range uint64(50) {
 		opts := kernel.Options{Chooser: kernel.NewRandom(seed), TimeIsChoice: true}
@@ -178,7 +177,7 @@ func TestCrashSuppressesDeferredEffects(t *testing.T) {
 	}
 }
 
-func TestRandomNumbersAreTheProcesss(t *testing.T) {
+func TestProcessHasItsOwnRandomNumbers(t *testing.T) {
 	draw := func(others bool) []uint64 {
 		var got []uint64
 		onHost(t, kernel.Options{}, func(k *kernel.Kernel, p *kernel.Process, h host.Host) {

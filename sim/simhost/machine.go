@@ -19,33 +19,34 @@ type Behaviour struct {
 	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If
-	// there are none, it fails for FailReason.
+	// FailPerMillion of the runs fail. A failing run draws one of the exit codes in FailCodes, or fails for
+	// FailReason if there are none.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int
-	// Retried are the exit codes that the action declares as failures for now.
+	// Retried are the exit codes that the action declares as temporary failures.
 	Retried []int
 }
 
-// Delays of a machine: to start a subprocess, and until the shim notices that its worker is gone.
+// Delays of a machine: to start a subprocess, and until the shim detects that its worker is gone.
 const (
 	spawnMin, spawnMax = time.Millisecond, 5 * time.Millisecond
 	pipeMin, pipeMax   = time.Millisecond, 20 * time.Millisecond
 	// obeyMax is how long an action that obeys SIGTERM takes to end.
 	obeyMax = 50 * time.Millisecond
-	// ignoresTerm of a million actions ignore SIGTERM, so that only SIGKILL ends them.
+	// ignoresTerm is the number of actions in a million that ignore SIGTERM, so that only SIGKILL ends
+	// them.
 	ignoresTerm = 200_000
 )
 
-// Machine is the machine of a worker process. Actions belong to the machine and not to the process.
-// They live on while their worker stands still, and after it has died until the shim has noticed.
-// Only freezing the machine stops them.
+// Machine is the machine of a worker process. Actions belong to the machine, not to the process. They
+// continue while their worker is paused, and after its death until the shim detects it. Only freezing the
+// machine stops them.
 type Machine struct {
 	k    *kernel.Kernel
 	sink history.Sink
-	// ground is a process without tasks: it keeps the machine's clock, which no crash of a worker
-	// stops.
+	// ground is a process without tasks. It owns the machine's clock, so that a crash of the worker does
+	// not stop it.
 	ground    *kernel.Process
 	stream    *kernel.Stream
 	behaviour map[string]Behaviour
@@ -53,7 +54,7 @@ type Machine struct {
 	event     history.Event
 
 	shimless bool
-	// Sick machines can't start actions; Asked is called when a worker tries to.
+	// Sick machines can't start actions; Asked is called when a worker tries to start one.
 	Sick  bool
 	Asked func()
 }
@@ -67,14 +68,15 @@ func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, s
 // Planted mutants use this.
 func (m *Machine) RemoveShims() { m.shimless = true }
 
-// Ground is the kernel's view of the machine: freezing it freezes its clocks and its actions.
+// Ground returns the process that stands for the machine: freezing it freezes the machine's clocks and
+// actions.
 func (m *Machine) Ground() *kernel.Process { return m.ground }
 
 // Alive is the number of running actions.
 func (m *Machine) Alive() int { return len(m.actions) }
 
-// Runner is the runner of one worker process on this machine. When the process ends, the shims of
-// its actions notice it.
+// Runner is the runner of one worker process on this machine. When the process ends, the shims of its
+// actions detect it.
 func (m *Machine) Runner(p *kernel.Process) worker.Runner {
 	r := &runner{m: m, p: p}
 	p.OnEnd(func(kernel.EndReason) { m.ownerEnded(p) })
@@ -87,7 +89,7 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 	for _, a := range m.actions {
 		if a.owner == p {
-			a.after(a.draws().Duration(pipeMin, pipeMax), a.killed)
+			a.armTimer(a.drawStream().Duration(pipeMin, pipeMax), a.killed)
 		}
 	}
 }
@@ -108,27 +110,26 @@ type action struct {
 	owner *kernel.Process
 	spec  worker.Spec
 	fence kernel.Timer
-	// killed ends it from outside. It is one function for all timers that do so. They hold the action
-	// only through timed.
+	// killed ends it from outside. All timers share this function, and hold the action only through the
+	// handle.
 	killed func()
-	timed  *timed
+	timed  *actionHandle
 	ended  bool
 	exit   worker.Exit
-	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
-	// of it.
+	// failed is the reason of the action's own failure, by the contract; exit.Reason is the core's reason.
 	failed execution.Reason
 	wait   kernel.Wait
-	// strand is that of its end.
+	// strand is the strand of its end.
 	strand kernel.Strand
 }
 
-// timed is an action until it ends. Its limit is a timer that outlives it for minutes, and would keep
-// its memory as long.
-type timed struct{ a *action }
+// actionHandle refers to an action until it ends. The timer of its limit may outlive it by minutes, and
+// would keep its memory as long.
+type actionHandle struct{ a *action }
 
-func (t *timed) kill() {
-	if t.a != nil {
-		t.a.end(worker.Exit{Killed: true})
+func (ah *actionHandle) killAction() {
+	if ah.a != nil {
+		ah.a.endRun(worker.Exit{Killed: true})
 	}
 }
 
@@ -143,16 +144,16 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
-	a.timed = &timed{a}
-	a.killed = a.timed.kill
+	a.timed = &actionHandle{a}
+	a.killed = a.timed.killAction
 	late := false
-	m.ground.AfterMonotonic(a.draws().Duration(spawnMin, spawnMax), func() {
+	m.ground.AfterMonotonic(a.drawStream().Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
 			return
 		}
 		late = a.owner.Clock().Monotonic() >= min(s.Limit, s.Fence) && !m.shimless
 		if !late {
-			a.begin()
+			a.startRun()
 		}
 		w.Done()
 	})
@@ -165,41 +166,41 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	return a, nil
 }
 
-// draws is the machine's stream, for a draw about this run of the action. The same run takes as long
-// on another machine and at another time, where a run is compared with another one.
-func (a *action) draws() *kernel.Stream {
+// drawStream returns the machine's stream, for a draw about this run of the action. In a rerun, the same
+// run of an action takes equally long, even on another machine or at another time.
+func (a *action) drawStream() *kernel.Stream {
 	return a.m.stream.About(uint64(a.spec.Key.ID), uint64(a.spec.Key.Epoch))
 }
 
-func (a *action) begin() {
+func (a *action) startRun() {
 	m := a.m
 	m.actions = append(m.actions, a)
-	a.emit(history.ActionStarted, execution.None, execution.NoReason, 0)
+	a.emitEvent(history.ActionStarted, execution.None, execution.NoReason, 0)
 	b := m.behaviour[a.spec.Action.Ref]
-	draw := a.draws().Duration
+	draw := a.drawStream().Duration
 	if b.TakesLog {
-		draw = a.draws().LogDuration
+		draw = a.drawStream().LogDuration
 	}
 	takes := draw(b.TakesMin, b.TakesMax)
 	exit := worker.Exit{}
-	if a.draws().Chance(b.FailPerMillion) {
-		exit = a.failure(&b)
+	if a.drawStream().Chance(b.FailPerMillion) {
+		exit = a.drawFailure(&b)
 	}
-	a.after(takes, func() { a.end(exit) })
+	a.armTimer(takes, func() { a.endRun(exit) })
 	if m.shimless {
 		return
 	}
 	now := a.owner.Clock().Monotonic()
-	a.after(s0(a.spec.Limit-now), a.killed)
+	a.armTimer(nonNegative(a.spec.Limit-now), a.killed)
 	a.setFence(a.spec.Fence - now)
 }
 
-// failure draws how the action fails: by an exit code, if one is named or stands for its reason, else
-// in words. The core makes a reason of the exit code, as its runner of subprocesses does.
-func (a *action) failure(b *Behaviour) worker.Exit {
+// drawFailure draws how the action fails: with an exit code, if one is named or stands for its reason, else
+// with a reason in words. The core maps the exit code to a reason, as its runner of subprocesses does.
+func (a *action) drawFailure(b *Behaviour) worker.Exit {
 	code := oracle.ExitCodeOf(b.FailReason)
 	if n := len(b.FailCodes); n > 0 {
-		code = b.FailCodes[a.draws().Uint64N(uint64(n))]
+		code = b.FailCodes[a.drawStream().Uint64N(uint64(n))]
 	}
 	if code == 0 {
 		a.failed = b.FailReason
@@ -215,14 +216,14 @@ func (a *action) failure(b *Behaviour) worker.Exit {
 
 func (a *action) setFence(in time.Duration) {
 	a.fence.Stop()
-	a.fence = a.after(s0(in), a.killed)
+	a.fence = a.armTimer(nonNegative(in), a.killed)
 }
 
-func (a *action) after(d time.Duration, fn func()) kernel.Timer {
+func (a *action) armTimer(d time.Duration, fn func()) kernel.Timer {
 	return a.m.ground.AfterMonotonic(d, fn)
 }
 
-func (a *action) end(exit worker.Exit) {
+func (a *action) endRun(exit worker.Exit) {
 	if a.ended {
 		return
 	}
@@ -243,12 +244,12 @@ func (a *action) end(exit worker.Exit) {
 	case a.failed != execution.NoReason:
 		to, why = execution.Failed, a.failed
 	}
-	a.emit(history.ActionEnded, to, why, exit.Code)
+	a.emitEvent(history.ActionEnded, to, why, exit.Code)
 	a.strand = m.k.Strand()
 	a.wait.Done()
 }
 
-func (a *action) emit(kind history.Kind, to execution.Status, reason execution.Reason, code int) {
+func (a *action) emitEvent(kind history.Kind, to execution.Status, reason execution.Reason, code int) {
 	m := a.m
 	m.event = history.Event{
 		At: m.k.Now(), Step: m.k.Step(), Kind: kind, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
@@ -257,8 +258,8 @@ func (a *action) emit(kind history.Kind, to execution.Status, reason execution.R
 	m.sink.Observe(&m.event)
 }
 
-// asked reports that the worker asked the action to end.
-func (a *action) asked(grace time.Duration) {
+// reportEndRequest reports the worker's request to end the action.
+func (a *action) reportEndRequest(grace time.Duration) {
 	m := a.m
 	m.event = history.Event{
 		At: m.k.Now(), Step: m.k.Step(), Kind: history.EndAsked, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
@@ -286,13 +287,13 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 func (a *action) Kill(grace time.Duration) {
 	a.m.k.CheckAlive()
 	if !a.ended {
-		a.asked(grace)
+		a.reportEndRequest(grace)
 	}
-	if grace > 0 && a.draws().Chance(ignoresTerm) {
-		a.after(grace, a.killed)
+	if grace > 0 && a.drawStream().Chance(ignoresTerm) {
+		a.armTimer(grace, a.killed)
 		return
 	}
-	a.after(a.draws().Duration(0, min(grace, obeyMax)), a.killed)
+	a.armTimer(a.drawStream().Duration(0, min(grace, obeyMax)), a.killed)
 }
 
 // Extend implements worker.Run.
@@ -303,5 +304,5 @@ func (a *action) Extend(fence time.Duration) {
 	}
 }
 
-// s0 is d, or zero if d is negative.
-func s0(d time.Duration) time.Duration { return max(0, d) }
+// nonNegative returns d, or zero if d is negative.
+func nonNegative(d time.Duration) time.Duration { return max(0, d) }

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// ends is a sink that keeps how actions end.
+// ends is a sink that keeps the ends of actions.
 type ends []history.Event
 
 // Observe implements history.Sink.
@@ -22,10 +22,10 @@ func (en *ends) Observe(e *history.Event) {
 	}
 }
 
-// An action that fails exits with the code for its reason, or with one of the codes that its scenario
-// names. One that succeeds, and one that gives its reason in words, has no code. What the machine says
-// of the end is what the scenario says, and the exit is what the core makes of the row's codes.
-func TestAnActionFailsByItsExitCode(t *testing.T) {
+// A failing action exits with the code for its reason, or with one of its scenario's codes. An action that
+// succeeds, or gives its reason in words, has no code. The machine's event has the scenario's reason, and
+// the exit the reason that the core derives from the row's codes.
+func TestActionFailsWithItsExitCode(t *testing.T) {
 	declared := execution.NewExitCodes(65, 200)
 	for _, c := range []struct {
 		name        string

@@ -18,8 +18,8 @@ const (
 	replyHeld
 )
 
-// call is one request and its reply. Calls are pooled: a call is free again when its packets are
-// gone and its caller has returned, whichever comes last.
+// call is one request and its reply. Calls are pooled: a call is reusable when its packets are gone and its
+// caller has returned.
 type call struct {
 	n       *Network
 	forth   *link
@@ -27,26 +27,27 @@ type call struct {
 	server  *server
 	apply   Frame
 	wait    kernel.Wait
-	err     error // the error in the reply
+	err     error // error in the reply
 	phase   phase
 	refusal bool   // the server was down when the request was sent
 	sent    uint64 // the server's generation when the request was sent
 	applied uint64 // the generation when the reply was sent
 
-	// broken and brokenAfter are a reset that was drawn: before or after the server applied it.
+	// broken reports whether a reset was drawn, and brokenAfter whether the server applies the request
+	// first.
 	broken      bool
 	brokenAfter bool
 
-	// connection is the number of its connection. trips is how many round trips precede it.
+	// connection is the number of its connection. trips is the number of round trips that precede it.
 	connection uint64
 	trips      int
-	strand     kernel.Strand // of the packet that is held
+	strand     kernel.Strand // of the held packet
 	packets    bool          // a packet is still in transit
 	caller     bool          // the caller still waits
 }
 
-// Path is the way from one process to one server and back. A client that makes many calls keeps
-// one, so that calls need not look up their links.
+// Path is the pair of links between one process and one server. A client that makes many calls keeps one,
+// so that calls need not look up their links.
 type Path struct {
 	n           *Network
 	p           *kernel.Process
@@ -55,7 +56,7 @@ type Path struct {
 	forth, back *link
 }
 
-// Path returns the way from a process to a server.
+// Path returns the path from a process to a server.
 func (n *Network) Path(p *kernel.Process, server string) *Path { return &Path{n: n, p: p, to: server} }
 
 // Call makes one request to a server and waits for its reply. apply runs in kernel context at the
@@ -66,12 +67,12 @@ func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, ap
 	return w.Call(ctx, FrameFunc(apply), w.Connect(), 0)
 }
 
-// links looks up the links of the path.
-func (pa *Path) links() {
+// lookUpLinks looks up the links and the server of the path, once.
+func (pa *Path) lookUpLinks() {
 	if pa.server == nil {
-		pa.server = pa.n.server(pa.to)
-		pa.forth = pa.n.link(pa.p.Name(), pa.to)
-		pa.back = pa.n.link(pa.to, pa.p.Name())
+		pa.server = pa.n.serverNamed(pa.to)
+		pa.forth = pa.n.linkBetween(pa.p.Name(), pa.to)
+		pa.back = pa.n.linkBetween(pa.to, pa.p.Name())
 	}
 }
 
@@ -81,45 +82,43 @@ func (pa *Path) Connect() (connection uint64) {
 	return pa.n.connections
 }
 
-// Broken says that a silence has broken the connection and that this is known by now.
+// Broken reports whether a silence has broken the connection and has ended.
 func (pa *Path) Broken(connection uint64) bool {
-	pa.links()
+	pa.lookUpLinks()
 	return connection <= max(pa.forth.broken, pa.back.broken)
 }
 
-// Silent says whether a connection is silent.
+// Silent reports whether a connection is silent.
 func (pa *Path) Silent(connection uint64) bool {
-	pa.links()
-	return pa.forth.silent(connection) || pa.back.silent(connection)
+	pa.lookUpLinks()
+	return pa.forth.isSilent(connection) || pa.back.isSilent(connection)
 }
 
-// Troubled says that something may delay answers on a connection: a fault of the link or the
-// server.
+// Troubled reports whether a fault of the link or the server may delay replies on a connection.
 func (pa *Path) Troubled(connection uint64) bool {
-	pa.links()
-	return pa.server.hangs != "" || !pa.server.up || pa.forth.troubled(connection) || pa.back.troubled(connection)
+	pa.lookUpLinks()
+	return pa.server.hangs != "" || !pa.server.up || pa.forth.isTroubled(connection) || pa.back.isTroubled(connection)
 }
 
-func (l *link) troubled(connection uint64) bool {
-	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.silent(connection)
+func (l *link) isTroubled(connection uint64) bool {
+	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.isSilent(connection)
 }
 
 // Trips draws the duration of n round trips.
 func (pa *Path) Trips(n int) (d time.Duration) {
-	pa.links()
+	pa.lookUpLinks()
 	for range n {
-		d += pa.forth.delayAfter(d)
-		d += pa.back.delayAfter(d)
+		d += pa.forth.drawDelayAfter(d)
+		d += pa.back.drawDelayAfter(d)
 	}
 	return d
 }
 
-// Answers says whether a message that has arrived over a connection would be answered now. If a
-// fault prevents this, it reports that the fault made a difference. For a new connection, pass
-// NoConnection.
+// Answers reports whether a message that has arrived over a connection would be answered now. If a fault
+// prevents this, it touches the fault. For a new connection, pass NoConnection.
 func (pa *Path) Answers(connection uint64) bool {
-	pa.links()
-	if !pa.forth.cut() && !pa.back.cut() && pa.server.hangs == "" && !pa.forth.silent(connection) && !pa.back.silent(connection) {
+	pa.lookUpLinks()
+	if !pa.forth.isCut() && !pa.back.isCut() && pa.server.hangs == "" && !pa.forth.isSilent(connection) && !pa.back.isSilent(connection) {
 		return true
 	}
 	pa.forth.touchCuts()
@@ -130,12 +129,12 @@ func (pa *Path) Answers(connection uint64) bool {
 	return false
 }
 
-// NoConnection is the number of a connection that is still to be made.
+// NoConnection is the number of a connection that does not exist yet.
 const NoConnection = math.MaxUint64
 
-// Call is Network.Call on this path: the arrival of the request applies it. It uses one connection,
-// and trips round trips precede it: those of the same call that apply nothing, and those that
-// prepare the connection.
+// Call is Network.Call on this path, over one connection; the arrival of the request applies it. trips is
+// the number of preceding round trips: those of the same call that apply nothing, and those that prepare
+// the connection.
 func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
 	n := pa.n
 	n.k.CheckAlive()
@@ -143,7 +142,7 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	pa.links()
+	pa.lookUpLinks()
 	c := n.takeCall()
 	c.connection, c.trips = connection, trips
 	c.forth, c.back, c.server = pa.forth, pa.back, pa.server
@@ -152,8 +151,8 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 	c.sent = c.server.generation
 	c.refusal = !c.server.up
 	c.packets, c.caller = true, true
-	if c.broken = c.forth.breaks(); c.broken {
-		c.brokenAfter = c.forth.coin()
+	if c.broken = c.forth.drawBreak(); c.broken {
+		c.brokenAfter = c.forth.drawCoin()
 	}
 	c.sendRequest()
 	err := c.wait.Await(ctx)
@@ -161,7 +160,7 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 		err = c.err
 	}
 	c.caller = false
-	c.release()
+	c.freeIfDone()
 	return err
 }
 
@@ -174,9 +173,9 @@ func (n *Network) takeCall() *call {
 	return &call{n: n}
 }
 
-// release frees the call when neither packets nor caller hold it any more. A caller that crashed
-// never lets go; the garbage collector frees such a call.
-func (c *call) release() {
+// freeIfDone returns the call to the pool if neither a packet nor the caller holds it. A crashed caller
+// never releases its call; the garbage collector frees it.
+func (c *call) freeIfDone() {
 	if c.packets || c.caller {
 		return
 	}
@@ -186,84 +185,84 @@ func (c *call) release() {
 
 func (c *call) sendRequest() {
 	c.strand = c.n.k.Strand()
-	if c.forth.cut() {
+	if c.forth.isCut() {
 		c.phase = requestHeld
-		c.forth.hold(c)
+		c.forth.holdContent(c)
 		return
 	}
-	if c.forth.loses(c.connection, c) {
+	if c.forth.loseIfSilent(c.connection, c) {
 		return
 	}
 	c.phase = requestUnderWay
-	d := c.forth.delay()
+	d := c.forth.drawDelay()
 	for range c.trips {
-		d += c.back.delayAfter(d)
-		d += c.forth.delayAfter(d)
+		d += c.back.drawDelayAfter(d)
+		d += c.forth.drawDelayAfter(d)
 	}
 	c.n.k.AfterEvent(d, c)
 }
 
-// silenceOver tells the caller that the connection is broken.
-func (c *call) silenceOver() {
+// breakConnection reports to the caller that the connection is broken.
+func (c *call) breakConnection() {
 	defer c.n.k.SetStrand(c.n.k.Strand())
 	c.n.k.Meet(c.strand)
 	c.err, c.apply = ErrReset, nil
 	c.phase = replyUnderWay
-	c.n.k.AfterEvent(c.back.delay(), c)
+	c.n.k.AfterEvent(c.back.drawDelay(), c)
 }
 
-// Fire is the arrival of the packet in transit.
+// Fire handles the arrival of the packet in transit.
 func (c *call) Fire() {
 	c.strand = c.n.k.Strand()
 	switch c.phase {
 	case requestUnderWay:
-		if c.forth.cut() {
+		if c.forth.isCut() {
 			c.phase = requestHeld
-			c.forth.hold(c)
+			c.forth.holdContent(c)
 			return
 		}
-		if c.forth.loses(c.connection, c) {
+		if c.forth.loseIfSilent(c.connection, c) {
 			return
 		}
-		c.arrive()
+		c.arriveAtServer()
 	case replyUnderWay:
-		if c.back.cut() {
+		if c.back.isCut() {
 			c.phase = replyHeld
-			c.back.hold(c)
+			c.back.holdContent(c)
 			return
 		}
-		if c.back.loses(c.connection, c) {
+		if c.back.loseIfSilent(c.connection, c) {
 			return
 		}
-		c.answer()
+		c.deliverReply()
 	}
 }
 
-// healed decides the fate of a packet that was held.
-func (c *call) healed() {
+// resumeAfterHeal draws the fate of a held packet.
+func (c *call) resumeAfterHeal() {
 	defer c.n.k.SetStrand(c.n.k.Strand())
 	c.n.k.Meet(c.strand)
 	if c.phase == replyHeld {
-		if c.back.coin() {
+		if c.back.drawCoin() {
 			c.err = ErrReset
 		}
 		c.phase = replyUnderWay
-		c.n.k.AfterEvent(c.back.late(), c)
+		c.n.k.AfterEvent(c.back.drawHealDelay(), c)
 		return
 	}
 	switch c.forth.faults.Uint64N(3) {
-	case 0: // the retransmission gets through and the connection lives
+	case 0: // the retransmission arrives and the connection survives
 	case 1:
 		c.broken, c.brokenAfter = true, true
 	default:
 		c.broken, c.brokenAfter = true, false
 	}
 	c.phase = requestUnderWay
-	c.n.k.AfterEvent(c.forth.late(), c)
+	c.n.k.AfterEvent(c.forth.drawHealDelay(), c)
 }
 
-// arrive is the request's arrival at the server.
-func (c *call) arrive() {
+// arriveAtServer handles the request's arrival at the server.
+func (c *call) arriveAtServer() {
 	if c.server.hangs != "" && c.server.up {
 		c.n.Touch(Touched{Fault: c.server.hangs, Process: c.forth.process})
 		c.server.waiting = append(c.server.waiting, c)
@@ -271,41 +270,41 @@ func (c *call) arrive() {
 	}
 	switch {
 	case c.refusal && !c.server.up:
-		c.reply(ErrRefused)
+		c.sendReply(ErrRefused)
 	case !c.refusal && c.server.generation != c.sent:
-		c.reply(ErrReset) // the server that it was sent to is gone
+		c.sendReply(ErrReset) // the server instance that it was sent to is gone
 	case c.broken && !c.brokenAfter:
-		c.reply(ErrReset)
+		c.sendReply(ErrReset)
 	default:
 		c.apply.Arrive()
 		if c.broken {
-			c.reply(ErrReset)
+			c.sendReply(ErrReset)
 		} else {
-			c.reply(nil)
+			c.sendReply(nil)
 		}
 	}
 }
 
-func (c *call) reply(err error) {
+func (c *call) sendReply(err error) {
 	c.strand = c.n.k.Strand()
 	c.err = err
 	c.apply = nil
 	c.applied = c.server.generation
-	if c.back.cut() {
+	if c.back.isCut() {
 		c.phase = replyHeld
-		c.back.hold(c)
+		c.back.holdContent(c)
 		return
 	}
 	c.phase = replyUnderWay
-	c.n.k.AfterEvent(c.back.delay(), c)
+	c.n.k.AfterEvent(c.back.drawDelay(), c)
 }
 
-// answer is the arrival of the reply at the caller, who may be gone.
-func (c *call) answer() {
-	if c.err == nil && c.server.generation != c.applied && c.back.coin() {
-		c.err = ErrReset // the server went down before its reply was out
+// deliverReply handles the arrival of the reply at the caller, which may have returned.
+func (c *call) deliverReply() {
+	if c.err == nil && c.server.generation != c.applied && c.back.drawCoin() {
+		c.err = ErrReset // the server went down before it sent the reply
 	}
 	c.wait.Done()
 	c.packets = false
-	c.release()
+	c.freeIfDone()
 }

@@ -6,9 +6,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Conn is one connection between a process and a server: two ordered flows of frames. Its methods
-// do not block and may be called in tasks and in kernel context. A model that offers them to the
-// program under test has to call the kernel's CheckAlive first.
+// Conn is one connection between a process and a server: two ordered flows of frames. Its methods do not
+// block and may be called in tasks and in kernel context. A model that exposes them to the program under
+// test must call the kernel's CheckAlive first.
 type Conn struct {
 	n      *Network
 	p      *kernel.Process
@@ -33,7 +33,7 @@ type flow struct {
 	held   bool // the link holds the oldest frame
 }
 
-// Frame is the content of a connection: an effect at the receiver, in kernel context.
+// Frame is a message on a connection: an effect at the receiver, in kernel context.
 type Frame interface{ Arrive() }
 
 // FrameFunc is a frame that is a function.
@@ -47,22 +47,21 @@ func (f FrameFunc) Arrive() { f() }
 type frame struct {
 	at     time.Duration
 	do     Frame
-	strand kernel.Strand // of its sender, and of what has let it through
+	strand kernel.Strand // of its sender, joined with the strand that released it
 }
 
 // Stream opens a connection between a process and a running server, at once. It is called in kernel
-// context, where a connection request was accepted. The end of the process closes the client's end,
-// whoever holds the connection.
+// context, when a connection request is accepted. The end of the process closes the client's end.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
-	s := n.server(serverName)
+	s := n.serverNamed(serverName)
 	n.connections++
 	c := &Conn{n: n, p: p, server: s, number: n.connections, clientOpen: true, serverOpen: true}
-	c.toServer = flow{conn: c, link: n.link(p.Name(), serverName)}
-	c.toClient = flow{conn: c, link: n.link(serverName, p.Name()), toCli: true}
+	c.toServer = flow{conn: c, link: n.linkBetween(p.Name(), serverName)}
+	c.toClient = flow{conn: c, link: n.linkBetween(serverName, p.Name()), toCli: true}
 	s.conns = append(s.conns, c)
 	if !p.Alive() {
 		c.clientOpen = false
-		c.toServer.send(nil)
+		c.toServer.queueFrame(nil)
 		return c
 	}
 	cl := n.clients[p]
@@ -75,48 +74,48 @@ func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	return c
 }
 
-// clientEnded does what the operating system does for a process that is gone.
+// clientEnded closes the connections of an ended process, as its operating system does.
 func (n *Network) clientEnded(p *kernel.Process) {
 	conns := n.clients[p].conns
 	delete(n.clients, p)
 	for _, c := range conns {
 		c.clientOpen = false
-		c.toServer.send(nil)
+		c.toServer.queueFrame(nil)
 	}
 }
 
-// OnClientClosed sets a function that runs, in kernel context, when the client's end learns that
-// the connection is over. It does not run for CloseClient or when the process ends.
+// OnClientClosed sets a function that runs, in kernel context, when the client's end detects the end of the
+// connection. It does not run for CloseClient or when the process ends.
 func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
 
-// OnServerClosed sets a function that runs, in kernel context, when the server's end learns that
-// the connection is over. It does not run for CloseServer or when the server goes down.
+// OnServerClosed sets a function that runs, in kernel context, when the server's end detects the end of the
+// connection. It does not run for CloseServer or when the server goes down.
 func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
 
-// ClientOpen says whether the client's end is open, as far as the client knows.
+// ClientOpen reports whether the client's end is open, as far as the client knows.
 func (c *Conn) ClientOpen() bool { return c.clientOpen }
 
-// ServerOpen says whether the server's end is open, as far as the server knows.
+// ServerOpen reports whether the server's end is open, as far as the server knows.
 func (c *Conn) ServerOpen() bool { return c.serverOpen }
 
-// ReachesServer says whether a frame that the client sends now would not be held.
+// ReachesServer reports whether a frame that the client sends now would not be held.
 func (c *Conn) ReachesServer() bool {
-	return !c.toServer.link.cut() && !c.toServer.link.silent(c.number)
+	return !c.toServer.link.isCut() && !c.toServer.link.isSilent(c.number)
 }
 
-// ReachesClient says whether a frame that the server sends now would not be held.
+// ReachesClient reports whether a frame that the server sends now would not be held.
 func (c *Conn) ReachesClient() bool {
-	return !c.toClient.link.cut() && !c.toClient.link.silent(c.number)
+	return !c.toClient.link.isCut() && !c.toClient.link.isSilent(c.number)
 }
 
-// TouchServerward reports the cuts between the client and the server as faults that made a
-// difference. It is for silence, which no packet shows.
-func (c *Conn) TouchServerward() { c.toServer.touch() }
+// TouchServerward reports the cuts between the client and the server as faults that made a difference. Use
+// it for missing packets, which no event shows.
+func (c *Conn) TouchServerward() { c.toServer.touchFaults() }
 
 // TouchClientward is TouchServerward for the other direction.
-func (c *Conn) TouchClientward() { c.toClient.touch() }
+func (c *Conn) TouchClientward() { c.toClient.touchFaults() }
 
-func (f *flow) touch() {
+func (f *flow) touchFaults() {
 	f.link.touchCuts()
 	f.link.touchSilences(f.conn.number)
 }
@@ -125,23 +124,23 @@ func (f *flow) touch() {
 // frame does not arrive if the server's end is closed by then.
 func (c *Conn) SendToServer(do Frame) {
 	if c.clientOpen {
-		c.send(&c.toServer, do)
+		c.sendFrame(&c.toServer, do)
 	}
 }
 
 // SendToClient is SendToServer in the other direction.
 func (c *Conn) SendToClient(do Frame) {
 	if c.serverOpen {
-		c.send(&c.toClient, do)
+		c.sendFrame(&c.toClient, do)
 	}
 }
 
-// CloseClient closes the client's end. Frames that arrive there from now on are dropped. Those in
-// transit to the server still arrive, and then the server learns of the end.
+// CloseClient closes the client's end. Frames that arrive there from now on are dropped. Frames in transit
+// to the server still arrive, and then the server detects the end.
 func (c *Conn) CloseClient() {
 	if c.clientOpen {
 		c.shutClient()
-		c.toServer.send(nil)
+		c.toServer.queueFrame(nil)
 	}
 }
 
@@ -149,23 +148,23 @@ func (c *Conn) CloseClient() {
 func (c *Conn) CloseServer() {
 	if c.serverOpen {
 		c.shutServer()
-		c.toClient.send(nil)
+		c.toClient.queueFrame(nil)
 	}
 }
 
 func (c *Conn) shutClient() {
 	c.clientOpen = false
 	if cl := c.n.clients[c.p]; cl != nil {
-		cl.conns = without(cl.conns, c)
+		cl.conns = withoutConn(cl.conns, c)
 	}
 }
 
 func (c *Conn) shutServer() {
 	c.serverOpen = false
-	c.server.conns = without(c.server.conns, c)
+	c.server.conns = withoutConn(c.server.conns, c)
 }
 
-func without(conns []*Conn, c *Conn) []*Conn {
+func withoutConn(conns []*Conn, c *Conn) []*Conn {
 	for i, other := range conns {
 		if other == c {
 			return append(conns[:i:i], conns[i+1:]...)
@@ -174,38 +173,38 @@ func without(conns []*Conn, c *Conn) []*Conn {
 	return conns
 }
 
-func (c *Conn) send(f *flow, do Frame) {
-	if !f.link.breaks() {
-		f.send(do)
+func (c *Conn) sendFrame(f *flow, do Frame) {
+	if !f.link.drawBreak() {
+		f.queueFrame(do)
 		return
 	}
-	// The frame may have arrived before the connection broke. Each end learns of the break by its
-	// own frame, so a cut hides the break from that end only.
-	if f.link.coin() {
-		f.send(do)
+	// The frame may have arrived before the connection broke. A separate frame notifies each end of the
+	// break, so a cut hides the break only from its end.
+	if f.link.drawCoin() {
+		f.queueFrame(do)
 	}
-	c.toServer.send(nil)
-	c.toClient.send(nil)
+	c.toServer.queueFrame(nil)
+	c.toClient.queueFrame(nil)
 }
 
-// send queues a frame behind the others.
-func (f *flow) send(do Frame) {
+// queueFrame queues a frame behind the others.
+func (f *flow) queueFrame(do Frame) {
 	k := f.link.n.k
-	f.frames = append(f.frames, frame{at: k.Now() + f.link.delay(), do: do, strand: k.Strand()})
-	f.pump()
+	f.frames = append(f.frames, frame{at: k.Now() + f.link.drawDelay(), do: do, strand: k.Strand()})
+	f.sendOldest()
 }
 
-// pump sends off the oldest frame.
-func (f *flow) pump() {
+// sendOldest arms the arrival of the oldest frame, unless a fault holds it.
+func (f *flow) sendOldest() {
 	if f.armed || f.held || f.next == len(f.frames) {
 		return
 	}
-	if f.link.cut() {
+	if f.link.isCut() {
 		f.held = true
-		f.link.hold(f)
+		f.link.holdContent(f)
 		return
 	}
-	if f.held = f.link.loses(f.conn.number, f); f.held {
+	if f.held = f.link.loseIfSilent(f.conn.number, f); f.held {
 		return
 	}
 	f.armed = true
@@ -213,11 +212,11 @@ func (f *flow) pump() {
 	k.AfterEvent(f.frames[f.next].at-k.Now(), f)
 }
 
-// Fire is the arrival of the oldest frame.
+// Fire handles the arrival of the oldest frame.
 func (f *flow) Fire() {
 	f.armed = false
-	if f.link.cut() || f.link.silent(f.conn.number) {
-		f.pump()
+	if f.link.isCut() || f.link.isSilent(f.conn.number) {
+		f.sendOldest()
 		return
 	}
 	do := f.frames[f.next].do
@@ -228,12 +227,12 @@ func (f *flow) Fire() {
 	if f.next == len(f.frames) {
 		f.frames, f.next = f.frames[:0], 0
 	}
-	f.deliver(do)
-	f.pump()
+	f.deliverFrame(do)
+	f.sendOldest()
 }
 
-// healed lets the frames continue in order, once TCP has noticed.
-func (f *flow) healed() {
+// resumeAfterHeal sends the held frames in order, once TCP has detected the healing.
+func (f *flow) resumeAfterHeal() {
 	f.held = false
 	if f.next == len(f.frames) {
 		return
@@ -241,23 +240,23 @@ func (f *flow) healed() {
 	k, first := f.link.n.k, &f.frames[f.next]
 	now := k.Strand()
 	k.Meet(first.strand)
-	first.at, first.strand = k.Now()+f.link.late(), k.Strand()
+	first.at, first.strand = k.Now()+f.link.drawHealDelay(), k.Strand()
 	k.SetStrand(now)
-	f.pump()
+	f.sendOldest()
 }
 
-// silenceOver breaks the connection: no lost frame arrives, and each end learns of it.
-func (f *flow) silenceOver() {
+// breakConnection drops all frames and notifies both ends of the break.
+func (f *flow) breakConnection() {
 	f.held = false
 	c := f.conn
 	for _, way := range []*flow{&c.toServer, &c.toClient} {
-		way.frames, way.next = append(way.frames[:0], frame{at: c.n.k.Now() + way.link.delay(), strand: c.n.k.Strand()}), 0
-		way.pump()
+		way.frames, way.next = append(way.frames[:0], frame{at: c.n.k.Now() + way.link.drawDelay(), strand: c.n.k.Strand()}), 0
+		way.sendOldest()
 	}
 }
 
-// deliver runs a frame at the receiving end, unless that end is closed.
-func (f *flow) deliver(do Frame) {
+// deliverFrame applies a frame at the receiving end, unless that end is closed.
+func (f *flow) deliverFrame(do Frame) {
 	c := f.conn
 	open, closed := c.serverOpen, c.onServerClosed
 	if f.toCli {

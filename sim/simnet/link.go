@@ -13,31 +13,31 @@ type link struct {
 	latency *kernel.Stream
 	faults  *kernel.Stream
 
-	cuts   []string // names of the faults that cut it, one entry a cut
-	slows  []slow
+	cuts   []string // names of the faults that cut it, one entry for each cut
+	slows  []slowdown
 	resets []reset
-	narrow []slow
-	// free is when a narrow link has finished the message before.
+	narrow []slowdown
+	// free is when a narrow link finishes its latest message.
 	free time.Duration
-	held []holder // in the order in which they met the cut
+	held []heldContent // in the order in which the cut stopped them
 
 	silences []silence
 	// broken is the number of the latest connection that a silence has broken.
 	broken uint64
 }
 
-// silence loses everything sent over the connections up to a number.
+// silence loses everything that is sent over the connections numbered up to last.
 type silence struct {
 	fault string
 	last  uint64
 	// lost is the lost content, in order.
-	lost []loser
+	lost []lostContent
 }
 
-// loser is content that a silence has lost.
-type loser interface{ silenceOver() }
+// lostContent is content that a silence has lost.
+type lostContent interface{ breakConnection() }
 
-type slow struct {
+type slowdown struct {
 	fault  string
 	lo, hi time.Duration
 }
@@ -47,10 +47,10 @@ type reset struct {
 	perMillion uint64
 }
 
-// holder is content that waits at a cut.
-type holder interface{ healed() }
+// heldContent is content that waits at a cut.
+type heldContent interface{ resumeAfterHeal() }
 
-func (n *Network) link(from, to string) *link {
+func (n *Network) linkBetween(from, to string) *link {
 	name := linkName{from, to}
 	l := n.links[name]
 	if l == nil {
@@ -72,55 +72,55 @@ func (n *Network) link(from, to string) *link {
 // Cut stops everything from one node to another, but not in the other direction. Cuts are counted:
 // a second one with the same name needs a second Heal.
 func (n *Network) Cut(from, to, fault string) {
-	l := n.link(from, to)
+	l := n.linkBetween(from, to)
 	l.cuts = append(l.cuts, fault)
 }
 
 // Heal removes one cut of that name; without one it does nothing. When it was the link's last cut,
 // held content is delivered late or lost.
 func (n *Network) Heal(from, to, fault string) {
-	l := n.link(from, to)
+	l := n.linkBetween(from, to)
 	for i := len(l.cuts) - 1; i >= 0; i-- {
 		if l.cuts[i] == fault {
 			l.cuts = append(l.cuts[:i], l.cuts[i+1:]...)
 			break
 		}
 	}
-	if l.cut() {
+	if l.isCut() {
 		return
 	}
 	held := l.held
 	l.held = nil
 	for _, h := range held {
-		h.healed()
+		h.resumeAfterHeal()
 	}
 }
 
-// Silence loses everything sent from one node to another over the existing connections, as when the
-// machine at the other end is gone and another one has its address: nobody ends the connections,
-// and new ones work.
+// Silence loses everything sent from one node to another over the existing connections, as when another
+// machine has taken over the address of the other end: no end closes the connections, and new connections
+// work.
 func (n *Network) Silence(from, to, fault string) {
-	l := n.link(from, to)
+	l := n.linkBetween(from, to)
 	l.silences = append(l.silences, silence{fault: fault, last: n.connections})
 }
 
 // EndSilence ends the silence of that name: the silent connections break.
 func (n *Network) EndSilence(from, to, fault string) {
-	l := n.link(from, to)
+	l := n.linkBetween(from, to)
 	for i := range l.silences {
 		if s := l.silences[i]; s.fault == fault {
 			l.silences = append(l.silences[:i], l.silences[i+1:]...)
 			l.broken = max(l.broken, s.last)
 			for _, lost := range s.lost {
-				lost.silenceOver()
+				lost.breakConnection()
 			}
 			return
 		}
 	}
 }
 
-// silent says whether a connection is silent.
-func (l *link) silent(connection uint64) bool {
+// isSilent reports whether a silence loses the content of a connection.
+func (l *link) isSilent(connection uint64) bool {
 	for i := range l.silences {
 		if connection <= l.silences[i].last {
 			return true
@@ -129,9 +129,9 @@ func (l *link) silent(connection uint64) bool {
 	return false
 }
 
-// loses loses content sent over a connection if the connection is silent.
-func (l *link) loses(connection uint64, what loser) bool {
-	if len(l.silences) == 0 || !l.silent(connection) {
+// loseIfSilent loses content that is sent over a silent connection, and reports whether it did.
+func (l *link) loseIfSilent(connection uint64, what lostContent) bool {
+	if len(l.silences) == 0 || !l.isSilent(connection) {
 		return false
 	}
 	l.touchSilences(connection)
@@ -152,30 +152,30 @@ func (l *link) touchSilences(connection uint64) {
 	}
 }
 
-// IsCut says whether a cut holds everything from one node to another.
-func (n *Network) IsCut(from, to string) bool { return n.link(from, to).cut() }
+// IsCut reports whether a cut holds everything from one node to another.
+func (n *Network) IsCut(from, to string) bool { return n.linkBetween(from, to).isCut() }
 
 // SetSlow adds a time drawn from [lo, hi] to each delay from one node to another. It replaces an
 // earlier one of the same name; a hi of zero removes it.
 func (n *Network) SetSlow(from, to string, lo, hi time.Duration, fault string) {
-	l := n.link(from, to)
-	l.slows = replaced(l.slows, slow{fault: fault, lo: lo, hi: hi})
+	l := n.linkBetween(from, to)
+	l.slows = withSlowdown(l.slows, slowdown{fault: fault, lo: lo, hi: hi})
 }
 
 // SetNarrow makes the link from one node to another carry one message at a time; each keeps it busy
 // for a time drawn from [lo, hi]. It replaces an earlier one of the same name; a hi of zero removes
 // it.
 func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string) {
-	l := n.link(from, to)
-	l.narrow = replaced(l.narrow, slow{fault: fault, lo: lo, hi: hi})
+	l := n.linkBetween(from, to)
+	l.narrow = withSlowdown(l.narrow, slowdown{fault: fault, lo: lo, hi: hi})
 	if len(l.narrow) == 0 {
 		l.free = 0
 	}
 }
 
-// replaced is the list with s in place of the entry of its name, or without that entry if s adds
-// nothing.
-func replaced(list []slow, s slow) []slow {
+// withSlowdown returns the list with s in place of the entry of its name, or without that entry if s adds
+// no time.
+func withSlowdown(list []slowdown, s slowdown) []slowdown {
 	for i := range list {
 		if list[i].fault == s.fault {
 			list = append(list[:i], list[i+1:]...)
@@ -188,12 +188,12 @@ func replaced(list []slow, s slow) []slow {
 	return list
 }
 
-// SetReset makes a share of the calls, and of the frames of streams, between two nodes break their
-// connection, in parts per million. It replaces an earlier one of the same name; zero removes it.
+// SetReset breaks the connections of a share of the calls and stream frames between two nodes, in parts per
+// million. It replaces an earlier one of the same name; zero removes it.
 func (n *Network) SetReset(a, b string, perMillion uint64, fault string) {
-	n.link(a, b).setReset(perMillion, fault)
+	n.linkBetween(a, b).setReset(perMillion, fault)
 	if a != b {
-		n.link(b, a).setReset(perMillion, fault)
+		n.linkBetween(b, a).setReset(perMillion, fault)
 	}
 }
 
@@ -209,10 +209,10 @@ func (l *link) setReset(perMillion uint64, fault string) {
 	}
 }
 
-func (l *link) cut() bool { return len(l.cuts) > 0 }
+func (l *link) isCut() bool { return len(l.cuts) > 0 }
 
-// hold keeps h until the link heals.
-func (l *link) hold(h holder) {
+// holdContent keeps h until the link heals.
+func (l *link) holdContent(h heldContent) {
 	l.touchCuts()
 	l.held = append(l.held, h)
 }
@@ -223,11 +223,11 @@ func (l *link) touchCuts() {
 	}
 }
 
-// delay draws the duration of one leg that begins now.
-func (l *link) delay() time.Duration { return l.delayAfter(0) }
+// drawDelay draws the duration of one leg that begins now.
+func (l *link) drawDelay() time.Duration { return l.drawDelayAfter(0) }
 
-// delayAfter draws the duration of one leg that begins after wait.
-func (l *link) delayAfter(wait time.Duration) time.Duration {
+// drawDelayAfter draws the duration of one leg that begins after wait.
+func (l *link) drawDelayAfter(wait time.Duration) time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
 		d += l.faults.Duration(s.lo, s.hi)
@@ -242,11 +242,11 @@ func (l *link) delayAfter(wait time.Duration) time.Duration {
 	return d
 }
 
-// late draws how long after the healing of the link held content arrives.
-func (l *link) late() time.Duration { return l.delay() + l.faults.Duration(0, retransmit) }
+// drawHealDelay draws how long after the healing of the link held content arrives.
+func (l *link) drawHealDelay() time.Duration { return l.drawDelay() + l.faults.Duration(0, retransmit) }
 
-// breaks draws whether the current message breaks its connection.
-func (l *link) breaks() bool {
+// drawBreak draws whether the current message breaks its connection.
+func (l *link) drawBreak() bool {
 	broken := false
 	for _, r := range l.resets {
 		if l.faults.Chance(r.perMillion) {
@@ -257,5 +257,5 @@ func (l *link) breaks() bool {
 	return broken
 }
 
-// coin draws between the plain way (false) and the other.
-func (l *link) coin() bool { return l.faults.Uint64N(2) == 1 }
+// drawCoin draws false, the default, or true.
+func (l *link) drawCoin() bool { return l.faults.Uint64N(2) == 1 }

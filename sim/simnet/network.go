@@ -10,33 +10,33 @@
 //
 // # Calls
 //
-// [Network.Call] is a request and its reply over a pooled connection. The request travels, is
-// applied at the server as one atomic step, and the reply travels back. The caller learns less than
-// what happened:
+// [Network.Call] is a request and its reply over a pooled connection. The request travels, is applied at
+// the server as one atomic step, and the reply travels back. The caller can't observe everything that
+// happened:
 //
 //	nil           applied, and the reply came
 //	ErrRefused    no server was there when the request arrived: certainly not applied
 //	ErrReset      the connection broke: applied or not
 //	ctx.Err()     no reply in time: applied, not applied, or applied later
 //
-// A request that meets a cut is held, as TCP holds it. When the link heals it is delivered late,
-// and applied although its caller may have given up, or it is lost with its connection. A caller
-// that still waits then gets the reply or ErrReset. A held reply likewise arrives late or is lost.
+// A request that meets a cut is held, as TCP holds it. When the link heals, it is delivered late and
+// applied, even if its caller has given up, or it is lost with its connection. A caller that still waits
+// then gets the reply or ErrReset. A held reply likewise arrives late or is lost.
 //
 // A call goes over one connection of its caller's pool. A silence loses everything sent over the
-// connections that exist when it begins, in both directions: their callers hear nothing until it
-// ends, and then get ErrReset.
+// connections that exist when it begins, in both directions: their callers get no reply until it ends, and
+// then ErrReset.
 //
 // A server that hangs accepts requests and applies them when it resumes.
 //
-// A server that goes down forgets requests that it has not applied: a request in transit ends in
-// ErrReset, and a reply in transit arrives or turns into ErrReset.
+// A server that goes down loses requests that it has not applied: a request in transit ends in ErrReset,
+// and a reply in transit arrives or turns into ErrReset.
 //
 // # Streams
 //
-// [Conn] is one long-lived connection. Its frames keep their order in each direction and are
-// neither lost nor doubled while it lives; a cut holds them all. Ending it travels as a frame too,
-// so a cut hides that the peer is gone.
+// [Conn] is one long-lived connection. Its frames keep their order in each direction and are neither lost
+// nor doubled while it lives; a cut holds them all. Its end also travels as a frame, so a cut hides that
+// the peer is gone.
 //
 // # Evidence
 //
@@ -45,9 +45,9 @@
 //
 // # Choices
 //
-// Each link draws from two streams: "net/latency/FROM>TO" for delays and "net/fault/FROM>TO" for
-// the effects of faults. A draw of 0 is the plain way: the shortest delay, no reset, a late
-// delivery that works.
+// Each link draws from two streams: "net/latency/FROM>TO" for delays and "net/fault/FROM>TO" for the
+// effects of faults. A draw of 0 is the default: the shortest delay, no reset, a late but successful
+// delivery.
 package simnet
 
 import (
@@ -57,7 +57,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Errors of calls. A context's own error is the third way for a call to end without a reply.
+// Errors of calls. A call can also end without a reply with its context's error.
 var (
 	// ErrRefused: the server was down when the request arrived; it was not applied.
 	ErrRefused = errors.New("connection refused")
@@ -71,8 +71,8 @@ const (
 	DefaultLatencyHigh = 2 * time.Millisecond
 )
 
-// retransmit is the longest time that TCP, with its backed-off retransmissions, takes to notice
-// that a link has healed.
+// retransmit is the longest time that TCP, with its backed-off retransmissions, takes to detect that a link
+// has healed.
 const retransmit = time.Second
 
 // Network joins the nodes of one kernel.
@@ -81,7 +81,7 @@ type Network struct {
 	lo, hi  time.Duration
 	touched func(Touched)
 
-	// These maps are only for look-ups; nothing ranges over them.
+	// These maps are never ranged over, so their order can't affect a run.
 	links   map[linkName]*link
 	servers map[string]*server
 	clients map[*kernel.Process]*client
@@ -96,17 +96,17 @@ type linkName struct{ from, to string }
 // server is the listening end.
 type server struct {
 	up bool
-	// generation counts how often it went down; messages to an earlier generation are lost.
+	// generation counts how often it has gone down; messages to an earlier generation are lost.
 	generation uint64
-	// hangs is the fault that keeps it from answering, empty for none. waiting is everything that
-	// has arrived since.
+	// hangs is the fault that keeps it from answering, empty for none. waiting are the calls that have
+	// arrived since.
 	hangs   string
 	waiting []*call
 	conns   []*Conn // whose server end is open, oldest first
 	onDown  []func()
 }
 
-// client is the operating system's knowledge of a process's connections.
+// client holds the open connections of a process, as its operating system knows them.
 type client struct {
 	conns []*Conn // whose client end is open, oldest first
 }
@@ -130,30 +130,30 @@ func (n *Network) SetLatency(lo, hi time.Duration) { n.lo, n.hi = lo, hi }
 // packet and fault, in kernel context or in a task, and must not call back into the network.
 func (n *Network) OnTouch(fn func(Touched)) { n.touched = fn }
 
-// Touched is the evidence that a fault made a difference: which fault, and to what. Fields that do
+// Touched is the evidence that a fault made a difference: the fault, and what it affected. Fields that do
 // not apply are zero.
 type Touched struct {
 	Fault string
-	// Process is the owner of the link, call or statement. Queue and Message, with its Type on the
-	// wire, are what the broker held.
+	// Process is the owner of the link, call or statement. Queue and Message, with its Type on the wire,
+	// are the broker's.
 	Process, Queue string
 	Message        uint64
 	Type           uint8
 }
 
-// Touch reports that a fault made a difference, for models that inject faults of their own. An
-// empty name is ignored.
+// Touch reports that a fault made a difference, for models that inject their own faults. An empty name is
+// ignored.
 func (n *Network) Touch(t Touched) {
 	if n.touched != nil && t.Fault != "" {
 		n.touched(t)
 	}
 }
 
-// SetServer takes a server up or down. Going down breaks its connections: the server's ends are
-// closed at once and without a callback, because the caller knows; the clients learn of it by a
-// frame. It does nothing if the state does not change.
+// SetServer takes a server up or down. Going down breaks its connections: the server's ends are closed at
+// once and without a callback, because the caller knows; a frame notifies the clients. It does nothing if
+// the state does not change.
 func (n *Network) SetServer(name string, up bool) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	if s.up == up {
 		return
 	}
@@ -166,18 +166,18 @@ func (n *Network) SetServer(name string, up bool) {
 	s.conns = nil
 	for _, c := range conns {
 		c.serverOpen = false
-		c.toClient.send(nil)
+		c.toClient.queueFrame(nil)
 	}
 	for _, fn := range s.onDown {
 		fn()
 	}
 }
 
-// SetHang makes a server accept everything and answer nothing, for the fault of that name. The
-// empty name ends it: then everything that has arrived is applied, in order, even if its caller has
-// given up. It does not affect streams ([Conn]).
+// SetHang makes a server accept every call and answer none, for the fault of that name. The empty name ends
+// the hang: then all waiting calls are applied, in order, even if their callers have given up. It does not
+// affect streams ([Conn]).
 func (n *Network) SetHang(name, fault string) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	s.hangs = fault
 	if fault != "" {
 		return
@@ -187,22 +187,22 @@ func (n *Network) SetHang(name, fault string) {
 	now := n.k.Strand()
 	for _, c := range waiting {
 		n.k.Meet(c.strand)
-		c.arrive()
+		c.arriveAtServer()
 		n.k.SetStrand(now)
 	}
 }
 
-// ServerUp says whether a server is up. Servers are up until they are taken down.
-func (n *Network) ServerUp(name string) bool { return n.server(name).up }
+// ServerUp reports whether a server is up. Servers are up until they are taken down.
+func (n *Network) ServerUp(name string) bool { return n.serverNamed(name).up }
 
 // OnServerDown registers a callback for when a server goes down. Callbacks run in the order of
 // their registration, after the connections were broken.
 func (n *Network) OnServerDown(name string, fn func()) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	s.onDown = append(s.onDown, fn)
 }
 
-func (n *Network) server(name string) *server {
+func (n *Network) serverNamed(name string) *server {
 	s := n.servers[name]
 	if s == nil {
 		s = &server{up: true}

@@ -31,7 +31,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// run runs fn as a task of the process and the world to its end.
+// run runs fn as a task of the process, and the world to its end.
 func (w *world) run(fn func()) {
 	w.t.Helper()
 	w.p.Go("test", fn)
@@ -40,7 +40,7 @@ func (w *world) run(fn func()) {
 	}
 }
 
-// timeout calls fn under a context of d.
+// timeout calls fn with a context that ends after d.
 func (w *world) timeout(d time.Duration, fn func(ctx context.Context)) {
 	ctx, cancel := w.k.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -71,7 +71,7 @@ func TestCallIsAppliedOnceBetweenItsLegs(t *testing.T) {
 	}
 }
 
-func TestCallToServerThatIsDownIsRefused(t *testing.T) {
+func TestCallToDownServerIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	applied := false
 	w.n.SetServer("database", false)
@@ -86,7 +86,7 @@ func TestCallToServerThatIsDownIsRefused(t *testing.T) {
 	}
 }
 
-func TestCallInFlightToServerThatRestartsIsNotApplied(t *testing.T) {
+func TestCallIsNotAppliedAfterServerRestart(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.SetLatency(time.Second, time.Second)
 	applied := false
@@ -105,7 +105,7 @@ func TestCallInFlightToServerThatRestartsIsNotApplied(t *testing.T) {
 	}
 }
 
-func TestReplyUnderWayWhenServerGoesDownArrivesOrNot(t *testing.T) {
+func TestReplyFromStoppedServerMayArrive(t *testing.T) {
 	got := map[error]int{}
 	for seed := range uint64(30) {
 		w := newWorld(t, seed)
@@ -124,7 +124,7 @@ func TestReplyUnderWayWhenServerGoesDownArrivesOrNot(t *testing.T) {
 	}
 }
 
-// TestCutRequest: the caller learns nothing, and the request is applied late or never.
+// TestCutRequest: the caller gets no reply, and the request is applied late or never.
 func TestCutRequest(t *testing.T) {
 	late, lost := 0, 0
 	for seed := range uint64(30) {
@@ -159,9 +159,9 @@ func TestCutRequest(t *testing.T) {
 	}
 }
 
-// TestCallerThatWaitsOutACut gets an answer after the healing, which never contradicts what was
+// TestWaitingCallerIsAnsweredAfterHeal gets a reply after the healing, which never contradicts what was
 // applied.
-func TestCallerThatWaitsOutACut(t *testing.T) {
+func TestWaitingCallerIsAnsweredAfterHeal(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(60) {
 		w := newWorld(t, seed)
@@ -238,7 +238,7 @@ func TestCutsCompose(t *testing.T) {
 	}
 }
 
-// TestHealingOneCutMovesNothing: held content does not notice that one of several cuts is gone.
+// TestHealingOneCutMovesNothing: held content stays held while another cut remains.
 func TestHealingOneCutMovesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("p", "database", "one")
@@ -356,8 +356,8 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 	}
 }
 
-// TestStreamClose: frames sent before are delivered, later ones are not, and each end learns of the
-// other's end by a frame.
+// TestStreamClose: frames sent before are delivered, later ones are not, and a frame notifies each end of
+// the other's end.
 func TestStreamClose(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string

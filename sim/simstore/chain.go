@@ -13,8 +13,8 @@ import (
 	"handoff/core/store"
 )
 
-// last is the newest row of a chain, named by its first row.
-func (da *Database) last(chain execution.ID) *row {
+// newestInChain is the newest row of a chain, named by its first row.
+func (da *Database) newestInChain(chain execution.ID) *row {
 	id := chain
 	for n := 1; ; n++ {
 		next, exists := da.retries[retryKey{chain, n}]
@@ -27,43 +27,43 @@ func (da *Database) last(chain execution.ID) *row {
 
 // Cancel implements store.Client.
 func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	c.named("Cancel", len(ids))
-	return transact(ctx, c, "Cancel", tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
+	c.reportIfEmpty("Cancel", len(ids))
+	return runTransaction(ctx, c, "Cancel", tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
-			answers = append(answers, s.cancel(id, actor))
+			answers = append(answers, s.cancelChain(id, actor))
 		}
 		return answers
 	})
 }
 
-func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
+func (s *step) cancelChain(id execution.ID, actor string) store.Cancellation {
 	r := s.db.row(id)
 	if r == nil {
 		return store.Cancellation{}
 	}
 	first := s.db.row(r.Chain())
-	r = s.db.last(first.ID)
+	r = s.db.newestInChain(first.ID)
 	if s.refuseIfLocked(r.ID) {
 		return store.Cancellation{}
 	}
 	from := r.Status
 	if oracle.Terminal(from) && (!r.OrchestratedAt.IsZero() || !mayRetry(r)) {
-		s.stale(r.Key(), execution.Cancelled, execution.API)
-		return store.Cancellation{Outcome: refusal(r)}
+		s.emitStaleWrite(r.Key(), execution.Cancelled, execution.API)
+		return store.Cancellation{Outcome: refusedOutcome(r)}
 	}
 	s.requestCancel(first, r, actor)
-	s.naming(r.Key())
+	s.noteNamedEpoch(r.Key())
 	switch from {
 	case execution.Requested, execution.Scheduling, execution.Scheduled:
-		s.move(r, execution.Cancelled, execution.API, execution.CancelRequested, func(r *row) {
+		s.changeStatus(r, execution.Cancelled, execution.API, execution.CancelRequested, func(r *row) {
 			r.AwaitsParent = false
-			fail(r, execution.CancelRequested, store.CancelledResult())
+			setFailure(r, execution.CancelRequested, store.CancelledResult())
 		})
 	case execution.Running:
-		s.move(r, execution.Canceling, execution.API, execution.CancelRequested, func(r *row) { r.CancelingAt = s.now })
+		s.changeStatus(r, execution.Canceling, execution.API, execution.CancelRequested, func(r *row) { r.CancelingAt = s.now })
 	default:
 	}
-	return store.Cancellation{Outcome: applied(from, r)}
+	return store.Cancellation{Outcome: appliedOutcome(from, r)}
 }
 
 // requestCancel notes on the first row of a chain that its cancellation was requested.
@@ -77,17 +77,17 @@ func (s *step) requestCancel(first, last *row, actor string) {
 	})
 }
 
-// mayRetry says that a terminal row could be followed by a retry. The adapter of the real server
-// asks the core in the same way.
+// mayRetry reports whether a retry could follow a terminal row. The adapter of the real server asks the core
+// in the same way.
 func mayRetry(r *row) bool {
 	ended := r.Status != execution.Completed && r.Status != execution.Cancelled
 	return ended && r.FailureReason.Retriable() && (r.RetryCount < r.Action.MaxRetries || r.MayBeFree()) //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
-// adopt files a new child with its parent's chain, or starts or skips it at once if that chain has
-// ended. It says whether the child was skipped.
-func (s *step) adopt(id, parent execution.ID) bool {
-	last := s.db.last(parent)
+// adoptChild files a new child with its parent's chain, or starts or skips it at once if that chain has
+// ended. It returns whether the child was skipped.
+func (s *step) adoptChild(id, parent execution.ID) bool {
+	last := s.db.newestInChain(parent)
 	if last.OrchestratedAt.IsZero() {
 		s.db.children[parent] = append(s.db.children[parent], id)
 		s.db.row(parent).hasChildren = true
@@ -102,26 +102,26 @@ func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) b
 	if ended == execution.Completed {
 		r.AwaitsParent = false
 		s.db.emit(&history.Event{Kind: history.ChildStarted, Process: s.process, Execution: r.ID, Related: chain})
-		s.db.request(r, s.now)
+		s.db.enqueueRow(r, s.now)
 		return true
 	}
-	s.naming(r.Key())
-	s.move(r, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed, func(r *row) {
+	s.noteNamedEpoch(r.Key())
+	s.changeStatus(r, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed, func(r *row) {
 		r.AwaitsParent = false
-		fail(r, execution.ParentFailed, store.SkippedResult())
+		setFailure(r, execution.ParentFailed, store.SkippedResult())
 	})
 	return false
 }
 
 // SettleChildren implements store.Executor.
 func (c *Client) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	return each(ctx, c, "SettleChildren", chains, func(s *step, chain *execution.ID) store.Settled {
+	return callEach(ctx, c, "SettleChildren", chains, func(s *step, chain *execution.ID) store.Settled {
 		first := s.db.row(*chain)
 		if first == nil || first.SettlingAt.IsZero() || most <= 0 {
 			return store.Settled{}
 		}
-		settled := s.settleChildren(first.ID, s.db.last(first.ID).Status, most)
-		s.note(first, settled.More)
+		settled := s.settleChildren(first.ID, s.db.newestInChain(first.ID).Status, most)
+		s.markSettling(first, settled.More)
 		return settled
 	})
 }
@@ -151,9 +151,9 @@ func (s *step) settleChildren(chain execution.ID, ended execution.Status, most i
 	return settled
 }
 
-// note sets or clears the mark, on the first row of a chain, that its children are to be settled.
+// markSettling sets or clears the mark, on the first row of a chain, that its children are to be settled.
 // The list is ordered by the dates of the marks, like the index of the real database.
-func (s *step) note(first *row, settles bool) {
+func (s *step) markSettling(first *row, settles bool) {
 	db := s.db
 	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first.ID })
 	if first.SettlingAt = (time.Time{}); !settles {
@@ -169,10 +169,10 @@ func (s *step) note(first *row, settles bool) {
 
 // ForgetKeys implements store.Executor.
 func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, "ForgetKeys", func(s *step) (forgotten int) {
+	return writeStep(ctx, c, "ForgetKeys", func(s *step) (forgotten int) {
 		for ; len(s.db.keyed) > 0 && forgotten < limit; forgotten++ {
 			r := s.db.row(s.db.keyed[0])
-			if !s.old(r.Created, age) {
+			if !s.isOld(r.Created, age) {
 				break
 			}
 			s.forgetKey(r)
@@ -206,24 +206,24 @@ func (s *step) forgetKey(r *row) {
 
 // List implements store.Client.
 func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
-	return look(ctx, c, "List", func(s *step) (page []store.Listed) {
+	return readStep(ctx, c, "List", func(s *step) (page []store.Listed) {
 		if q.IDs != nil {
 			wanted := slices.Clone(q.IDs)
 			slices.Sort(wanted)
 			for _, id := range slices.Backward(slices.Compact(wanted)) {
 				if r := s.db.row(id); r != nil {
-					page = append(page, s.shown(named(&r.Execution, q)))
+					page = append(page, s.listedOrUnreadable(listedByID(&r.Execution, q)))
 				}
 			}
 			return page
 		}
 		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
 			if r := s.db.row(id); r != nil && q.Matches(&r.Execution) {
-				row := listed(&r.Execution)
+				row := toListed(&r.Execution)
 				if q.OnlyIDs {
 					row = store.Listed{Execution: execution.Execution{ID: id}}
 				} else {
-					row = s.shown(row)
+					row = s.listedOrUnreadable(row)
 				}
 				page = append(page, row)
 			}
@@ -232,24 +232,24 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 	})
 }
 
-// listed is a row in the form of lists.
-func listed(e *execution.Execution) store.Listed {
+// toListed returns a row in the form of lists.
+func toListed(e *execution.Execution) store.Listed {
 	small := *e
 	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
 	return store.Listed{Execution: small}
 }
 
-// shown is a row of a list, or its replacement if it can't be read.
-func (s *step) shown(row store.Listed) store.Listed {
-	if err := s.db.unreadable(row.ID); err != nil {
+// listedOrUnreadable returns a row of a list, or its replacement if it can't be read.
+func (s *step) listedOrUnreadable(row store.Listed) store.Listed {
+	if err := s.db.unreadableError(row.ID); err != nil {
 		return store.Listed{Execution: execution.Execution{ID: row.ID}, Unreadable: err.Error()}
 	}
 	return row
 }
 
-// named is a row in the form of a query that names its rows.
-func named(e *execution.Execution, q store.ExecutionQuery) store.Listed {
-	row := listed(e)
+// listedByID returns a row in the form of a query that names its rows.
+func listedByID(e *execution.Execution, q store.ExecutionQuery) store.Listed {
+	row := toListed(e)
 	if q.Digests {
 		row.Size = len(e.Parameters)
 		if e.Parameters != nil {
@@ -264,14 +264,14 @@ func named(e *execution.Execution, q store.ExecutionQuery) store.Listed {
 
 // Chain implements store.Client.
 func (c *Client) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
-	return look(ctx, c, "Chain", func(s *step) (chain []store.Listed) {
+	return readStep(ctx, c, "Chain", func(s *step) (chain []store.Listed) {
 		r := s.db.row(id)
 		if r == nil {
 			return nil
 		}
 		first := r.Chain()
 		for r = s.db.row(first); r != nil && len(chain) < store.MaxChain; r = s.db.row(s.db.retries[retryKey{first, r.RetryCount + 1}]) {
-			chain = append(chain, s.shown(listed(&r.Execution)))
+			chain = append(chain, s.listedOrUnreadable(toListed(&r.Execution)))
 		}
 		return chain
 	})

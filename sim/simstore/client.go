@@ -26,11 +26,11 @@ type Client struct {
 	made *uint64 // statements of all processes of that name
 	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
-	// looks, finds and dispatches are for the calls that executors make over and over.
+	// looks, finds and dispatches hold questions for the calls that executors repeat.
 	looks      questions[[]store.WorkerRow, []store.WorkerRow]
 	finds      questions[store.Finding, []execution.Execution]
 	dispatches questions[store.DueDispatch, store.DueDispatched]
-	// keepsDemoted says that connections that refuse writes are kept: a mutant.
+	// keepsDemoted reports whether connections that refuse writes are kept, for a mutant.
 	keepsDemoted bool
 }
 
@@ -58,7 +58,7 @@ func (c *Client) Configure(d config.Database) {
 
 // Step makes one atomic step with raw access, over the network like any statement.
 func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
-	return c.do(ctx, "Step", func(s *step) { f(&Tx{*s}) })
+	return c.runStep(ctx, "Step", func(s *step) { f(&Tx{*s}) })
 }
 
 // statement is one step in progress: its effect at the server, and its answer. It is one object
@@ -68,10 +68,10 @@ type statement[T any] struct {
 	call   string // the name of the method
 	do     func(s *step) T
 	writes bool
-	// trips is how many round trips of the call precede the one that applies it. on is its pool.
+	// trips is the number of round trips of the call before the one that applies it. on is its pool.
 	trips int
 	on    *pool
-	// beat says that it is a heartbeat, which is sent again over another connection if its own
+	// beat reports whether it is a heartbeat, which is resent over another connection if its own
 	// turns out to be silent.
 	beat bool
 	over *connection // nil if it is applied at once
@@ -85,18 +85,18 @@ type statement[T any] struct {
 func (s *statement[T]) Arrive() {
 	db := s.c.db
 	db.steps, db.before, db.after = true, db.k.Strand(), db.k.Strand()
-	s.apply()
+	s.applyStep()
 	db.steps = false
 	db.k.SetStrand(db.after)
 }
 
-func (s *statement[T]) apply() {
+func (s *statement[T]) applyStep() {
 	db := s.c.db
-	s.step = step{db: db, now: db.now()}
+	s.step = step{db: db, now: db.clockNow()}
 	if s.c.p != nil {
 		s.step.process = s.c.p.Name()
 	}
-	if s.refused = db.refusal(s.step.process, s.over, s.writes); s.refused != nil {
+	if s.refused = db.faultError(s.step.process, s.over, s.writes); s.refused != nil {
 		return
 	}
 	if len(db.tables) > 0 && s.c.p != nil {
@@ -105,36 +105,36 @@ func (s *statement[T]) apply() {
 		}
 	}
 	s.answer = s.do(&s.step)
-	if len(s.step.bad) > 0 {
-		s.bad = errors.Join(s.step.bad...)
+	if len(s.step.itemErrors) > 0 {
+		s.bad = errors.Join(s.step.itemErrors...)
 	}
-	if waits := len(s.step.waits); waits > 0 && waits == s.step.asked {
-		s.bad = errors.Join(s.step.waits...)
+	if waits := len(s.step.lockErrors); waits > 0 && waits == s.step.asked {
+		s.bad = errors.Join(s.step.lockErrors...)
 	} else if waits > 0 && s.bad == nil {
-		// The caller can't tell which of the others were done, but for those that are answered.
-		s.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(s.step.waits...))
+		// The caller can't tell which of the others were done, except those that are answered.
+		s.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(s.step.lockErrors...))
 	}
 }
 
-// ask makes a step that writes, and returns its answer only if the reply came: a step that is
-// applied late must not change results that its caller has given up on. Invalid items give an error
-// beside the answer.
-func ask[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
-	return prepare(c, call, true, 0, f).make(ctx)
+// writeStep makes a step that writes, and returns its answer only if the reply came. A step that is applied
+// late must not change results that its caller has given up on. Invalid items give an error alongside the
+// answer.
+func writeStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
+	return newStatement(c, call, true, 0, f).makeCall(ctx)
 }
 
-// transact is ask for a call that is a transaction of several statements, each a round trip,
+// runTransaction is writeStep for a call that is a transaction of several statements, each a round trip,
 // including begin and commit. The last one applies it.
-func transact[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
-	return prepare(c, call, true, statements-1, f).make(ctx)
+func runTransaction[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
+	return newStatement(c, call, true, statements-1, f).makeCall(ctx)
 }
 
-// look is ask for a step that only reads, which a database that refuses writes still answers.
-func look[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
-	return prepare(c, call, false, 0, f).make(ctx)
+// readStep is writeStep for a step that only reads, which a database that refuses writes still answers.
+func readStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
+	return newStatement(c, call, false, 0, f).makeCall(ctx)
 }
 
-// questions are answered questions of a method, whose memory the next calls use again. A question
+// questions are answered questions of a method, whose memory the next calls reuse. A question
 // whose answer did not come may still arrive, so it is not among them.
 type questions[Q, T any] []*question[Q, T]
 
@@ -143,9 +143,9 @@ type question[Q, T any] struct {
 	do func(s *step) T
 }
 
-// ask makes a call like that of ask and look, with a question that is kept for the next call. Without
-// a question, do gets one that an earlier call has left.
-func (qu *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
+// askReusing makes a call like that of writeStep and readStep, with a question that is kept for the next
+// call. Without a question, do gets one that an earlier call has left.
+func (qu *questions[Q, T]) askReusing(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
 	var q *question[Q, T]
 	if last := len(*qu) - 1; last >= 0 {
 		q, *qu = (*qu)[last], (*qu)[:last]
@@ -156,31 +156,31 @@ func (qu *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writ
 	if of != nil {
 		q.of = *of
 	}
-	answer, err := prepare(c, call, writes, 0, q.do).make(ctx)
+	answer, err := newStatement(c, call, writes, 0, q.do).makeCall(ctx)
 	if err == nil {
 		*qu = append(*qu, q)
 	}
 	return answer, err
 }
 
-func (s *statement[T]) make(ctx context.Context) (T, error) {
-	answer, err := s.answered(ctx)
-	if told := s.c.db.told; told != nil && s.c.p != nil {
+func (s *statement[T]) makeCall(ctx context.Context) (T, error) {
+	answer, err := s.callServer(ctx)
+	if told := s.c.db.onStatement; told != nil && s.c.p != nil {
 		told(ctx, s.call, err)
 	}
 	if err == nil {
-		// Its reply came, so it is nowhere on the way. Without a reply it may arrive later.
-		list := spare[T](s.c.db)
+		// Its reply came, so it is no longer in transit. Without a reply it may arrive later.
+		list := spareStatements[T](s.c.db)
 		*s = statement[T]{}
 		*list = append(*list, s)
 	}
 	return answer, err
 }
 
-// prepare returns a statement that was not sent yet, in the memory of an answered one if there is any.
-func prepare[T any](c *Client, call string, writes bool, trips int, do func(s *step) T) *statement[T] {
+// newStatement returns a statement that was not sent yet, in the memory of an answered one if there is any.
+func newStatement[T any](c *Client, call string, writes bool, trips int, do func(s *step) T) *statement[T] {
 	var q *statement[T]
-	if list := spare[T](c.db); len(*list) > 0 {
+	if list := spareStatements[T](c.db); len(*list) > 0 {
 		last := len(*list) - 1
 		q, *list = (*list)[last], (*list)[:last]
 	} else {
@@ -190,8 +190,8 @@ func prepare[T any](c *Client, call string, writes bool, trips int, do func(s *s
 	return q
 }
 
-// spare is the list of answered statements with that type of answer. There are few types.
-func spare[T any](db *Database) *[]*statement[T] {
+// spareStatements is the list of answered statements with that type of answer. There are few types.
+func spareStatements[T any](db *Database) *[]*statement[T] {
 	for _, list := range db.spare {
 		if list, ok := list.(*[]*statement[T]); ok {
 			return list
@@ -202,7 +202,7 @@ func spare[T any](db *Database) *[]*statement[T] {
 	return list
 }
 
-func (s *statement[T]) answered(ctx context.Context) (T, error) {
+func (s *statement[T]) callServer(ctx context.Context) (T, error) {
 	var none T
 	var err error
 	*s.c.made++
@@ -210,8 +210,8 @@ func (s *statement[T]) answered(ctx context.Context) (T, error) {
 		s.Arrive()
 	} else {
 		var unsent error
-		if err, unsent = s.send(ctx); err == nil && unsent == nil && errors.Is(s.refused, errReadOnly) && s.on.moved(ctx, s.over) {
-			err, unsent = s.send(ctx)
+		if err, unsent = s.sendOnce(ctx); err == nil && unsent == nil && errors.Is(s.refused, errReadOnly) && s.on.moveToPrimary(ctx, s.over) {
+			err, unsent = s.sendOnce(ctx)
 		}
 		if unsent != nil {
 			return none, failure{store.ErrUnavailable, unsent}
@@ -221,7 +221,7 @@ func (s *statement[T]) answered(ctx context.Context) (T, error) {
 	case err == nil && s.refused != nil:
 		return none, s.refused
 	case err == nil && s.step.refused != nil && s.bad == nil:
-		s.c.told(&s.step)
+		s.c.emitGone(&s.step)
 		return none, s.step.refused
 	case err == nil:
 		return s.answer, s.bad
@@ -232,7 +232,7 @@ func (s *statement[T]) answered(ctx context.Context) (T, error) {
 	}
 }
 
-// failure is a call without an answer. Most are never printed.
+// failure is the error of a call without an answer. Its text is built only on demand: most are never printed.
 type failure struct{ kind, cause error }
 
 // Error returns both texts.
@@ -241,44 +241,44 @@ func (f failure) Error() string { return f.kind.Error() + ": " + f.cause.Error()
 // Unwrap returns both errors.
 func (f failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
-// send makes the call over a connection of the pool. unsent is the reason why there was none.
-func (s *statement[T]) send(ctx context.Context) (err, unsent error) {
-	conn, unsent := s.on.acquire(ctx, !s.beat)
+// sendOnce makes the call over a connection of the pool. unsent is the reason why there was none.
+func (s *statement[T]) sendOnce(ctx context.Context) (err, unsent error) {
+	conn, unsent := s.on.acquireConnection(ctx, !s.beat)
 	if unsent != nil && s.on != s.c.work && ctx.Err() == nil {
 		s.on = s.c.work
-		conn, unsent = s.on.acquire(ctx, false)
+		conn, unsent = s.on.acquireConnection(ctx, false)
 	}
 	if unsent != nil {
 		return nil, unsent
 	}
 	s.over = conn
-	err = s.c.path.Call(ctx, s, conn.number, s.trips+conn.trips())
-	s.on.release(conn, err)
+	err = s.c.path.Call(ctx, s, conn.number, s.trips+conn.setupTrips())
+	s.on.releaseConnection(conn, err)
 	return err, nil
 }
 
 // KeepDemoted makes the client keep connections whose server refuses writes: a mutant.
 func (c *Client) KeepDemoted() { c.keepsDemoted = true }
 
-// told reports that a process has learnt that its incarnation is over.
-func (c *Client) told(s *step) {
+// emitGone reports that a process has learnt that its incarnation is over.
+func (c *Client) emitGone(s *step) {
 	if s.gone.Incarnation != 0 {
 		c.db.emit(&history.Event{
-			Kind: history.ToldGone, Process: s.process, Worker: s.gone.ID, Incarnation: s.gone.Incarnation, Count: one(errors.Is(s.refused, store.ErrSuperseded)),
+			Kind: history.ToldGone, Process: s.process, Worker: s.gone.ID, Incarnation: s.gone.Incarnation, Count: oneIf(errors.Is(s.refused, store.ErrSuperseded)),
 		})
 	}
 }
 
-// each makes a call that does one thing for each of its items.
-func each[Q, R any](ctx context.Context, c *Client, call string, items []Q, do func(s *step, item *Q) R) ([]R, error) {
-	return eachOf(ctx, c, call, 1, items, do)
+// callEach makes a call that does one thing for each of its items.
+func callEach[Q, R any](ctx context.Context, c *Client, call string, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	return transactEach(ctx, c, call, 1, items, do)
 }
 
-// eachOf is each in a transaction of several statements.
-func eachOf[Q, R any](ctx context.Context, c *Client, call string, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
-	c.named(call, len(items))
+// transactEach is callEach in a transaction of several statements.
+func transactEach[Q, R any](ctx context.Context, c *Client, call string, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	c.reportIfEmpty(call, len(items))
 	return orOneByOne(items, func(items []Q) ([]R, error) {
-		return transact(ctx, c, call, statements, func(s *step) []R {
+		return runTransaction(ctx, c, call, statements, func(s *step) []R {
 			s.asked = len(items)
 			var results []R
 			if len(items) > 0 {
@@ -292,10 +292,10 @@ func eachOf[Q, R any](ctx context.Context, c *Client, call string, statements in
 	})
 }
 
-// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a
-// call for each item, as the adapter of PostgreSQL does: the items that are answered come beside the
-// error about the others. A passing fault on the way, or the end of the caller's lease, ends the
-// call. Its outcome is unknown then, unless nothing was answered yet.
+// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a call for
+// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A passing
+// fault on the way, or the end of the caller's lease, ends the call. Its outcome is unknown then, unless
+// nothing was answered yet.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
 	results, err := call(items)
 	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {
@@ -321,16 +321,16 @@ func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, er
 	return results, errors.Join(bad...)
 }
 
-// named reports a call that names nothing and so can't do anything.
-func (c *Client) named(call string, items int) {
-	if items == 0 && c.p != nil && c.db.idle != nil {
-		c.db.idle(call)
+// reportIfEmpty reports a call with no items, which can't do anything.
+func (c *Client) reportIfEmpty(call string, items int) {
+	if items == 0 && c.p != nil && c.db.onEmptyCall != nil {
+		c.db.onEmptyCall(call)
 	}
 }
 
-// do makes a call without an answer.
-func (c *Client) do(ctx context.Context, call string, f func(s *step)) error {
-	_, err := ask(ctx, c, call, func(s *step) struct{} {
+// runStep makes a call without an answer.
+func (c *Client) runStep(ctx context.Context, call string, f func(s *step)) error {
+	_, err := writeStep(ctx, c, call, func(s *step) struct{} {
 		f(s)
 		return struct{}{}
 	})
@@ -339,9 +339,9 @@ func (c *Client) do(ctx context.Context, call string, f func(s *step)) error {
 
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	c.named("Executions", len(ids))
+	c.reportIfEmpty("Executions", len(ids))
 	var unreadable error
-	found, err := look(ctx, c, "Executions", func(s *step) (found []execution.Execution) {
+	found, err := readStep(ctx, c, "Executions", func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
 		for i, id := range slices.Compact(wanted) {
@@ -349,7 +349,7 @@ func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]executio
 			if r == nil {
 				continue
 			}
-			if err := s.db.unreadable(id); err != nil {
+			if err := s.db.unreadableError(id); err != nil {
 				unreadable = errors.Join(unreadable, err)
 				continue
 			}
@@ -365,7 +365,7 @@ func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]executio
 
 // Actions implements store.Client.
 func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.Action, error) {
-	return look(ctx, c, "Actions", func(s *step) (page []execution.Action) {
+	return readStep(ctx, c, "Actions", func(s *step) (page []execution.Action) {
 		for _, ref := range slices.Sorted(maps.Keys(s.db.actions)) {
 			if q.Matches(ref) && len(page) < q.Limit {
 				page = append(page, s.db.actions[ref])
@@ -377,13 +377,13 @@ func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.
 
 // PutActions implements store.Client.
 func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
-	c.named("PutActions", len(actions))
-	return c.do(ctx, "PutActions", func(s *step) {
+	c.reportIfEmpty("PutActions", len(actions))
+	return c.runStep(ctx, "PutActions", func(s *step) {
 		for _, a := range actions {
 			switch {
-			case s.garbled(a.Ref, a.Runtime, a.Entrypoint, a.PutBy):
+			case s.refuseInvalidText(a.Ref, a.Runtime, a.Entrypoint, a.PutBy):
 			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0 || a.Concurrency < 0:
-				s.wrong("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
+				s.addInvalid("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
 			default:
 				// As in the database, which keeps the exit codes as a list.
 				a.RetriedExitCodes = execution.NewExitCodes(a.RetriedExitCodes.List()...)
@@ -409,12 +409,12 @@ func (s *step) putAction(a execution.Action) {
 // Create implements store.Client.
 func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.Parent != 0 }) {
-		return eachOf(ctx, c, "Create", tripsOfChildren, items, (*step).create)
+		return transactEach(ctx, c, "Create", tripsOfChildren, items, (*step).createExecution)
 	}
-	return each(ctx, c, "Create", items, (*step).create)
+	return callEach(ctx, c, "Create", items, (*step).createExecution)
 }
 
-func (s *step) create(item *store.NewExecution) store.Created {
+func (s *step) createExecution(item *store.NewExecution) store.Created {
 	db := s.db
 	var parent execution.ID
 	if item.Parent != 0 {
@@ -424,11 +424,11 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		}
 		parent = r.Chain()
 	}
-	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey, item.Actor) {
+	if s.refuseInvalidText(item.ActionRef, string(item.Parameters), item.IdempotencyKey, item.Actor) {
 		return store.Created{}
 	}
 	old, used := db.byKey[item.IdempotencyKey]
-	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, execution.KeyLifetime) { //nolint:forbidigo // an argument of the real statement
+	if used = used && item.IdempotencyKey != ""; used && !s.isOld(db.row(old).Created, execution.KeyLifetime) { //nolint:forbidigo // an argument of the real statement
 		return store.Created{ID: old, Existed: true}
 	}
 	action, known := db.actions[item.ActionRef]
@@ -438,11 +438,11 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	if item.Pinned != 0 && db.WorkerName(item.Pinned) == "" {
 		return store.Created{UnknownWorker: true}
 	}
-	if s.malformed(item.Parameters) {
+	if s.refuseInvalidJSON(item.Parameters) {
 		return store.Created{}
 	}
 	if l := item.Limits; l.Timeout < 0 || l.DispatchTimeout < 0 || l.OwnRetries && l.MaxRetries < 0 {
-		s.wrong("an execution of %s has a negative timeout or number of retries", item.ActionRef)
+		s.addInvalid("an execution of %s has a negative timeout or number of retries", item.ActionRef)
 		return store.Created{}
 	}
 	if used {
@@ -450,7 +450,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	}
 	own := oracle.Limited(action, item.Limits)
 	own.PutBy = ""
-	id := s.insert(execution.Execution{
+	id := s.insertRow(execution.Execution{
 		Action: own, Limits: execution.LimitsNamed(item.Limits.Names(), own), Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
 		Pinned: item.Pinned, SubmittedBy: item.Actor,
 	}, execution.API)
@@ -458,21 +458,21 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		db.byKey[item.IdempotencyKey] = id
 		db.rememberKey(id)
 	}
-	return store.Created{ID: id, Skipped: parent != 0 && s.adopt(id, parent)}
+	return store.Created{ID: id, Skipped: parent != 0 && s.adoptChild(id, parent)}
 }
 
-// insert adds a requested row.
-func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
+// insertRow adds a requested row.
+func (s *step) insertRow(e execution.Execution, by execution.Part) execution.ID {
 	db := s.db
 	e.Status = execution.Requested
 	e.Created = s.now
-	r := db.rows.add(e)
+	r := db.rows.addRow(e)
 	db.requested++
 	if r.Parent != 0 {
 		db.progeny[r.Parent]++
 	}
 	if !r.AwaitsParent {
-		db.request(r, s.now)
+		db.enqueueRow(r, s.now)
 	}
 	created := history.Event{
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
@@ -487,8 +487,8 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	return r.ID
 }
 
-// since is how long ago t was; negative if t is in the future, and zero for the zero time.
-func since(now, t time.Time) time.Duration {
+// elapsedSince returns the time since t; negative if t is in the future, and zero for the zero time.
+func elapsedSince(now, t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The model keeps the same contract as PostgreSQL.
+// The model satisfies the same contract as PostgreSQL.
 func TestContract(t *testing.T) { storetest.Run(t, model) }
 
 func model(t *testing.T, body func(s storetest.Subject)) {

@@ -1,16 +1,16 @@
 // Package simstore is the model of the database: store.Store over rows in memory, reached over the
 // simulated network. Every method is one atomic step at the server.
 //
-// A step runs in kernel context, where nothing else runs. So its guards check the newest version of
-// every row, as those of a guarded statement do. The caller's view depends on the network: if the
-// reply is lost, the step was applied and is reported as an unknown outcome; if the request was
-// held, the step may be applied long after its caller gave up.
+// A step runs in kernel context, where nothing else runs. So its guards check the newest version of every
+// row, as those of a guarded statement do. The caller's view depends on the network. If the reply is lost,
+// the step was applied and is reported as an unknown outcome. If the request was held, the step may be
+// applied long after its caller gave up.
 //
-// The model writes the history, not the core. It plays the audit trigger, so an execution's story
-// is what happened to its rows, whatever the processes believe.
+// The model writes the history, not the core. It plays the audit trigger, so an execution's history records
+// what happened to its rows, whatever the processes believe.
 //
-// A restart keeps every committed step, and every applied step is committed. That is what fsync and
-// synchronous_commit promise for the real database.
+// A restart keeps every committed step, and every applied step is committed. fsync and synchronous_commit
+// promise the same for the real database.
 package simstore
 
 import (
@@ -38,19 +38,18 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
-	// steps says that a statement is being applied. before is the strand of its caller, after that
+	// steps reports whether a statement is being applied. before is the strand of its caller, after that
 	// of its answer: the events of one statement don't lead to one another.
 	steps         bool
 	before, after kernel.Strand
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
-	// told is called in the caller's task with the name and the outcome of each statement of a
-	// process; nil for none.
-	told func(ctx context.Context, call string, err error)
-	// idle is called in the caller's task with the name of each call of a process that names
-	// nothing; nil for none.
-	idle func(call string)
+	// onStatement is called in the caller's task with each statement's name and outcome; nil for none.
+	onStatement func(ctx context.Context, call string, err error)
+	// onEmptyCall is called in the caller's task with the name of each call of a process that has no items;
+	// nil for none.
+	onEmptyCall func(call string)
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -66,8 +65,8 @@ type Database struct {
 	lists    [listCount]list
 	requests map[lane]*queue
 	lanes    []*queue // of requests, by runtime and worker
-	claiming claiming
-	// spare has a *[]*statement[T] for each type of answer: statements to use again.
+	claiming claimScratch
+	// spare has a *[]*statement[T] for each type of answer: statements to reuse.
 	spare []any
 	// requested counts the requested rows.
 	requested int
@@ -79,39 +78,38 @@ type Database struct {
 
 	letters []store.StoredDeadLetter // by id, without purged ones
 	stored  int
-	// observations are in the order of their ids, without purged ones. observed is how many were
-	// made.
+	// observations are in the order of their ids, without purged ones. observed is the number ever made.
 	observations []store.Observation
 	observed     int64
 	// left are the executions that a purge has deleted, as they were.
 	left []execution.Execution
-	// refusals are when the refused results were stored that are still there, the oldest first.
+	// refusals are the storage times of the refused results that still exist, oldest first.
 	refusals []time.Time
 
 	// foreign are the rows that this program can't read, with the reason; nil for none.
 	foreign map[execution.ID]string
-	// locks are the rows that a stranger has locked, with the fault; nil for none.
+	// locks are the rows that another session has locked, with the fault; nil for none.
 	locks map[execution.ID]string
 	// tables are the tables that another program's session has locked.
 	tables []lockedTable
-	// open are the transactions that strangers have open, of the transactions that they have begun.
+	// open are the open transactions of other programs. transactions counts all that they have begun.
 	open         []uint64
 	transactions uint64
 	// readOnly, full and noConnections are the faults that cause these states, empty for none.
 	readOnly, full, noConnections string
-	// demoted is the fault that has made another server the primary, at demotedAt; empty for none.
-	// Older connections still lead to the old server. retired is when the latest such server ended
-	// its connections.
-	demoted            string
-	demotedAt, retired time.Duration
-	rollback, unread   rollback
+	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. Older
+	// connections still lead to the old server. retired is the demotedAt of the latest one that Retire has
+	// ended, with all connections made until then.
+	demoted                     string
+	demotedAt, retired          time.Duration
+	writeFailures, readFailures failureShare
 	// session numbers the periods in which the server was up, from 1: connections are lost with
 	// their session.
 	session uint64
 }
 
-// rollback makes a share of the writes, or reads, fail with an error, drawn from its own stream.
-type rollback struct {
+// failureShare makes a share of the writes, or reads, fail with an error, drawn from its own stream.
+type failureShare struct {
 	fault      string
 	err        error
 	perMillion uint64
@@ -129,7 +127,7 @@ type worker struct {
 	current      execution.Incarnation
 	cordoned     bool
 	cordonReason string
-	// cordonChangedBy is the name of the last one who set or lifted the cordon.
+	// cordonChangedBy is the name of the actor who last set or lifted the cordon.
 	cordonChangedBy string
 	// queuesDeletedAfter is the incarnation after whose end its queues were deleted, 0 for none.
 	queuesDeletedAfter execution.Incarnation
@@ -147,7 +145,7 @@ type incarnation struct {
 	consumerAlive bool
 	load          int
 	queued        int
-	// claimedAt is when it last claimed. fullAt is when it was last full, by its own heartbeats.
+	// claimedAt is the time of its last claim, fullAt the last time that it was full by its own heartbeats.
 	// The zero time means never.
 	claimedAt time.Time
 	fullAt    time.Time
@@ -156,7 +154,7 @@ type incarnation struct {
 	// figures are the figures at the time reported.
 	figures  execution.Figures
 	reported time.Time
-	// expired are the latest dispatches that died because their time to live was over, the latest
+	// expired are the times of the latest dispatches that it left unclaimed past their deadline, the latest
 	// last.
 	expired []time.Time
 	drain   bool
@@ -187,8 +185,8 @@ func (da *Database) Statements(process string) uint64 {
 // Clock is the database's own clock.
 func (da *Database) Clock() *kernel.Clock { return da.clock }
 
-// now is what clock_timestamp() returns, in microseconds like timestamptz.
-func (da *Database) now() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
+// clockNow returns the value of clock_timestamp(), in microseconds like timestamptz.
+func (da *Database) clockNow() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
 
 // Stop takes the server down: statements in progress fail, and sessions end. Start brings it back.
 func (da *Database) Stop() {
@@ -207,19 +205,18 @@ func (da *Database) Start() {
 // the empty name ends it.
 func (da *Database) SetReadOnly(fault string) { da.readOnly = fault }
 
-// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a
-// share of zero ends it. The SQLSTATE tells the client whether the same statement may succeed
-// later, as after a serialization failure (40001). A code outside class 40 says that the statement
-// itself is wrong.
+// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a share of
+// zero ends it. The SQLSTATE tells the client whether the same statement may succeed later, as after a
+// serialization failure (40001). A code outside class 40 means that the statement itself is wrong.
 func (da *Database) SetRollback(perMillion uint64, fault, code, message string) {
 	err := error(statementError{fmt.Sprintf("%s (%s)", message, code)})
 	if strings.HasPrefix(code, "40") {
 		err = fmt.Errorf("%w: %s (%s)", store.ErrUnavailable, message, code)
 	}
-	da.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
+	da.writeFailures = failureShare{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
 }
 
-// statementError is an error of a statement that the database would not take a second time either.
+// statementError is an error about a statement itself, which the database would refuse a second time, too.
 type statementError struct{ text string }
 
 // Error gives the database's message and its SQLSTATE.
@@ -228,7 +225,7 @@ func (s statementError) Error() string { return s.text }
 // SetReadErrors makes a share of the statements that only read fail because memory is short
 // (SQLSTATE 53200), for the fault of that name; a share of zero ends it.
 func (da *Database) SetReadErrors(perMillion uint64, fault string) {
-	da.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
+	da.readFailures = failureShare{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
 }
 
 // SetHang makes the database accept everything and answer nothing, for the fault of that name; the
@@ -246,11 +243,11 @@ func (da *Database) SetFull(fault string) { da.full = fault }
 
 // OnAnswer sets a function that is called with the outcome of each statement of a process, in the
 // task that made it. call is the name of the method, such as "Dispatch".
-func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.told = f }
+func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.onStatement = f }
 
-// OnNothing sets a function that is called for each call of a process that is about to be made with
-// an empty list, in the task that makes it.
-func (da *Database) OnNothing(f func(call string)) { da.idle = f }
+// OnNothing sets a function that is called before each call of a process with an empty list, in the task that
+// makes the call.
+func (da *Database) OnNothing(f func(call string)) { da.onEmptyCall = f }
 
 // SetNoConnections makes the database refuse new connections, like a server that has its maximum of
 // clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over
@@ -271,11 +268,11 @@ func (da *Database) Demote(fault string) { da.demoted, da.demotedAt = fault, da.
 // Retire ends the state that Demote began.
 func (da *Database) Retire() { da.demoted, da.retired = "", da.demotedAt }
 
-// refusal returns the error with which a lasting fault refuses a statement over a connection, nil
+// faultError returns the error with which a lasting fault refuses a statement over a connection, nil
 // if none does.
-func (da *Database) refusal(process string, over *connection, writes bool) error {
+func (da *Database) faultError(process string, over *connection, writes bool) error {
 	if !writes {
-		return da.unread.roll(da, process)
+		return da.readFailures.drawFailure(da, process)
 	}
 	if da.readOnly != "" {
 		da.net.Touch(simnet.Touched{Fault: da.readOnly, Process: process})
@@ -289,16 +286,16 @@ func (da *Database) refusal(process string, over *connection, writes bool) error
 		da.net.Touch(simnet.Touched{Fault: da.full, Process: process})
 		return errFull
 	}
-	return da.rollback.roll(da, process)
+	return da.writeFailures.drawFailure(da, process)
 }
 
-// roll draws whether a statement fails.
-func (r *rollback) roll(db *Database, process string) error {
-	if r.perMillion == 0 || !r.stream.Chance(r.perMillion) {
+// drawFailure draws whether a statement fails.
+func (f *failureShare) drawFailure(db *Database, process string) error {
+	if f.perMillion == 0 || !f.stream.Chance(f.perMillion) {
 		return nil
 	}
-	db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
-	return r.err
+	db.net.Touch(simnet.Touched{Fault: f.fault, Process: process})
+	return f.err
 }
 
 // PostgreSQL's errors, with their SQLSTATE. Nothing was applied in any of these cases.
@@ -339,15 +336,15 @@ func (da *Database) row(id execution.ID) *row {
 	if id < 1 || int(id) > da.rows.n {
 		return nil
 	}
-	if r := da.rows.at(int32(id - 1)); r.Status != execution.None {
+	if r := da.rows.rowAt(int32(id - 1)); r.Status != execution.None {
 		return r
 	}
-	return nil // a primary that is gone gave this number: see Standby
+	return nil // a former primary used this number: see Standby
 }
 
 func (da *Database) incarnation(i execution.Incarnation) *incarnation {
 	if i < 1 || int(i) > len(da.incarnations) || da.incarnations[i-1].worker == 0 {
-		return nil // no such number, or one that a primary that is gone gave, or that has left
+		return nil // no such number, one that a former primary used, or a purged one
 	}
 	return &da.incarnations[i-1]
 }
@@ -360,8 +357,8 @@ func (da *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Look is the row itself, not a copy, for a look at a database that nothing writes any more; nil if
-// there is none.
+// Look returns the row itself, not a copy, for reading a database that nothing writes any more; nil if there
+// is none.
 func (da *Database) Look(id execution.ID) *execution.Execution {
 	if r := da.row(id); r != nil {
 		return &r.Execution
@@ -369,19 +366,19 @@ func (da *Database) Look(id execution.ID) *execution.Execution {
 	return nil
 }
 
-// Left are the executions that a purge has deleted, as they were, in the order of their leaving.
+// Left are the executions that a purge has deleted, as they were, in the order of deletion.
 func (da *Database) Left() []execution.Execution { return da.left }
 
-// Rows is the number of executions, with those that have left.
+// Rows is the number of executions, including deleted ones.
 func (da *Database) Rows() int { return da.rows.n }
 
-// Unfinished is how many rows are not terminal, or are terminal but not handled.
+// Unfinished is the number of rows that are not terminal, or are terminal but not handled.
 func (da *Database) Unfinished() int {
 	return da.requested + da.lists[listScheduling].n + da.lists[listScheduled].n +
 		da.lists[listRunning].n + da.lists[listUnorchestrated].n
 }
 
-// AnyUnfinished says that there are such rows. It is asked before every step of a run.
+// AnyUnfinished reports whether there are such rows. It is called before every step of a run.
 func (da *Database) AnyUnfinished() bool {
 	return da.lists[listRunning].n > 0 || da.requested > 0 || da.lists[listScheduled].n > 0 ||
 		da.lists[listScheduling].n > 0 || da.lists[listUnorchestrated].n > 0
@@ -395,5 +392,5 @@ func (da *Database) WorkerName(id execution.WorkerID) string {
 	return da.workers[id-1].name
 }
 
-// Workers is how many worker names have registered.
+// Workers is the number of worker names that have registered.
 func (da *Database) Workers() int { return len(da.workers) }

@@ -16,13 +16,13 @@ import (
 
 // StoreDeadLetters implements store.Executor and store.Worker.
 func (c *Client) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
-	c.named("StoreDeadLetters", len(ds))
+	c.reportIfEmpty("StoreDeadLetters", len(ds))
 	if len(ds) == 0 {
 		return nil
 	}
-	return c.do(ctx, "StoreDeadLetters", func(s *step) {
+	return c.runStep(ctx, "StoreDeadLetters", func(s *step) {
 		for i := range ds {
-			if d := &ds[i]; s.garbled(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.malformed(json.RawMessage(d.XDeath)) || s.tooLong(d.Body) {
+			if d := &ds[i]; s.refuseInvalidText(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.refuseInvalidJSON(json.RawMessage(d.XDeath)) || s.refuseTooLong(d.Body) {
 				return
 			}
 		}
@@ -46,7 +46,7 @@ func (s *step) storeDeadLetter(d store.DeadLetter) {
 
 // PurgeDeadLetters implements store.Executor.
 func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, "PurgeDeadLetters", func(s *step) (purged int) {
+	return writeStep(ctx, c, "PurgeDeadLetters", func(s *step) (purged int) {
 		var old []store.StoredDeadLetter
 		for i := range s.db.letters {
 			if s.now.Sub(s.db.letters[i].ReceivedAt) >= age {
@@ -55,7 +55,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit 
 		}
 		slices.SortStableFunc(old, func(a, b store.StoredDeadLetter) int { return a.ReceivedAt.Compare(b.ReceivedAt) })
 		for _, l := range old[:min(len(old), max(0, limit))] {
-			i := s.letter(l.ID)
+			i := s.letterIndex(l.ID)
 			s.db.letters = slices.Delete(s.db.letters, i, i+1)
 			purged++
 		}
@@ -65,7 +65,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit 
 
 // DeadLetters implements store.Client.
 func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
-	return look(ctx, c, "DeadLetters", func(s *step) (page []store.StoredDeadLetter) {
+	return readStep(ctx, c, "DeadLetters", func(s *step) (page []store.StoredDeadLetter) {
 		for _, d := range slices.Backward(s.db.letters) {
 			if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
 				d.XDeath, d.Body = nil, nil
@@ -76,15 +76,15 @@ func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]st
 	})
 }
 
-// letter is the index of a dead letter; -1 if there is none.
-func (s *step) letter(id int64) int {
+// letterIndex is the index of a dead letter; -1 if there is none.
+func (s *step) letterIndex(id int64) int {
 	return slices.IndexFunc(s.db.letters, func(d store.StoredDeadLetter) bool { return d.ID == id })
 }
 
 // DeadLetter implements store.Client.
 func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLetter, known bool, err error) {
-	found, err := look(ctx, c, "DeadLetter", func(s *step) *store.StoredDeadLetter {
-		if i := s.letter(id); i >= 0 {
+	found, err := readStep(ctx, c, "DeadLetter", func(s *step) *store.StoredDeadLetter {
+		if i := s.letterIndex(id); i >= 0 {
 			found := s.db.letters[i]
 			return &found
 		}
@@ -98,9 +98,9 @@ func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLe
 
 // SettleDeadLetter implements store.Client.
 func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error) {
-	return ask(ctx, c, "SettleDeadLetter", func(s *step) bool {
-		i := s.letter(id)
-		if s.garbled(outcome, actor) || i < 0 || !s.db.letters[i].Open {
+	return writeStep(ctx, c, "SettleDeadLetter", func(s *step) bool {
+		i := s.letterIndex(id)
+		if s.refuseInvalidText(outcome, actor) || i < 0 || !s.db.letters[i].Open {
 			return false
 		}
 		d := &s.db.letters[i]
@@ -111,8 +111,8 @@ func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome, actor 
 
 // DiscardDeadLetters implements store.Client.
 func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (store.DeadLettersDiscarded, error) {
-	return ask(ctx, c, "DiscardDeadLetters", func(s *step) (done store.DeadLettersDiscarded) {
-		if s.garbled(d.Reason, d.Queue, d.ActionRef, d.Actor, outcome) {
+	return writeStep(ctx, c, "DiscardDeadLetters", func(s *step) (done store.DeadLettersDiscarded) {
+		if s.refuseInvalidText(d.Reason, d.Queue, d.ActionRef, d.Actor, outcome) {
 			return done
 		}
 		done.Next = d.After
@@ -139,7 +139,7 @@ func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDisca
 
 // SummarizeDeadLetters implements store.Client.
 func (c *Client) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSummaryQuery) (store.DeadLetterSummary, error) {
-	return look(ctx, c, "SummarizeDeadLetters", func(s *step) store.DeadLetterSummary {
+	return readStep(ctx, c, "SummarizeDeadLetters", func(s *step) store.DeadLetterSummary {
 		found := store.DeadLetterSummary{Since: s.now.Add(-q.Window), Until: s.now}
 		at := make(map[store.DeadLetterGroup]int)
 		for i := range s.db.letters {
@@ -182,10 +182,10 @@ func (c *Client) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSum
 
 // Survey implements store.Executor.
 func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
-	return look(ctx, c, "Survey", func(s *step) (survey store.Survey) {
+	return readStep(ctx, c, "Survey", func(s *step) (survey store.Survey) {
 		var by [execution.Statuses]store.Waiting
 		for i := range int32(s.db.rows.n) {
-			r := s.db.rows.at(i)
+			r := s.db.rows.rowAt(i)
 			if r.Status == execution.None {
 				continue
 			}
@@ -199,7 +199,7 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 			w := &by[r.Status]
 			w.Count++
 			if !r.AwaitsParent {
-				w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+				w.Oldest = max(w.Oldest, s.now.Sub(waitingSince(r)))
 			}
 			if !r.UnschedulableSince.IsZero() {
 				survey.Unfit = max(survey.Unfit, s.now.Sub(r.UnschedulableSince))
@@ -227,7 +227,7 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 			}
 		}
 		for _, ref := range slices.Sorted(slices.Values(s.db.limits)) {
-			if n := s.db.slots[ref].held(); n > 0 || s.db.slots[ref].limit > 0 {
+			if n := s.db.slots[ref].heldCount(); n > 0 || s.db.slots[ref].limit > 0 {
 				survey.Slots = append(survey.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
 			}
 		}
@@ -235,9 +235,9 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 	})
 }
 
-// entered is since when a row waits in its status; for a requested row, the moment at which it is
-// due.
-func entered(r *row) time.Time {
+// waitingSince returns the time since which a row waits in its status; for a requested row, the moment at
+// which it is due.
+func waitingSince(r *row) time.Time {
 	switch {
 	case r.Status == execution.Requested:
 		return r.due

@@ -23,12 +23,12 @@ func (da *Database) Clone() *Database {
 	c.left = slices.Clone(da.left)
 	c.refusals = slices.Clone(da.refusals)
 	c.letters, c.observations = slices.Clone(da.letters), slices.Clone(da.observations)
-	c.claiming, c.spare, c.foreign = claiming{}, nil, maps.Clone(da.foreign)
+	c.claiming, c.spare, c.foreign = claimScratch{}, nil, maps.Clone(da.foreign)
 	c.requests, c.lanes = make(map[lane]*queue, len(da.lanes)), nil
 	for _, q := range da.lanes {
 		copied := &queue{lane: q.lane, unlimited: slices.Clone(q.unlimited)}
 		for _, l := range q.limited {
-			copied.limited = append(copied.limited, &limited{l.action, slices.Clone(l.requests)})
+			copied.limited = append(copied.limited, &limitedRequests{l.action, slices.Clone(l.requests)})
 		}
 		c.requests[q.lane], c.lanes = copied, append(c.lanes, copied)
 	}
@@ -45,5 +45,5 @@ func (da *Database) Clone() *Database {
 	return &c
 }
 
-// Kept is how many dead letters were stored, and how many refused results are there.
+// Kept returns how many dead letters were stored, and how many refused results still exist.
 func (da *Database) Kept() (deadLetters, refusedResults int) { return da.stored, len(da.refusals) }

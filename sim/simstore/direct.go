@@ -11,24 +11,24 @@ import (
 
 // DispatchDue implements store.Executor.
 func (c *Client) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return c.dispatches.ask(ctx, c, "DispatchDue", true, &d, (*step).dispatchDue)
+	return c.dispatches.askReusing(ctx, c, "DispatchDue", true, &d, (*step).dispatchDue)
 }
 
 // dispatchDue looks for rivals in all lanes before it takes anything, as a statement with one
 // snapshot does.
 func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
-	if s.garbled(d.Executor) {
+	if s.refuseInvalidText(d.Executor) {
 		return store.DueDispatched{}
 	}
 	rivals := make([]*request, len(d.Offers))
 	for _, q := range s.db.lanes {
 		of := slices.IndexFunc(d.Offers, func(o store.Offer) bool { return slices.Contains(o.Runtimes, q.runtime) })
 		rival := func(h *requests, competes bool) {
-			if h.first(s.db, s.now) == nil {
+			if h.dueHead(s.db, s.now) == nil {
 				return
 			}
 			answer.Others = true
-			if head := (*h)[0]; competes && (rivals[of] == nil || sooner(head.due, head.id, rivals[of].due, rivals[of].id)) {
+			if head := (*h)[0]; competes && (rivals[of] == nil || comesBefore(head.due, head.id, rivals[of].due, rivals[of].id)) {
 				rivals[of] = &head
 			}
 		}
@@ -40,7 +40,7 @@ func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
 		}
 		for _, l := range q.limited {
 			slots := s.db.slots[l.action]
-			rival(&l.requests, competes && (slots.limit == 0 || slots.vacant() > 0))
+			rival(&l.requests, competes && (slots.limit == 0 || slots.vacantCount() > 0))
 		}
 	}
 	for i := range d.Offers {
@@ -56,12 +56,12 @@ func (s *step) dispatchOffer(d *store.DueDispatch, o *store.Offer, rival *reques
 	places := min(len(o.Spread), len(o.Packed))
 	for _, runtime := range o.Runtimes {
 		q := s.db.requests[lane{runtime, 0}]
-		for n := 0; q != nil && n < places && q.unlimited.first(s.db, s.now) != nil; n++ {
+		for n := 0; q != nil && n < places && q.unlimited.dueHead(s.db, s.now) != nil; n++ {
 			c.found = append(c.found, candidate{request: q.unlimited[0], from: &q.unlimited})
 			q.unlimited.pop()
 		}
 	}
-	c.oldest(0)
+	c.sortOldestFirst(0)
 	to := o.Spread
 	if full := places > 0 && len(c.found) >= places; full {
 		to, answer.Full = o.Packed, true
@@ -73,27 +73,27 @@ func (s *step) dispatchOffer(d *store.DueDispatch, o *store.Offer, rival *reques
 		if r.Avoid != 0 {
 			halted, answer.Others = true, true
 		}
-		if halted || n >= places || rival != nil && sooner(rival.due, rival.id, x.due, x.id) {
-			x.back()
+		if halted || n >= places || rival != nil && comesBefore(rival.due, rival.id, x.due, x.id) {
+			x.putBack()
 			continue
 		}
 		p := &to[n]
-		inc := s.current(p.Worker)
-		if inc == nil || !s.takes(inc) || p.Limit > 0 && inc.load >= p.Limit {
+		inc := s.currentIncarnation(p.Worker)
+		if inc == nil || !s.canTakeWork(inc) || p.Limit > 0 && inc.load >= p.Limit {
 			answer.Unfit++
-			x.back()
+			x.putBack()
 			continue
 		}
-		s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
-			r.SchedulingAt, r.SchedulingBy, r.SchedulingExpiresAt = s.now, d.Executor, s.after(d.Expiry)
+		s.changeStatus(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
+			r.SchedulingAt, r.SchedulingBy, r.SchedulingExpiresAt = s.now, d.Executor, s.timeAfter(d.Expiry)
 		})
-		s.move(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
+		s.changeStatus(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
 			r.Epoch++
 			r.Worker, r.Incarnation = p.Worker.ID, p.Worker.Incarnation
 			r.ScheduledAt, r.UnschedulableSince = s.now, time.Time{}
-			r.DispatchDeadline = s.after(d.Timeout)
+			r.DispatchDeadline = s.timeAfter(d.Timeout)
 			if r.Action.DispatchTimeout > 0 {
-				r.DispatchDeadline = s.after(r.Action.DispatchTimeout)
+				r.DispatchDeadline = s.timeAfter(r.Action.DispatchTimeout)
 			}
 		})
 		if answer.Rows == nil {

@@ -43,7 +43,7 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 
 // A database whose disk is full answers readers, and refuses every kind of writer with nothing
 // applied.
-func TestAFullDatabaseStillReads(t *testing.T) {
+func TestFullDatabaseStillReads(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
 		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
@@ -102,7 +102,7 @@ func TestAFullDatabaseStillReads(t *testing.T) {
 // A process without a connection gets none, and even its reads are refused; one with a connection
 // continues. A process that is restarted during the fault has no connection, and gets one after its
 // end.
-func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
+func TestServerRefusesOnlyNewConnections(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
 		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
@@ -146,7 +146,7 @@ func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
 
 // A connection is lost with a call that gets no answer on it, but not with a call that was never
 // sent.
-func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
+func TestLostAnswerClosesConnection(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.worker("w")
 		b.db.SetNoConnections("crowd")
@@ -183,14 +183,14 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 			}
 		}
 		if created != b.db.Rows() || created < 600 || created > 800 {
-			t.Errorf("%d of 1000 writes were said to be applied and %d were; want about 700", created, b.db.Rows())
+			t.Errorf("%d of 1000 writes were reported as applied and %d were; want about 700", created, b.db.Rows())
 		}
 	})
 }
 
-// A database that refuses a statement itself is asked once more for each of its items: those that it
-// takes are applied and answered, beside the error about the others.
-func TestARefusedBatchIsAskedItemByItem(t *testing.T) {
+// After a database refuses a statement itself, the call is repeated for each item: those that it
+// takes are applied and answered, alongside the error about the others.
+func TestRefusedBatchIsRepeatedPerItem(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
 		b.db.SetRollback(500_000, "errors", "XX000", "internal error")
@@ -221,8 +221,8 @@ func TestARefusedBatchIsAskedItemByItem(t *testing.T) {
 }
 
 // A passing fault among the items ends the call: nothing was applied if nothing was answered before
-// it, and otherwise nobody knows.
-func TestAPassingFaultEndsACallItemByItem(t *testing.T) {
+// it, and otherwise the outcome is unknown.
+func TestPassingFaultEndsPerItemCall(t *testing.T) {
 	refused, away := error(statementError{"internal error (XX000)"}), fmt.Errorf("%w: gone", store.ErrUnavailable)
 	for _, c := range []struct {
 		name string
@@ -249,9 +249,8 @@ func TestAPassingFaultEndsACallItemByItem(t *testing.T) {
 	}
 }
 
-// The clock decides anew which rows are due: a retry that was due before a step backwards waits
-// again.
-func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
+// The clock decides every time which rows are due: a retry that was due before a step backwards must wait.
+func TestClockStepBackDelaysDueRows(t *testing.T) {
 	within(t, func(b *fixture) {
 		key := b.scheduled(b.worker("w"))
 		_, err := b.c.Reclaim(b.ctx, []store.Reclaim{{
@@ -260,7 +259,7 @@ func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
 		b.must(err)
 		b.sleep(11 * time.Second)
 		claim := store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 10}
-		// Nobody may claim yet; the row only becomes due.
+		// No claim is allowed yet; the row only becomes due.
 		claim.Others = 0
 		_, err = b.c.ClaimForScheduling(b.ctx, claim)
 		b.must(err)
@@ -290,9 +289,9 @@ type sinkFunc func(*history.Event)
 // Observe implements history.Sink.
 func (s sinkFunc) Observe(e *history.Event) { s(e) }
 
-// Nobody claims a row that can't be read, whether or not somebody has looked for it meanwhile. It
-// is claimed once when it can be read again.
-func TestARowThatWasHiddenIsClaimedOnce(t *testing.T) {
+// An unreadable row is not claimed, whether or not a claim was tried meanwhile. Once readable, it is claimed
+// exactly once.
+func TestHiddenRowIsClaimedOnce(t *testing.T) {
 	for _, looked := range []bool{false, true} {
 		within(t, func(b *fixture) {
 			b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: time.Minute}}))
@@ -312,7 +311,7 @@ func TestARowThatWasHiddenIsClaimedOnce(t *testing.T) {
 			}
 			if looked {
 				if got := claim(); len(got) != 1 || got[0] != created[1].ID {
-					t.Errorf("%v is claimed beside the hidden row, want %v", got, created[1].ID)
+					t.Errorf("%v is claimed alongside the hidden row, want %v", got, created[1].ID)
 				}
 			}
 			show()

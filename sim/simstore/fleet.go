@@ -11,14 +11,14 @@ import (
 	"handoff/core/store"
 )
 
-// maxExpired is how many expiries of an incarnation are kept.
+// maxExpired bounds the expiries of an incarnation that are kept.
 const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	// The rows are copied into the caller's memory when the answer has come: a step that is applied
+	// The rows are copied into the caller's memory when the answer has arrived: a step that is applied
 	// late must not write there.
-	found, err := c.looks.ask(ctx, c, "Workers", false, nil, (*step).everyWorker)
+	found, err := c.looks.askReusing(ctx, c, "Workers", false, nil, (*step).everyWorker)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (s *step) everyWorker(memory *[]store.WorkerRow) []store.WorkerRow {
 
 // MarkQueuesDeleted implements store.Executor.
 func (c *Client) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
-	return each(ctx, c, "MarkQueuesDeleted", ws, func(s *step, w *store.WorkerKey) bool {
+	return callEach(ctx, c, "MarkQueuesDeleted", ws, func(s *step, w *store.WorkerKey) bool {
 		inc := s.db.incarnation(w.Incarnation)
 		if inc == nil || inc.worker != w.ID || s.db.workers[w.ID-1].current != w.Incarnation || !oracle.Gone(inc.lifecycle) || inc.load > 0 {
 			return false
@@ -51,10 +51,10 @@ func (c *Client) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([
 
 // FindWorkers implements store.Client.
 func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
-	return look(ctx, c, "FindWorkers", func(s *step) (found []store.WorkerRow) {
+	return readStep(ctx, c, "FindWorkers", func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
 			if s.db.workers[i].name == "" {
-				continue // it has left
+				continue // it was purged
 			}
 			var w store.WorkerRow
 			if s.workerRow(execution.WorkerID(i+1), &w); q.Matches(&w) && len(found) < q.Limit {
@@ -65,16 +65,16 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-// workerRow fills a row that is zero in place, because it is large.
+// workerRow fills a zero row in place, because it is large.
 func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
 	row.WorkerKey = store.WorkerKey{ID: id, Incarnation: w.current}
 	row.Name, row.Lifecycle, row.Runtimes, row.Capacity = w.name, inc.lifecycle, inc.runtimes, inc.capacity
-	row.ConsumerAlive, row.Beat, row.SinceBeat, row.LeaseOverFor = inc.consumerAlive, inc.beat, s.now.Sub(inc.beatAt), since(s.now, inc.leaseExpires)
+	row.ConsumerAlive, row.Beat, row.SinceBeat, row.LeaseOverFor = inc.consumerAlive, inc.beat, s.now.Sub(inc.beatAt), elapsedSince(s.now, inc.leaseExpires)
 	row.Load, row.Queued, row.Cordoned, row.CordonReason, row.CordonChangedBy = inc.load, inc.queued, w.cordoned, w.cordonReason, w.cordonChangedBy
 	row.Figures, row.HealthURL, row.Messages = inc.figures, inc.healthURL, inc.messages
-	if inc.full() && inc.load > inc.queued {
+	if inc.isFull() && inc.load > inc.queued {
 		row.FullFor = s.now.Sub(inc.claimedAt)
 	}
 	if inc.beat > 0 {
@@ -88,31 +88,31 @@ func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	}
 }
 
-// full says that all run slots of the incarnation are taken.
-func (i *incarnation) full() bool { return i.load-i.queued >= i.capacity }
+// isFull reports whether all run slots of the incarnation are taken.
+func (i *incarnation) isFull() bool { return i.load-i.queued >= i.capacity }
 
-// behind says that a row waits at an active worker that is full, or was full at some time since the
-// dispatch.
-func (s *step) behind(r *row) bool {
-	inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
-	return inc != nil && inc.lifecycle == execution.Active && (inc.full() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))
+// waitsAtFullWorker reports whether a row waits at an active worker that is full, or was full at some time
+// since the dispatch.
+func (s *step) waitsAtFullWorker(r *row) bool {
+	inc := s.currentIncarnation(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
+	return inc != nil && inc.lifecycle == execution.Active && (inc.isFull() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))
 }
 
 // SetCordon implements store.Client.
 func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
-	return transact(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
+	return runTransaction(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
-// Operate is an operator's act on a worker, for the harness, which has no API in between.
+// Operate applies an operator's command to a worker, for the harness, which uses no API.
 func (da *Database) Operate(c store.Cordon) bool {
-	return (&step{db: da, process: "operator", now: da.now()}).setCordon(c)
+	return (&step{db: da, process: "operator", now: da.clockNow()}).setCordon(c)
 }
 
 // WorkerID is the id of the worker with this name, 0 if it has never registered.
 func (da *Database) WorkerID(name string) execution.WorkerID { return da.byName[name] }
 
 func (s *step) setCordon(cordon store.Cordon) bool {
-	if s.garbled(cordon.Reason, cordon.Actor) || s.db.WorkerName(cordon.Worker) == "" {
+	if s.refuseInvalidText(cordon.Reason, cordon.Actor) || s.db.WorkerName(cordon.Worker) == "" {
 		return false
 	}
 	w := &s.db.workers[cordon.Worker-1]
@@ -120,15 +120,15 @@ func (s *step) setCordon(cordon store.Cordon) bool {
 	if !cordon.On {
 		w.cordonReason = ""
 	}
-	s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
+	s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: oneIf(cordon.On)})
 	if cordon.Drain {
 		s.db.incarnation(w.current).drain = true
 	}
 	return true
 }
 
-// report stores a worker's report of its runs.
-func (s *step) report(inc *incarnation, b *store.Beat) {
+// storeFigures stores a worker's report of its runs.
+func (s *step) storeFigures(inc *incarnation, b *store.Beat) {
 	bad := b.Figures.Consecutive+b.Figures.Failed > 0
 	changed := inc.figures.Consecutive != b.Figures.Consecutive || inc.figures.Failed != b.Figures.Failed || bad && inc.figures.Total != b.Figures.Total
 	inc.figures, inc.reported = b.Figures, s.now
@@ -145,21 +145,21 @@ func (s *step) report(inc *incarnation, b *store.Beat) {
 	s.db.emit(&e)
 }
 
-// blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed
+// noteExpiry notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed
 // active.
-func (s *step) blame(i execution.Incarnation) {
+func (s *step) noteExpiry(i execution.Incarnation) {
 	inc := s.db.incarnation(i)
 	if inc == nil {
 		return
 	}
 	// Copies of the database share the list, so it is never changed in place.
-	latest := byTime(slices.Clone(inc.expired), s.now)
+	latest := insertByTime(slices.Clone(inc.expired), s.now)
 	inc.expired = latest[max(0, len(latest)-maxExpired):]
 }
 
-// byTime adds a time to a list, behind those that are not later. It is the last, unless the
+// insertByTime adds a time to a list, behind those that are not later. It is the last, unless the
 // database's clock has been set back meanwhile.
-func byTime(list []time.Time, at time.Time) []time.Time {
+func insertByTime(list []time.Time, at time.Time) []time.Time {
 	i := len(list)
 	for i > 0 && list[i-1].After(at) {
 		i--

@@ -12,15 +12,15 @@ import (
 // ForeignValue is the reason that WriteForeign writes, as a newer program might.
 const ForeignValue = "of_a_newer_release"
 
-// WriteForeign gives a row a value that this program can't read, as a newer program may: in
-// retry_reason while the row waits, in failure_reason when it has ended. Without write it restores
-// the former value.
+// WriteForeign gives a row a value that this program can't read, as a newer program may. The value is in
+// retry_reason while the row waits, and in failure_reason when it has ended. Without write it restores the
+// former value.
 func (da *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
 		if da.foreign[id] != "" {
 			delete(da.foreign, id)
-			if r := da.row(id); r != nil && waits(r) {
-				da.request(r, r.due)
+			if r := da.row(id); r != nil && waitsForWorker(r) {
+				da.enqueueRow(r, r.due)
 			}
 		}
 		return
@@ -29,8 +29,8 @@ func (da *Database) WriteForeign(id execution.ID, write bool) {
 	if r == nil {
 		return
 	}
-	if waits(r) {
-		da.withdraw(r)
+	if waitsForWorker(r) {
+		da.dequeueRow(r)
 	}
 	column := "retry_reason"
 	if oracle.Terminal(r.Status) {
@@ -43,15 +43,15 @@ func (da *Database) WriteForeign(id execution.ID, write bool) {
 	da.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
 }
 
-// waits says that a row waits for a worker.
-func waits(r *row) bool { return r.Status == execution.Requested && !r.AwaitsParent }
+// waitsForWorker reports whether a row waits for a worker.
+func waitsForWorker(r *row) bool { return r.Status == execution.Requested && !r.AwaitsParent }
 
 // HideRows writes a value that this program can't read into at most `most` rows that wait for a
 // worker, the oldest first, for the fault of that name. show restores the rows.
 func (da *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	var ids []execution.ID
 	for i := range da.rows.n {
-		if r := da.rows.at(int32(i)); len(ids) < most && waits(r) && da.foreign[r.ID] == "" {
+		if r := da.rows.rowAt(int32(i)); len(ids) < most && waitsForWorker(r) && da.foreign[r.ID] == "" {
 			ids = append(ids, r.ID)
 		}
 	}
@@ -65,8 +65,8 @@ func (da *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	return len(ids), func() { write(false, 0) }
 }
 
-// unreadable is the reason why a row can't be read, nil if it can.
-func (da *Database) unreadable(id execution.ID) error {
+// unreadableError is the reason why a row can't be read, nil if it can.
+func (da *Database) unreadableError(id execution.ID) error {
 	why := da.foreign[id]
 	if why == "" {
 		return nil

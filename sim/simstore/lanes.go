@@ -22,17 +22,17 @@ type lane struct {
 type queue struct {
 	lane
 	unlimited requests
-	limited   []*limited
+	limited   []*limitedRequests
 }
 
-// limited holds the requested rows of one action with a concurrency limit.
-type limited struct {
+// limitedRequests holds the requested rows of one action with a concurrency limit.
+type limitedRequests struct {
 	action string
 	requests
 }
 
-// request adds a requested row to its lane, ordered by when it is due.
-func (da *Database) request(r *row, now time.Time) {
+// enqueueRow adds a requested row to its lane, ordered by when it is due.
+func (da *Database) enqueueRow(r *row, now time.Time) {
 	r.due = r.NotBefore
 	if r.due.IsZero() {
 		r.due = now
@@ -49,17 +49,17 @@ func (da *Database) request(r *row, now time.Time) {
 	}
 	to := &q.unlimited
 	if r.Action.Concurrency > 0 {
-		to = &q.of(r.Action.Ref).requests
+		to = &q.limitedQueue(r.Action.Ref).requests
 	}
 	to.push(request{r.due, r.ID, r.Epoch})
 }
 
-// withdraw removes a requested row from its lane.
-func (da *Database) withdraw(r *row) {
+// dequeueRow removes a requested row from its lane.
+func (da *Database) dequeueRow(r *row) {
 	q := da.requests[lane{r.Action.Runtime, r.Pinned}]
 	from := &q.unlimited
 	if r.Action.Concurrency > 0 {
-		from = &q.of(r.Action.Ref).requests
+		from = &q.limitedQueue(r.Action.Ref).requests
 	}
 	var kept requests
 	for _, other := range *from {
@@ -70,38 +70,38 @@ func (da *Database) withdraw(r *row) {
 	*from = kept
 }
 
-// of returns the heap of an action.
-func (q *queue) of(action string) *limited {
+// limitedQueue returns the heap of an action.
+func (q *queue) limitedQueue(action string) *limitedRequests {
 	for _, l := range q.limited {
 		if l.action == action {
 			return l
 		}
 	}
-	l := &limited{action: action}
+	l := &limitedRequests{action: action}
 	q.limited = append(q.limited, l)
 	return l
 }
 
-// claiming is the scratch space of ClaimForScheduling, reused by the next call.
-type claiming struct {
-	wants   []want
+// claimScratch is the scratch space of ClaimForScheduling, reused by the next call.
+type claimScratch struct {
+	wants   []laneDemand
 	named   map[lane]int // indexes into wants, plus 1
 	workers map[execution.WorkerID]share
 	pools   []share
 	found   []candidate
 }
 
-// want is the merged demand for one lane.
-type want struct {
+// laneDemand is the merged demand for one lane.
+type laneDemand struct {
 	lane
 	limit, pool int
 }
 
-// share is the room of a worker or pool, and how many rows have asked for it.
+// share is the room of a worker or pool, and the number of rows that have requested it.
 type share struct{ room, asked int }
 
-// ask takes room for one more row, and says whether there was any.
-func (s *share) ask() bool {
+// reserveOne takes room for one more row, and returns whether there was any.
+func (s *share) reserveOne() bool {
 	s.asked++
 	return s.asked <= s.room
 }
@@ -110,15 +110,15 @@ func (s *share) ask() bool {
 type candidate struct {
 	request
 	from *requests
-	// slots are the concurrency slots of its action, nil if it needs none. free is how many of them
+	// slots are the concurrency slots of its action, nil if it needs none. free is the number of them that
 	// were free.
 	slots *slots
 	free  int
-	want  *want
+	want  *laneDemand
 }
 
-// merge adds up the demands for each lane.
-func (c *claiming) merge(claim *store.SchedulingClaim) {
+// mergeDemands adds up the demands for each lane.
+func (c *claimScratch) mergeDemands(claim *store.SchedulingClaim) {
 	if c.named == nil {
 		c.named, c.workers = make(map[lane]int), make(map[execution.WorkerID]share)
 	}
@@ -132,7 +132,7 @@ func (c *claiming) merge(claim *store.SchedulingClaim) {
 		of := lane{d.Runtime, d.Pinned}
 		at := c.named[of]
 		if at == 0 {
-			c.wants = append(c.wants, want{lane: of, pool: d.Pool})
+			c.wants = append(c.wants, laneDemand{lane: of, pool: d.Pool})
 			at = len(c.wants)
 			c.named[of] = at
 		}
@@ -144,12 +144,12 @@ func (c *claiming) merge(claim *store.SchedulingClaim) {
 	}
 }
 
-// walk removes the oldest due rows from a queue: at most limit of the unlimited ones, and at most
-// limit of each action with a concurrency limit, but no more than have a slot.
-func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *want) {
+// takeDueRows removes the oldest due rows from a queue: at most limit of the unlimited ones, and at most
+// limit of each action with a concurrency limit. Of the latter it takes no more than there are free slots.
+func (c *claimScratch) takeDueRows(db *Database, q *queue, limit int, now time.Time, w *laneDemand) {
 	take := func(from *requests, slots *slots, free int) {
 		for range min(limit, free) {
-			r := from.first(db, now)
+			r := from.dueHead(db, now)
 			if r == nil {
 				return
 			}
@@ -164,21 +164,21 @@ func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *wan
 		if of.limit == 0 {
 			take(&l.requests, nil, limit)
 		} else if len(l.requests) > 0 {
-			take(&l.requests, of, of.vacant())
+			take(&l.requests, of, of.vacantCount())
 		}
 	}
 }
 
-// oldest sorts the candidates from an index on in the order in which they are served.
-func (c *claiming) oldest(from int) {
+// sortOldestFirst sorts the candidates from an index on in the order in which they are served.
+func (c *claimScratch) sortOldestFirst(from int) {
 	slices.SortFunc(c.found[from:], func(a, b candidate) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
 }
 
-// back returns a row that is not claimed to its heap.
-func (c *candidate) back() { c.from.push(c.request) }
+// putBack returns a row that is not claimed to its heap.
+func (c *candidate) putBack() { c.from.push(c.request) }
 
-// hasSlot says that the action has a slot for one more row.
-func (c *candidate) hasSlot() bool {
+// reserveSlot counts a row that needs a slot of the action, and returns whether one is left for it.
+func (c *candidate) reserveSlot() bool {
 	if c.slots == nil {
 		return true
 	}
@@ -186,29 +186,29 @@ func (c *candidate) hasSlot() bool {
 	return c.slots.asked <= c.free
 }
 
-// fits asks, in the same order as the real database, for a slot, for room at the worker that the
-// row is pinned to, and for room in its pool.
-func (c *claiming) fits(x *candidate) bool {
-	if !x.hasSlot() {
+// reserveRoom takes, in the same order as the real database, a slot, room at the worker that the row is
+// pinned to, and room in its pool. It returns whether it got all.
+func (c *claimScratch) reserveRoom(x *candidate) bool {
+	if !x.reserveSlot() {
 		return false
 	}
 	if x.want.pinned != 0 {
 		worker := c.workers[x.want.pinned]
-		fits := worker.ask()
+		fits := worker.reserveOne()
 		c.workers[x.want.pinned] = worker
 		if !fits {
 			return false
 		}
 	}
-	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].ask()
+	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].reserveOne()
 }
 
-// first returns the row at the head if it is due, else nil. It drops entries whose rows are no
+// dueHead returns the row at the head if it is due, else nil. It drops entries whose rows are no
 // longer requested at that epoch (cancelled, set by force, or gone).
-func (re *requests) first(db *Database, now time.Time) *row {
+func (re *requests) dueHead(db *Database, now time.Time) *row {
 	for len(*re) > 0 && !(*re)[0].due.After(now) {
 		head := (*re)[0]
-		// An entry that can't be read comes back when it can.
+		// WriteForeign restores the entry of an unreadable row.
 		if r := db.row(head.id); r != nil && r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}
@@ -227,7 +227,7 @@ type request struct {
 // requests is a binary heap by (due, id).
 type requests []request
 
-func (re requests) less(a, b int) bool { return sooner(re[a].due, re[a].id, re[b].due, re[b].id) }
+func (re requests) less(a, b int) bool { return comesBefore(re[a].due, re[a].id, re[b].due, re[b].id) }
 
 func (re *requests) push(r request) {
 	*re = append(*re, r)

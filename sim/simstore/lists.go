@@ -40,8 +40,8 @@ type list struct {
 	n           int
 }
 
-// urgent is the moment by which a row is ordered in its list.
-func (r *row) urgent() time.Time {
+// urgentAt is the moment by which a row is ordered in its list.
+func (r *row) urgentAt() time.Time {
 	switch r.in {
 	case listScheduling:
 		return r.SchedulingExpiresAt
@@ -54,53 +54,53 @@ func (r *row) urgent() time.Time {
 	}
 }
 
-func (da *Database) push(name listName, i int32) {
-	r := da.rows.at(i)
+func (da *Database) linkRow(name listName, i int32) {
+	r := da.rows.rowAt(i)
 	r.in = name
 	if name == listNone {
 		return
 	}
 	l := &da.lists[name]
-	// It is nearly always the last row, because time goes on.
+	// It is nearly always the last row, because time advances.
 	before := l.last
-	for before != 0 && sooner(r.urgent(), r.ID, da.rows.at(before-1).urgent(), da.rows.at(before-1).ID) {
-		before = da.rows.at(before - 1).prev
+	for before != 0 && comesBefore(r.urgentAt(), r.ID, da.rows.rowAt(before-1).urgentAt(), da.rows.rowAt(before-1).ID) {
+		before = da.rows.rowAt(before - 1).prev
 	}
 	after := &l.first
 	if before != 0 {
-		after = &da.rows.at(before - 1).next
+		after = &da.rows.rowAt(before - 1).next
 	}
 	r.prev, r.next = before, *after
 	*after = i + 1
 	if r.next != 0 {
-		da.rows.at(r.next - 1).prev = i + 1
+		da.rows.rowAt(r.next - 1).prev = i + 1
 	} else {
 		l.last = i + 1
 	}
 	l.n++
 }
 
-// sooner is the order of everything that is served oldest first.
-func sooner(a time.Time, id execution.ID, b time.Time, other execution.ID) bool {
+// comesBefore is the order of everything that is served oldest first.
+func comesBefore(a time.Time, id execution.ID, b time.Time, other execution.ID) bool {
 	if !a.Equal(b) {
 		return a.Before(b)
 	}
 	return id < other
 }
 
-func (da *Database) unlink(i int32) {
-	r := da.rows.at(i)
+func (da *Database) unlinkRow(i int32) {
+	r := da.rows.rowAt(i)
 	if r.in == listNone {
 		return
 	}
 	l := &da.lists[r.in]
 	if r.prev != 0 {
-		da.rows.at(r.prev - 1).next = r.next
+		da.rows.rowAt(r.prev - 1).next = r.next
 	} else {
 		l.first = r.next
 	}
 	if r.next != 0 {
-		da.rows.at(r.next - 1).prev = r.prev
+		da.rows.rowAt(r.next - 1).prev = r.prev
 	} else {
 		l.last = r.prev
 	}
@@ -108,10 +108,10 @@ func (da *Database) unlink(i int32) {
 	r.prev, r.next, r.in = 0, 0, listNone
 }
 
-// each calls f for every row of a list, oldest first, until f returns false. f must not move rows.
-func (da *Database) each(name listName, f func(*row) bool) {
-	for i := da.lists[name].first; i != 0; i = da.rows.at(i - 1).next {
-		if !f(da.rows.at(i - 1)) {
+// forEachRow calls f for every row of a list, oldest first, until f returns false. f must not move rows.
+func (da *Database) forEachRow(name listName, f func(*row) bool) {
+	for i := da.lists[name].first; i != 0; i = da.rows.rowAt(i - 1).next {
+		if !f(da.rows.rowAt(i - 1)) {
 			return
 		}
 	}

@@ -12,15 +12,15 @@ import (
 )
 
 // Another program's session may lock a row. The real store then waits for the lock timeout and retries the
-// batch row by row: the other rows are done, and the locked row returns a retriable error. The model
-// returns the same answers at once, without the wait.
+// batch row by row. The other rows are done, and the locked row returns a retriable error. The model returns
+// the same answers at once, without the wait.
 
 // LockRows locks rows of executions that were dispatched or run, the oldest first, at most `most`, for the
-// fault of that name. free lets them go.
+// fault of that name. free unlocks them.
 func (da *Database) LockRows(fault string, most int) (locked int, free func()) {
 	var ids []execution.ID
 	for i := range da.rows.n {
-		r := da.rows.at(int32(i))
+		r := da.rows.rowAt(int32(i))
 		if len(ids) < most && da.locks[r.ID] == "" && (r.Status == execution.Scheduled || oracle.Claimed(r.Status)) {
 			ids = append(ids, r.ID)
 		}
@@ -54,7 +54,7 @@ func (s *step) refuseIfLocked(id execution.ID) bool {
 	if !s.isLocked(id) {
 		return false
 	}
-	s.waits = append(s.waits, fmt.Errorf("%w: canceling statement due to lock timeout (55P03): execution %d is locked by another session", store.ErrUnavailable, id))
+	s.lockErrors = append(s.lockErrors, fmt.Errorf("%w: canceling statement due to lock timeout (55P03): execution %d is locked by another session", store.ErrUnavailable, id))
 	return true
 }
 

@@ -12,18 +12,18 @@ import (
 
 // ObserveReclaims implements store.Executor.
 func (c *Client) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	return each(ctx, c, "ObserveReclaims", rs, func(s *step, rc *store.Reclaim) store.Observed {
-		if s.garbled(string(rc.Result.Output)) {
+	return callEach(ctx, c, "ObserveReclaims", rs, func(s *step, rc *store.Reclaim) store.Observed {
+		if s.refuseInvalidText(string(rc.Result.Output)) {
 			return store.Observed{}
 		}
 		r := s.db.row(rc.Key.ID)
-		to, reason, _, lawful := s.judge(r, rc)
+		to, reason, _, lawful := s.judgeReclaim(r, rc)
 		if !lawful || to == execution.None || slices.ContainsFunc(s.db.observations, func(o store.Observation) bool {
 			return o.Key == rc.Key && o.Part == rc.By.String()
 		}) {
 			return store.Observed{}
 		}
-		s.observed(store.Observation{
+		s.addObservation(store.Observation{
 			Part: rc.By.String(), Key: rc.Key, Worker: store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}, Would: to.String(), Reason: reason.String(),
 		})
 		s.db.emit(&history.Event{
@@ -34,7 +34,7 @@ func (c *Client) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]sto
 	})
 }
 
-func (s *step) observed(o store.Observation) {
+func (s *step) addObservation(o store.Observation) {
 	s.db.observed++
 	o.ID, o.At = s.db.observed, s.now
 	s.db.observations = append(s.db.observations, o)
@@ -42,19 +42,19 @@ func (s *step) observed(o store.Observation) {
 
 // ObserveWorkers implements store.Executor.
 func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
-	return each(ctx, c, "ObserveWorkers", ws, func(s *step, w *store.ProbedWorker) bool {
-		if s.garbled(w.Reason) {
+	return callEach(ctx, c, "ObserveWorkers", ws, func(s *step, w *store.ProbedWorker) bool {
+		if s.refuseInvalidText(w.Reason) {
 			return false
 		}
 		lasting := slices.IndexFunc(s.db.observations, func(o store.Observation) bool {
 			return o.Key.ID == 0 && o.Worker.Incarnation == w.Incarnation && o.EndedAt.IsZero()
 		})
 		began := int64(0)
-		switch inc := s.current(w.WorkerKey); {
+		switch inc := s.currentIncarnation(w.WorkerKey); {
 		case w.Ready && lasting >= 0:
 			s.db.observations[lasting].EndedAt = s.now
 		case !w.Ready && lasting < 0 && inc != nil && inc.lifecycle == execution.Active:
-			s.observed(store.Observation{Part: store.PartProber, Worker: w.WorkerKey, Would: store.WouldAvoid, Reason: w.Reason})
+			s.addObservation(store.Observation{Part: store.PartProber, Worker: w.WorkerKey, Would: store.WouldAvoid, Reason: w.Reason})
 			began = 1
 		default:
 			return false
@@ -66,8 +66,8 @@ func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 
 // PurgeObservations implements store.Executor.
 func (c *Client) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, "PurgeObservations", func(s *step) (purged int) {
-		for purged < limit && purged < len(s.db.observations) && s.old(s.db.observations[purged].At, age) {
+	return writeStep(ctx, c, "PurgeObservations", func(s *step) (purged int) {
+		for purged < limit && purged < len(s.db.observations) && s.isOld(s.db.observations[purged].At, age) {
 			purged++
 		}
 		s.db.observations = slices.Delete(s.db.observations, 0, purged)
@@ -77,7 +77,7 @@ func (c *Client) PurgeObservations(ctx context.Context, age time.Duration, limit
 
 // Observations implements store.Client.
 func (c *Client) Observations(ctx context.Context, q store.ObservationQuery) ([]store.Observation, error) {
-	return look(ctx, c, "Observations", func(s *step) (page []store.Observation) {
+	return readStep(ctx, c, "Observations", func(s *step) (page []store.Observation) {
 		for _, o := range slices.Backward(s.db.observations) {
 			if len(page) < q.Limit && q.Matches(&o) {
 				page = append(page, o)

@@ -20,17 +20,17 @@ type pool struct {
 	size int
 	ping time.Duration
 
-	// idle are the unused connections, the one used last at the end. taken is how many others there
-	// are, in use or being made. waiting are the calls that wait for a place, the oldest first.
+	// idle are the unused connections, the one used last at the end. taken is the number of others, in use or
+	// being made. waiting are the calls that wait for a place, the oldest first.
 	idle    []*connection
 	taken   int
 	waiting []kernel.Wait
-	// suspect is when a call last ended without an answer: connections used before that are pinged
-	// first.
-	suspect time.Duration
-	// thrown is when all connections were last thrown away. refusing is when a new connection was
-	// last read-only like the old ones.
-	thrown, refusing time.Duration
+	// suspectAt is the time at which a call last ended without an answer: connections used before that are
+	// pinged first.
+	suspectAt time.Duration
+	// discardedAt is the time at which all connections were last discarded. readOnlyAt is the time at which a new
+	// connection was last read-only like the old ones.
+	discardedAt, readOnlyAt time.Duration
 }
 
 // connection is a connection of the pool.
@@ -41,26 +41,26 @@ type connection struct {
 }
 
 const (
-	// idleUnasked is how long a connection may have been idle to be used without a ping.
-	idleUnasked = time.Second
-	// askedAgain is how long after a new read-only connection no other one is made to check again.
-	askedAgain = time.Second
+	// maxIdleUnpinged is the longest idle time after which a connection is used without a ping.
+	maxIdleUnpinged = time.Second
+	// writableRecheck is the pause after a new read-only connection, before another one is made to check.
+	writableRecheck = time.Second
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
 	// tripsOfConnect are the round trips of TCP and of a password that is never sent (SCRAM).
 	tripsOfConnect = 4
-	// retransmit is how soon a packet is sent again after the end of whatever held it back.
+	// retransmit is the delay of a resent packet after the end of whatever held it back.
 	retransmit = 250 * time.Millisecond
 	// never is before every moment of a run.
 	never = -1
 )
 
 func (c *Client) newPool(size int, ping time.Duration) *pool {
-	return &pool{c: c, size: size, ping: ping, suspect: never, thrown: never, refusing: never}
+	return &pool{c: c, size: size, ping: ping, suspectAt: never, discardedAt: never, readOnlyAt: never}
 }
 
-// trips is how many round trips it takes to make a connection ready for a statement.
-func (c *connection) trips() int {
+// setupTrips returns the number of round trips that make a connection ready for a statement.
+func (c *connection) setupTrips() int {
 	n := 0
 	if c.fresh {
 		n++ // the statement is prepared
@@ -72,10 +72,10 @@ func (c *connection) trips() int {
 	return n
 }
 
-// acquire returns a connection that probably works, because it was used lately or, if ask is true,
+// acquireConnection returns a connection that probably works, because it was used lately or, if ask is true,
 // was pinged first. A heartbeat may not ping and is sent twice instead: over a silent connection,
 // which costs no step here, and then over the returned one.
-func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
+func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, error) {
 	k := p.c.db.k
 	k.CheckAlive()
 	if err := ctx.Err(); err != nil {
@@ -95,45 +95,45 @@ func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 		cn := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		switch {
-		case p.gone(cn):
-		case ask && k.Now()-cn.used <= idleUnasked && cn.used > p.suspect:
+		case p.hasEnded(cn):
+		case ask && k.Now()-cn.used <= maxIdleUnpinged && cn.used > p.suspectAt:
 			return cn, nil
 		case !ask && !p.c.path.Silent(cn.number):
 			return cn, nil
 		case !p.c.path.Troubled(cn.number):
 			cn.asked = true
 			return cn, nil
-		case p.answers(ctx, cn):
+		case p.answersPing(ctx, cn):
 			return cn, nil
 		default:
 			if err := ctx.Err(); err != nil {
-				p.leave()
+				p.freePlace()
 				return nil, err
 			}
 		}
 	}
-	return p.connect(ctx)
+	return p.makeConnection(ctx)
 }
 
-// gone says that a connection has ended, and that its pool knows this.
-func (p *pool) gone(cn *connection) bool {
-	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
+// hasEnded reports whether a connection has ended and its pool knows this.
+func (p *pool) hasEnded(cn *connection) bool {
+	return cn.session != p.c.db.session || cn.made < p.discardedAt || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
-// release gives a connection back. If no answer came over it, it is closed.
-func (p *pool) release(cn *connection, err error) {
+// releaseConnection returns a connection to the pool. If no answer came over it, it is closed.
+func (p *pool) releaseConnection(cn *connection, err error) {
 	now := p.c.db.k.Now()
 	if err != nil {
-		p.suspect = now
-	} else if !p.gone(cn) {
+		p.suspectAt = now
+	} else if !p.hasEnded(cn) {
 		cn.used = now
 		p.idle = append(p.idle, cn)
 	}
-	p.leave()
+	p.freePlace()
 }
 
-// leave gives a place in the pool to the next call that waits for one.
-func (p *pool) leave() {
+// freePlace passes a place in the pool to the next call that waits for one.
+func (p *pool) freePlace() {
 	for len(p.waiting) > 0 {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
@@ -144,28 +144,28 @@ func (p *pool) leave() {
 	p.taken--
 }
 
-// dial is an attempt to connect. It continues even if its caller gives up.
-type dial struct {
+// dialAttempt is an attempt to connect. It continues even if its caller gives up.
+type dialAttempt struct {
 	p     *pool
 	wait  kernel.Wait
 	until time.Duration
-	// beside says that the connection is only made as a test, and not for the pool.
-	beside bool
+	// testOnly reports whether the connection is only made as a test, and not for the pool.
+	testOnly bool
 
 	over bool
 	made *connection
 	err  error
 }
 
-func (p *pool) dial(w kernel.Wait, beside bool) *dial {
+func (p *pool) startDial(w kernel.Wait, beside bool) *dialAttempt {
 	k := p.c.db.k
-	d := &dial{p: p, wait: w, until: k.Now() + connectTimeout, beside: beside}
+	d := &dialAttempt{p: p, wait: w, until: k.Now() + connectTimeout, testOnly: beside}
 	k.AfterEvent(min(connectTimeout, p.c.path.Trips(tripsOfConnect)), d)
 	return d
 }
 
 // Fire is the moment at which the server answers, if it does.
-func (d *dial) Fire() {
+func (d *dialAttempt) Fire() {
 	db := d.p.c.db
 	now := db.k.Now()
 	switch {
@@ -184,26 +184,26 @@ func (d *dial) Fire() {
 		d.made = &connection{number: d.p.c.path.Connect(), session: db.session, made: now, used: now, fresh: true}
 	}
 	d.over = true
-	if d.wait.Done() || d.beside {
+	if d.wait.Done() || d.testOnly {
 		return
 	}
 	// Its caller no longer waits.
 	if d.made != nil {
 		d.p.idle = append(d.p.idle, d.made)
 	}
-	d.p.leave()
+	d.p.freePlace()
 }
 
 var errConnect = fmt.Errorf("connecting: %w", context.DeadlineExceeded)
 
-// connect makes a connection.
-func (p *pool) connect(ctx context.Context) (*connection, error) {
-	d := p.dial(p.c.db.k.NewWait(), false)
+// makeConnection makes a connection.
+func (p *pool) makeConnection(ctx context.Context) (*connection, error) {
+	d := p.startDial(p.c.db.k.NewWait(), false)
 	if err := d.wait.Await(ctx); err != nil {
 		return nil, err
 	}
 	if d.err != nil {
-		p.leave()
+		p.freePlace()
 	}
 	return d.made, d.err
 }
@@ -221,7 +221,7 @@ type ping struct {
 func (pi *ping) Fire() {
 	switch {
 	case pi.closed:
-	case pi.p.gone(pi.cn):
+	case pi.p.hasEnded(pi.cn):
 		pi.closed = true
 		pi.wait.Done()
 	case !pi.p.c.path.Answers(pi.cn.number):
@@ -232,8 +232,8 @@ func (pi *ping) Fire() {
 	}
 }
 
-// answers asks whether the server at the other end of a connection is still there.
-func (p *pool) answers(ctx context.Context, cn *connection) bool {
+// answersPing reports whether the server at the other end of a connection answers.
+func (p *pool) answersPing(ctx context.Context, cn *connection) bool {
 	k := p.c.db.k
 	g := &ping{p: p, cn: cn, wait: k.NewWait()}
 	defer func() { g.closed = true }()
@@ -246,7 +246,7 @@ func (p *pool) answers(ctx context.Context, cn *connection) bool {
 		return g.over
 	}
 	g.wait = k.NewWait()
-	for beside := p.dial(g.wait, true); ; g.wait = k.NewWait() {
+	for beside := p.startDial(g.wait, true); ; g.wait = k.NewWait() {
 		if beside != nil {
 			beside.wait = g.wait
 		}
@@ -254,41 +254,41 @@ func (p *pool) answers(ctx context.Context, cn *connection) bool {
 			return g.over
 		}
 		if beside.err == nil {
-			p.throwAway(cn)
+			p.discardAll(cn)
 			return false
 		}
 		beside = nil // new connections get no answer either, so this one may still answer
 	}
 }
 
-// moved is called when a write over a connection was refused. It returns true if the connection's
+// moveToPrimary is called when a write over a connection was refused. It returns true if the connection's
 // server is no longer the primary and the pool now connects to the new one.
-func (p *pool) moved(ctx context.Context, cn *connection) bool {
+func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 	db := p.c.db
 	switch {
 	case p.c.keepsDemoted:
 		return false
-	case cn.made < p.thrown:
+	case cn.made < p.discardedAt:
 		return true
-	case p.refusing != never && db.k.Now()-p.refusing < askedAgain:
+	case p.readOnlyAt != never && db.k.Now()-p.readOnlyAt < writableRecheck:
 		return false
 	}
-	d := p.dial(db.k.NewWait(), true)
+	d := p.startDial(db.k.NewWait(), true)
 	if err := d.wait.Await(ctx); err != nil {
 		return false
 	}
 	if d.err != nil || db.readOnly != "" {
-		p.refusing = db.k.Now()
+		p.readOnlyAt = db.k.Now()
 		return false
 	}
-	p.throwAway(cn)
+	p.discardAll(cn)
 	return true
 }
 
-// throwAway throws all connections away.
-func (p *pool) throwAway(cn *connection) {
-	if cn.made >= p.thrown {
-		p.thrown = p.c.db.k.Now()
+// discardAll discards all connections.
+func (p *pool) discardAll(cn *connection) {
+	if cn.made >= p.discardedAt {
+		p.discardedAt = p.c.db.k.Now()
 		p.idle = p.idle[:0]
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/simnet"
 )
 
-// filled gives the client a pool of n connections, all open and idle.
-func (f *fixture) filled(n int, d config.Database) {
+// fillPool gives the client a pool of n connections, all open and idle.
+func (f *fixture) fillPool(n int, d config.Database) {
 	f.t.Helper()
 	d.Connections = n
 	f.c.Configure(d)
@@ -37,12 +37,12 @@ func (f *fixture) filled(n int, d config.Database) {
 
 // Over a pool that has gone silent, a call is answered within the time of a ping. Without a ping it
 // loses its whole time on each connection.
-func TestASilentPoolIsThrownAway(t *testing.T) {
+func TestSilentPoolIsDiscarded(t *testing.T) {
 	for _, ping := range []time.Duration{500 * time.Millisecond, 0} {
 		within(t, func(b *fixture) {
 			var touched []simnet.Touched
 			b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
-			b.filled(16, config.Database{PingTimeout: ping})
+			b.fillPool(16, config.Database{PingTimeout: ping})
 			b.sleep(2 * time.Second)
 			b.net.Silence("test", Server, "silence")
 			b.net.Silence(Server, "test", "silence")
@@ -59,7 +59,7 @@ func TestASilentPoolIsThrownAway(t *testing.T) {
 			if took := b.k.Now() - began; ping > 0 && (calls != 1 || took > ping+50*time.Millisecond) {
 				t.Errorf("with a ping of %v: %d calls and %v until one was answered", ping, calls, took)
 			} else if ping == 0 && calls != 17 {
-				t.Errorf("with a ping that waits for ever: %d calls until one was answered, want 17", calls)
+				t.Errorf("with a ping without a time limit: %d calls until one was answered, want 17", calls)
 			}
 			if len(touched) == 0 || touched[0].Fault != "silence" || touched[0].Process != "test" {
 				t.Errorf("the evidence is %+v", touched)
@@ -69,9 +69,9 @@ func TestASilentPoolIsThrownAway(t *testing.T) {
 }
 
 // A slow path is not a silent one: the answer comes before a new connection.
-func TestASlowPoolIsKept(t *testing.T) {
+func TestSlowPoolIsKept(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(4, config.Default(config.Hardened).Database)
+		b.fillPool(4, config.Default(config.Hardened).Database)
 		b.sleep(2 * time.Second)
 		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
 		began := b.k.Now()
@@ -88,9 +88,9 @@ func TestASlowPoolIsKept(t *testing.T) {
 
 // A request over a silent connection is not applied; its caller learns at the end of the silence
 // that the connection is broken.
-func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
+func TestSilentConnectionBreaksAfterSilence(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Database{})
+		b.fillPool(1, config.Database{})
 		b.net.Silence("test", Server, "silence")
 		b.k.After(time.Minute, func() { b.net.EndSilence("test", Server, "silence") })
 		began := b.k.Now()
@@ -99,16 +99,16 @@ func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
 			t.Errorf("after %v: %v", b.k.Now()-began, err)
 		}
 		if _, applied := b.db.actions["lost"]; applied {
-			t.Error("what was sent into the silence was applied")
+			t.Error("a request over the silent connection was applied")
 		}
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "kept"}}))
 	})
 }
 
 // A pool of one takes one call at a time, and a call that gives up waiting has applied nothing.
-func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
+func TestExhaustedPoolMakesCallsWait(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Database{})
+		b.fillPool(1, config.Database{})
 		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
 		done := b.h.NewSignal()
 		b.p.Go("first", func() {
@@ -125,7 +125,7 @@ func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
 		began := b.k.Now()
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "patient"}}))
 		if waited := b.k.Now() - began; waited < 1500*time.Millisecond {
-			t.Errorf("a call beside another one took %v: it had a connection that is not there", waited)
+			t.Errorf("a call during another one took %v: it had a connection beyond the limit", waited)
 		}
 		if _, err := done.Wait(b.ctx, 0); err != nil {
 			t.Error(err)
@@ -137,9 +137,9 @@ func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
 }
 
 // A database that hung applies all requests that arrived, even abandoned ones.
-func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
+func TestHungDatabaseAppliesRequestsAfterwards(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Default(config.Hardened).Database)
+		b.fillPool(1, config.Default(config.Hardened).Database)
 		b.db.SetHang("hang")
 		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
 		defer cancel()
@@ -156,16 +156,16 @@ func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
 		}
 		b.db.SetHang("")
 		if _, applied := b.db.actions["late"]; !applied {
-			t.Error("what had come was not applied at the end")
+			t.Error("an arrived request was not applied at the end")
 		}
 		_, err := b.c.Workers(b.ctx, nil)
 		b.must(err)
 	})
 }
 
-// Calls use the memory of answered ones again. A call that its caller gave up may still be applied:
-// then it asks what it was made with, and writes nowhere that belongs to somebody else by now.
-func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
+// Calls reuse the memory of answered ones. A call that its caller gave up may still be applied: it then uses
+// its own arguments, and writes to no memory that another call uses by now.
+func TestLateCallKeepsItsMemory(t *testing.T) {
 	within(t, func(b *fixture) {
 		first, second := b.worker("first"), b.worker("second")
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
@@ -176,7 +176,7 @@ func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
 		// giveUp makes calls, one after the other, to a database that hangs until they are over.
 		giveUp := func(calls ...func(ctx context.Context) error) {
 			t.Helper()
-			b.filled(1, config.Default(config.Hardened).Database)
+			b.fillPool(1, config.Default(config.Hardened).Database)
 			b.db.SetHang("hang")
 			for i, call := range calls {
 				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
@@ -207,7 +207,7 @@ func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
 			return err
 		})
 		if read[0].Name != "in use for something else" {
-			t.Error("a look that was given up has written into the memory of its caller")
+			t.Error("an abandoned read has written into the memory of its caller")
 		}
 	})
 }

@@ -13,30 +13,30 @@ import (
 	"handoff/core/store"
 )
 
-// given says whether a row meets a cause now. Only this function decides that: Find selects by it,
-// and Reclaim's guard checks it again.
-func (s *step) given(r *row, cause store.ReclaimCause, age time.Duration) bool {
+// causeHolds reports whether a cause applies to a row now. Only this function decides that: Find selects by
+// it, and Reclaim's guard checks it again.
+func (s *step) causeHolds(r *row, cause store.ReclaimCause, age time.Duration) bool {
 	switch cause {
 	case store.Unclaimed:
-		return r.Status == execution.Scheduled && s.old(r.ScheduledAt, age)
+		return r.Status == execution.Scheduled && s.isOld(r.ScheduledAt, age)
 	case store.DeadLettered, store.Undeliverable:
 		return r.Status == execution.Scheduled
 	case store.Unpublished:
-		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.old(r.ScheduledAt, age)
+		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.isOld(r.ScheduledAt, age)
 	case store.UnpublishedLate:
-		return s.given(r, store.Unpublished, age) && s.old(r.ScheduledAt, r.DispatchDeadline.Sub(r.ScheduledAt)/2)
+		return s.causeHolds(r, store.Unpublished, age) && s.isOld(r.ScheduledAt, r.DispatchDeadline.Sub(r.ScheduledAt)/2)
 	case store.OwnerGone:
 		return s.ownerGone(r, age)
 	case store.Overrun:
-		return oracle.Claimed(r.Status) && s.old(r.RunDeadline, age)
+		return oracle.Claimed(r.Status) && s.isOld(r.RunDeadline, age)
 	case store.ClaimExpired:
 		return r.Status == execution.Scheduling && s.now.After(r.SchedulingExpiresAt)
 	case store.Unorchestrated:
-		return oracle.Terminal(r.Status) && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
+		return oracle.Terminal(r.Status) && r.OrchestratedAt.IsZero() && s.isOld(r.Ended, age)
 	case store.Unanswered:
-		return r.Status == execution.Canceling && s.old(r.CancelingAt, age)
+		return r.Status == execution.Canceling && s.isOld(r.CancelingAt, age)
 	case store.Unsettled:
-		return !r.SettlingAt.IsZero() && s.old(r.SettlingAt, age)
+		return !r.SettlingAt.IsZero() && s.isOld(r.SettlingAt, age)
 	default:
 		return false
 	}
@@ -52,7 +52,7 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 	case r.Status == execution.Scheduled:
 		return gone || inc.lifecycle == execution.Draining
 	case oracle.Claimed(r.Status):
-		return gone && s.old(inc.leaseExpires, age)
+		return gone && s.isOld(inc.leaseExpires, age)
 	}
 	return false
 }
@@ -77,10 +77,10 @@ func listsFor(cause store.ReclaimCause) []listName {
 
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	return c.finds.ask(ctx, c, "Find", false, &f, (*step).find)
+	return c.finds.askReusing(ctx, c, "Find", false, &f, (*step).findRows)
 }
 
-func (s *step) find(f *store.Finding) (found []execution.Execution) {
+func (s *step) findRows(f *store.Finding) (found []execution.Execution) {
 	if f.Limit <= 0 || f.Cause == store.OwnerGone && !s.anyOwnerGone() {
 		return nil
 	}
@@ -88,17 +88,17 @@ func (s *step) find(f *store.Finding) (found []execution.Execution) {
 		if f.Cause != store.Unsettled || len(found) == f.Limit {
 			break
 		}
-		if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) && s.db.foreign[id] == "" {
+		if r := s.db.row(id); s.causeHolds(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) && s.db.foreign[id] == "" {
 			found = append(found, r.Execution)
 		}
 	}
 	for _, name := range listsFor(f.Cause) {
-		s.db.each(name, func(r *row) bool {
+		s.db.forEachRow(name, func(r *row) bool {
 			// The list of running rows is ordered by their starts, not by their deadlines.
 			if len(found) == f.Limit && f.Cause != store.Overrun {
 				return false
 			}
-			if s.given(r, f.Cause, f.Age) {
+			if s.causeHolds(r, f.Cause, f.Age) {
 				if !slices.Contains(f.Skip, r.ID) && s.db.foreign[r.ID] == "" {
 					found = append(found, r.Execution)
 				}
@@ -116,7 +116,8 @@ func (s *step) find(f *store.Finding) (found []execution.Execution) {
 	return found[:min(len(found), f.Limit)]
 }
 
-// anyOwnerGone avoids a scan if no incarnation that is leaving or gone holds anything.
+// anyOwnerGone reports whether an incarnation that is leaving or gone holds anything, to avoid a scan if none
+// does.
 func (s *step) anyOwnerGone() bool {
 	for i := range s.db.incarnations {
 		inc := &s.db.incarnations[i]
@@ -129,47 +130,47 @@ func (s *step) anyOwnerGone() bool {
 
 // Reclaim implements store.Executor.
 func (c *Client) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return each(ctx, c, "Reclaim", rs, (*step).reclaim)
+	return callEach(ctx, c, "Reclaim", rs, (*step).reclaimRow)
 }
 
-func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
-	s.naming(rc.Key)
-	if s.refuseIfLocked(rc.Key.ID) || s.garbled(string(rc.Result.Output)) {
+func (s *step) reclaimRow(rc *store.Reclaim) store.Outcome {
+	s.noteNamedEpoch(rc.Key)
+	if s.refuseIfLocked(rc.Key.ID) || s.refuseInvalidText(string(rc.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(rc.Key.ID)
-	to, reason, counts, lawful := s.judge(r, rc)
+	to, reason, counts, lawful := s.judgeReclaim(r, rc)
 	if !lawful {
-		s.stale(rc.Key, rc.To, rc.By)
-		return refusal(r)
+		s.emitStaleWrite(rc.Key, rc.To, rc.By)
+		return refusedOutcome(r)
 	}
-	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
+	if s.refuseUnlawful(r, to, rc.By) || to != execution.Requested && s.refuseInvalidJSON(rc.Result.Output) {
 		return store.Outcome{}
 	}
 	if counts > 0 {
-		s.blame(r.Incarnation)
+		s.noteExpiry(r.Incarnation)
 	}
 	from := r.Status
-	s.move(r, to, rc.By, reason, func(r *row) {
+	s.changeStatus(r, to, rc.By, reason, func(r *row) {
 		r.Dispatches += counts
 		if to == execution.Requested {
-			s.takeBack(r, rc.Delay)
+			s.releaseRow(r, rc.Delay)
 			r.UnschedulableSince = time.Time{}
 		} else {
-			fail(r, reason, rc.Result)
+			setFailure(r, reason, rc.Result)
 		}
 	})
-	return applied(from, r)
+	return appliedOutcome(from, r)
 }
 
-// judge says whether a reclaim of a row is lawful now. It returns the new status, the reason, and
+// judgeReclaim decides whether a reclaim of a row is lawful now. It returns the new status, the reason, and
 // how many used dispatches it counts. The row is nil if there is none.
-func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
-	if r == nil || r.Epoch != rc.Key.Epoch || rc.Cause == store.Unorchestrated || rc.Cause == store.Unanswered || rc.Cause == store.Unsettled || !s.given(r, rc.Cause, rc.Age) {
+func (s *step) judgeReclaim(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Cause == store.Unorchestrated || rc.Cause == store.Unanswered || rc.Cause == store.Unsettled || !s.causeHolds(r, rc.Cause, rc.Age) {
 		return to, reason, 0, false
 	}
-	behind := s.behind(r)
-	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && !behind && inc != nil && inc.lifecycle == execution.Active {
+	behind := s.waitsAtFullWorker(r)
+	if inc := s.currentIncarnation(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && !behind && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
 	}
 	to, reason = execution.Requested, rc.Reason
@@ -178,24 +179,24 @@ func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason exe
 		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
 	case oracle.Claimed(r.Status):
 		to, counts = rc.To, 0
-	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Cause) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+	case rc.Policy == config.Fail && !behind && !s.isOnDrainingWorker(r, rc.Cause) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
 		to = execution.Failed
 	}
 	return to, reason, counts, true
 }
 
-// drains says that a row was only held up by a worker that was asked to stop.
-func (s *step) drains(r *row, cause store.ReclaimCause) bool {
+// isOnDrainingWorker reports whether a row was only held up by a worker that was asked to stop.
+func (s *step) isOnDrainingWorker(r *row, cause store.ReclaimCause) bool {
 	return cause == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
 }
 
 // Reap implements store.Executor.
 func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	return each(ctx, c, "Reap", rs, func(s *step, r *store.Reap) bool {
-		inc := s.current(r.WorkerKey)
+	return callEach(ctx, c, "Reap", rs, func(s *step, r *store.Reap) bool {
+		inc := s.currentIncarnation(r.WorkerKey)
 		ok := inc != nil && !oracle.Gone(inc.lifecycle) && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
 		if ok {
-			s.lifecycle(r.Incarnation, execution.Lost)
+			s.setLifecycle(r.Incarnation, execution.Lost)
 		}
 		return ok
 	})
@@ -204,23 +205,22 @@ func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 // Orchestrate implements store.Executor.
 func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	return orOneByOne(os, func(os []store.Orchestration) ([]store.Orchestrated, error) {
-		return ask(ctx, c, "Orchestrate", func(s *step) []store.Orchestrated {
+		return writeStep(ctx, c, "Orchestrate", func(s *step) []store.Orchestrated {
 			if len(os) == 0 {
 				return nil
 			}
 			done := make([]store.Orchestrated, len(os))
-			for _, statement := range statements(os) {
-				s.orchestrate(os, statement, done)
+			for _, statement := range splitStatements(os) {
+				s.orchestrateStatement(os, statement, done)
 			}
 			return done
 		})
 	})
 }
 
-// statements splits the indexes of a call into statements like PostgreSQL's adapter: an item that
-// names a row again goes into a further statement, and a statement with an invalid item is repeated
-// row by row.
-func statements(os []store.Orchestration) [][]int {
+// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter. A second item for a
+// row goes into a further statement, and a statement with an invalid item is repeated row by row.
+func splitStatements(os []store.Orchestration) [][]int {
 	var rounds, all [][]int
 	for i := range os {
 		n := 0
@@ -235,7 +235,7 @@ func statements(os []store.Orchestration) [][]int {
 		rounds[n] = append(rounds[n], i)
 	}
 	for _, round := range rounds {
-		if !slices.ContainsFunc(round, func(i int) bool { return wrongRetry(os[i]) }) {
+		if !slices.ContainsFunc(round, func(i int) bool { return isInvalidRetry(os[i]) }) {
 			all = append(all, round)
 			continue
 		}
@@ -246,15 +246,15 @@ func statements(os []store.Orchestration) [][]int {
 	return all
 }
 
-func wrongRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
+func isInvalidRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
 
-// orchestrate is one statement: it reads all its rows before it changes any.
-func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.Orchestrated) {
+// orchestrateStatement is one statement: it reads all its rows before it changes any.
+func (s *step) orchestrateStatement(os []store.Orchestration, places []int, done []store.Orchestrated) {
 	judged := make([]*row, len(places))
 	for n, i := range places {
 		o := &os[i]
-		if wrongRetry(*o) {
-			s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
+		if isInvalidRetry(*o) {
+			s.addInvalid("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
 			continue
 		}
 		if r := s.db.row(o.ID); r != nil && oracle.Terminal(r.Status) && r.OrchestratedAt.IsZero() {
@@ -279,7 +279,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	db := s.db
 	s.freeSlot(r)
 	r.OrchestratedAt = s.now
-	db.unlink(int32(r.ID - 1))
+	db.unlinkRow(int32(r.ID - 1))
 	from := r.Execution
 	done := store.Orchestrated{Applied: true}
 	var id execution.ID
@@ -293,9 +293,9 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	if retry != nil {
 		key := retryKey{from.Chain(), retry.Count}
 		if id = db.retries[key]; id == 0 {
-			id = s.insert(execution.Execution{
+			id = s.insertRow(execution.Execution{
 				Action: from.Action, Limits: from.Limits, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
-				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned, SubmittedBy: from.SubmittedBy,
+				RetryReason: retry.Reason, NotBefore: s.timeAfter(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned, SubmittedBy: from.SubmittedBy,
 			}, execution.RetryManager)
 			db.retries[key] = id
 		}
@@ -303,7 +303,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	} else {
 		first := db.row(from.Chain())
 		if done.Children = first.hasChildren; done.Children {
-			s.note(first, true)
+			s.markSettling(first, true)
 		}
 	}
 	db.emit(&history.Event{

@@ -11,16 +11,16 @@ import (
 	"handoff/core/store"
 )
 
-// tripsOfPurge are the round trips of a purge of executions, which looks at them under its locks.
+// tripsOfPurge are the round trips of a purge of executions, which examines them under its locks.
 const tripsOfPurge = 4
 
-// Purge implements store.Executor. The model has no audit, so no transitions leave.
+// Purge implements store.Executor. The model has no audit, so it purges no transitions.
 func (c *Client) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	trips := 1
 	if p.What == store.KeptExecutions {
 		trips = tripsOfPurge
 	}
-	return transact(ctx, c, "Purge", trips, func(s *step) (done store.Purged) {
+	return runTransaction(ctx, c, "Purge", trips, func(s *step) (done store.Purged) {
 		if p.Limit <= 0 {
 			return done
 		}
@@ -41,7 +41,7 @@ func (c *Client) Purge(ctx context.Context, p store.Purge) (store.Purged, error)
 	})
 }
 
-// purgeExecutions looks at a page of rows, and removes the chains that begin in it.
+// purgeExecutions examines a page of rows, and removes the chains that begin in it.
 func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 	db := s.db
 	looked, old := 0, false
@@ -51,12 +51,12 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 		if r == nil {
 			continue
 		}
-		if looked == 0 && s.old(r.Created, store.VisibleAfter) {
+		if looked == 0 && s.isOld(r.Created, store.VisibleAfter) {
 			done.First = int64(id)
 		}
 		looked++
 		done.Next = int64(id)
-		old = old || s.old(r.Created, p.Age)
+		old = old || s.isOld(r.Created, p.Age)
 		if r.Original == 0 && r.SettlingAt.IsZero() && s.mayLeave(r, p.Age) {
 			over = append(over, r)
 		}
@@ -66,7 +66,7 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 	}
 	var taken execution.ID
 	for n, first := range over {
-		rows := s.db.chain(first.ID)
+		rows := s.db.chainRows(first.ID)
 		if n > 0 && done.Removed+len(rows) > p.Limit {
 			done.Next, done.More = int64(taken), true
 			break
@@ -76,36 +76,36 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 			done.Removed += len(rows)
 			continue
 		}
-		done.Removed += s.remove(first.ID, p.Age)
+		done.Removed += s.removeChain(first.ID, p.Age)
 	}
 	return done
 }
 
-// chain returns the rows of a chain, in its order.
-func (da *Database) chain(first execution.ID) (rows []*row) {
+// chainRows returns the rows of a chain, in its order.
+func (da *Database) chainRows(first execution.ID) (rows []*row) {
 	for r := da.row(first); r != nil; r = da.row(da.retries[retryKey{first, r.RetryCount + 1}]) {
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-// over says that all rows of a chain ended at least the age ago, their ends are handled, and no key
-// leads to any of them.
-func (s *step) over(first execution.ID, age time.Duration) bool {
-	return !slices.ContainsFunc(s.db.chain(first), func(r *row) bool {
-		return !oracle.Terminal(r.Status) || r.OrchestratedAt.IsZero() || !s.old(r.Ended, age) || r.IdempotencyKey != ""
+// isChainOver reports whether all rows of a chain ended at least the age ago, their ends are handled, and no
+// key leads to any of them.
+func (s *step) isChainOver(first execution.ID, age time.Duration) bool {
+	return !slices.ContainsFunc(s.db.chainRows(first), func(r *row) bool {
+		return !oracle.Terminal(r.Status) || r.OrchestratedAt.IsZero() || !s.isOld(r.Ended, age) || r.IdempotencyKey != ""
 	})
 }
 
-// mayLeave says that nobody waits for a chain any more.
+// mayLeave reports whether nothing needs a chain any more.
 func (s *step) mayLeave(first *row, age time.Duration) bool {
-	return s.over(first.ID, age) && s.db.progeny[first.ID] == 0 && (first.Parent == 0 || s.over(first.Parent, age))
+	return s.isChainOver(first.ID, age) && s.db.progeny[first.ID] == 0 && (first.Parent == 0 || s.isChainOver(first.Parent, age))
 }
 
-// remove deletes a chain that has ended, whoever still needs it.
-func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
+// removeChain deletes a chain that has ended, even if it is still needed.
+func (s *step) removeChain(first execution.ID, age time.Duration) (removed int) {
 	db := s.db
-	rows := db.chain(first)
+	rows := db.chainRows(first)
 	if slices.ContainsFunc(rows, func(r *row) bool { return !oracle.Terminal(r.Status) }) {
 		return 0
 	}
@@ -114,7 +114,7 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 			s.forgetKey(r)
 		}
 		s.freeSlot(r)
-		db.unlink(int32(r.ID - 1))
+		db.unlinkRow(int32(r.ID - 1))
 		if r.Parent != 0 {
 			if db.progeny[r.Parent]--; db.progeny[r.Parent] == 0 {
 				delete(db.progeny, r.Parent)
@@ -132,7 +132,7 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 }
 
 func (s *step) purgeRefusals(p *store.Purge) (done store.Purged) {
-	for done.Removed < min(p.Limit, len(s.db.refusals)) && s.old(s.db.refusals[done.Removed], p.Age) {
+	for done.Removed < min(p.Limit, len(s.db.refusals)) && s.isOld(s.db.refusals[done.Removed], p.Age) {
 		done.Removed++
 	}
 	if !p.DryRun {
@@ -146,7 +146,7 @@ func (s *step) purgeExpiries(p *store.Purge) (done store.Purged) {
 	if p.DryRun {
 		for i := range s.db.incarnations {
 			for _, at := range s.db.incarnations[i].expired {
-				if s.old(at, p.Age) {
+				if s.isOld(at, p.Age) {
 					done.Removed = min(done.Removed+1, p.Limit)
 				}
 			}
@@ -158,7 +158,7 @@ func (s *step) purgeExpiries(p *store.Purge) (done store.Purged) {
 		var oldest *incarnation
 		for i := range s.db.incarnations {
 			inc := &s.db.incarnations[i]
-			if len(inc.expired) > 0 && s.old(inc.expired[0], p.Age) && (oldest == nil || inc.expired[0].Before(oldest.expired[0])) {
+			if len(inc.expired) > 0 && s.isOld(inc.expired[0], p.Age) && (oldest == nil || inc.expired[0].Before(oldest.expired[0])) {
 				oldest = inc
 			}
 		}
@@ -181,7 +181,7 @@ func (s *step) purgeIncarnations(p *store.Purge) (done store.Purged) {
 		}
 		looked++
 		done.Next = int64(i)
-		if s.db.workers[inc.worker-1].current != i && s.unused(inc, p.Age) {
+		if s.db.workers[inc.worker-1].current != i && s.isUnused(inc, p.Age) {
 			done.Removed++
 			if !p.DryRun {
 				s.removeIncarnation(i, 0, p.Age)
@@ -194,10 +194,10 @@ func (s *step) purgeIncarnations(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// unused says that an incarnation is gone, its lease ended at least the age ago, and it holds
+// isUnused reports whether an incarnation is gone, its lease ended at least the age ago, and it holds
 // nothing.
-func (s *step) unused(inc *incarnation, age time.Duration) bool {
-	return inc != nil && oracle.Gone(inc.lifecycle) && s.old(inc.leaseExpires, age) && inc.load == 0
+func (s *step) isUnused(inc *incarnation, age time.Duration) bool {
+	return inc != nil && oracle.Gone(inc.lifecycle) && s.isOld(inc.leaseExpires, age) && inc.load == 0
 }
 
 func (s *step) removeIncarnation(i execution.Incarnation, latest int64, age time.Duration) {
@@ -218,7 +218,7 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 		}
 		looked++
 		done.Next = int64(id)
-		if w.cordoned || w.queuesDeletedAfter != w.current || s.registered(id) > 1 || !s.unused(db.incarnation(w.current), p.Age) || s.pinnedTo(id) {
+		if w.cordoned || w.queuesDeletedAfter != w.current || s.incarnationCount(id) > 1 || !s.isUnused(db.incarnation(w.current), p.Age) || s.pinnedTo(id) {
 			continue
 		}
 		done.Removed++
@@ -235,8 +235,8 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// registered is how many incarnations of a worker are left.
-func (s *step) registered(id execution.WorkerID) (n int) {
+// incarnationCount returns the number of incarnations of a worker that are left.
+func (s *step) incarnationCount(id execution.WorkerID) (n int) {
 	for i := range s.db.incarnations {
 		if s.db.incarnations[i].worker == id {
 			n++
@@ -245,10 +245,10 @@ func (s *step) registered(id execution.WorkerID) (n int) {
 	return n
 }
 
-// pinnedTo says that an execution that has not ended may only run at this worker.
+// pinnedTo reports whether an execution that has not ended may only run at this worker.
 func (s *step) pinnedTo(id execution.WorkerID) bool {
 	for i := range s.db.rows.n {
-		if r := s.db.rows.at(int32(i)); r.Pinned == id && r.Status != execution.None && !oracle.Terminal(r.Status) {
+		if r := s.db.rows.rowAt(int32(i)); r.Pinned == id && r.Status != execution.None && !oracle.Terminal(r.Status) {
 			return true
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 // ClaimForScheduling implements store.Executor.
 func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
-	return ask(ctx, c, "ClaimForScheduling", func(s *step) []execution.Execution {
-		if s.garbled(claim.Executor) {
+	return writeStep(ctx, c, "ClaimForScheduling", func(s *step) []execution.Execution {
+		if s.refuseInvalidText(claim.Executor) {
 			return nil
 		}
 		return s.claimOthers(s.claimNamed(&claim), &claim)
@@ -24,21 +24,21 @@ func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingC
 // limit of 0.
 func (s *step) claimNamed(claim *store.SchedulingClaim) (claimed []execution.Execution) {
 	c := &s.db.claiming
-	c.merge(claim)
+	c.mergeDemands(claim)
 	c.found = c.found[:0]
 	for i := range c.wants {
 		w := &c.wants[i]
 		if q := s.db.requests[w.lane]; q != nil && w.limit > 0 {
-			c.walk(s.db, q, w.limit, s.now, w)
+			c.takeDueRows(s.db, q, w.limit, s.now, w)
 		}
 	}
-	c.oldest(0)
+	c.sortOldestFirst(0)
 	kept := c.found[:0]
 	for _, x := range c.found {
-		if c.fits(&x) {
+		if c.reserveRoom(&x) {
 			kept = append(kept, x)
 		} else {
-			x.back()
+			x.putBack()
 		}
 	}
 	claimed = slices.Grow(claimed, len(kept))
@@ -61,19 +61,19 @@ func (s *step) claimOthers(claimed []execution.Execution, claim *store.Schedulin
 		if c.named[q.lane] != 0 {
 			continue
 		}
-		c.walk(s.db, q, left, s.now, nil)
-		c.oldest(from)
+		c.takeDueRows(s.db, q, left, s.now, nil)
+		c.sortOldestFirst(from)
 		for len(c.found) > claim.Others {
-			c.found[len(c.found)-1].back()
+			c.found[len(c.found)-1].putBack()
 			c.found = c.found[:len(c.found)-1]
 		}
 	}
 	claimed = slices.Grow(claimed, len(c.found))
 	for i := range c.found {
-		if x := &c.found[i]; x.hasSlot() {
+		if x := &c.found[i]; x.reserveSlot() {
 			claimed = s.claimRow(claimed, x, claim)
 		} else {
-			x.back()
+			x.putBack()
 		}
 	}
 	return claimed
@@ -84,10 +84,10 @@ func (s *step) claimRow(claimed []execution.Execution, x *candidate, claim *stor
 	if r.Action.Concurrency > 0 {
 		s.takeSlot(r)
 	}
-	s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
+	s.changeStatus(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
 		r.SchedulingAt = s.now
 		r.SchedulingBy = claim.Executor
-		r.SchedulingExpiresAt = s.after(claim.Expiry)
+		r.SchedulingExpiresAt = s.timeAfter(claim.Expiry)
 	})
 	return append(claimed, r.Execution)
 }
@@ -97,52 +97,52 @@ func (s *step) holdsClaim(r *row, key execution.Key, executor string) bool {
 	return r != nil && r.Status == execution.Scheduling && r.Epoch == key.Epoch && r.SchedulingBy == executor
 }
 
-// refusal is the outcome of a refused write: the row as it is.
-func refusal(r *row) store.Outcome {
+// refusedOutcome is the outcome of a refused write: the row as it is.
+func refusedOutcome(r *row) store.Outcome {
 	if r == nil {
 		return store.Outcome{}
 	}
 	return store.Outcome{From: r.Status, Row: r.Execution}
 }
 
-// applied is the outcome of a write that took effect.
-func applied(from execution.Status, r *row) store.Outcome {
+// appliedOutcome is the outcome of a write that took effect.
+func appliedOutcome(from execution.Status, r *row) store.Outcome {
 	return store.Outcome{Applied: true, From: from, Row: r.Execution}
 }
 
 // Dispatch implements store.Executor.
 func (c *Client) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return each(ctx, c, "Dispatch", ds, func(s *step, d *store.Dispatch) store.DispatchResult { return s.dispatch(executor, d) })
+	return callEach(ctx, c, "Dispatch", ds, func(s *step, d *store.Dispatch) store.DispatchResult { return s.dispatchRow(executor, d) })
 }
 
-func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult {
-	s.naming(d.Key)
+func (s *step) dispatchRow(executor string, d *store.Dispatch) store.DispatchResult {
+	s.noteNamedEpoch(d.Key)
 	r := s.db.row(d.Key.ID)
 	if !s.holdsClaim(r, d.Key, executor) {
-		s.stale(d.Key, execution.Scheduled, execution.Scheduler)
-		return store.DispatchResult{Outcome: refusal(r)}
+		s.emitStaleWrite(d.Key, execution.Scheduled, execution.Scheduler)
+		return store.DispatchResult{Outcome: refusedOutcome(r)}
 	}
-	inc := s.current(d.Worker)
-	if inc == nil || !s.takes(inc) || d.Limit > 0 && inc.load >= d.Limit {
-		return store.DispatchResult{Outcome: refusal(r), WorkerUnfit: true}
+	inc := s.currentIncarnation(d.Worker)
+	if inc == nil || !s.canTakeWork(inc) || d.Limit > 0 && inc.load >= d.Limit {
+		return store.DispatchResult{Outcome: refusedOutcome(r), WorkerUnfit: true}
 	}
-	s.move(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
+	s.changeStatus(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
 		r.Epoch++
 		r.Worker, r.Incarnation = d.Worker.ID, d.Worker.Incarnation
 		r.ScheduledAt = s.now
-		r.DispatchDeadline = s.after(d.Timeout)
+		r.DispatchDeadline = s.timeAfter(d.Timeout)
 		r.UnschedulableSince = time.Time{}
 	})
-	return store.DispatchResult{Outcome: applied(execution.Scheduling, r)}
+	return store.DispatchResult{Outcome: appliedOutcome(execution.Scheduling, r)}
 }
 
-// takes says that an incarnation may get work.
-func (s *step) takes(inc *incarnation) bool {
+// canTakeWork reports whether an incarnation may get work.
+func (s *step) canTakeWork(inc *incarnation) bool {
 	return inc.lifecycle == execution.Active && !s.now.After(inc.leaseExpires) && inc.consumerAlive && !s.db.workers[inc.worker-1].cordoned
 }
 
-// current returns the incarnation if it is the newest of its worker; nil otherwise.
-func (s *step) current(w store.WorkerKey) *incarnation {
+// currentIncarnation returns the incarnation if it is the newest of its worker; nil otherwise.
+func (s *step) currentIncarnation(w store.WorkerKey) *incarnation {
 	inc := s.db.incarnation(w.Incarnation)
 	if inc == nil || inc.worker != w.ID || s.db.workers[w.ID-1].current != w.Incarnation {
 		return nil
@@ -152,11 +152,11 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 //
-// A step is one moment, so no row is ever locked by another step: only those that a stranger has locked
+// A step is one moment, so no row is ever locked by another step: only those that another session has locked
 // are left over.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	c.named("MarkPublished", len(keys))
-	return ask(ctx, c, "MarkPublished", func(s *step) (left []execution.Key) {
+	c.reportIfEmpty("MarkPublished", len(keys))
+	return writeStep(ctx, c, "MarkPublished", func(s *step) (left []execution.Key) {
 		for _, key := range keys {
 			if r := s.db.row(key.ID); r != nil && r.Status == execution.Scheduled && r.Epoch == key.Epoch {
 				if r.PublishedAt.IsZero() && s.isLocked(key.ID) {
@@ -180,18 +180,18 @@ func (s *step) markPublished(r *row) {
 
 // Park implements store.Executor.
 func (c *Client) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	return each(ctx, c, "Park", ps, func(s *step, p *store.Park) store.Outcome { return s.park(executor, p) })
+	return callEach(ctx, c, "Park", ps, func(s *step, p *store.Park) store.Outcome { return s.parkRow(executor, p) })
 }
 
-func (s *step) park(executor string, p *store.Park) store.Outcome {
-	s.naming(p.Key)
-	if s.garbled(string(p.Result.Output)) {
+func (s *step) parkRow(executor string, p *store.Park) store.Outcome {
+	s.noteNamedEpoch(p.Key)
+	if s.refuseInvalidText(string(p.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(p.Key.ID)
 	if !s.holdsClaim(r, p.Key, executor) {
-		s.stale(p.Key, execution.Requested, execution.Scheduler)
-		return refusal(r)
+		s.emitStaleWrite(p.Key, execution.Requested, execution.Scheduler)
+		return refusedOutcome(r)
 	}
 	since := r.UnschedulableSince
 	switch {
@@ -201,7 +201,7 @@ func (s *step) park(executor string, p *store.Park) store.Outcome {
 		since = s.now
 	default:
 		later := func(ago time.Duration) {
-			if known := s.after(-ago); known.After(since) {
+			if known := s.timeAfter(-ago); known.After(since) {
 				since = known
 			}
 		}
@@ -212,19 +212,19 @@ func (s *step) park(executor string, p *store.Park) store.Outcome {
 			later(p.Seen)
 		}
 	}
-	if p.Unschedulable && s.old(since, p.Grace) {
-		if s.malformed(p.Result.Output) {
+	if p.Unschedulable && s.isOld(since, p.Grace) {
+		if s.refuseInvalidJSON(p.Result.Output) {
 			return store.Outcome{}
 		}
-		s.move(r, execution.Failed, execution.Scheduler, execution.NoWorkers, func(r *row) {
-			fail(r, execution.NoWorkers, p.Result)
+		s.changeStatus(r, execution.Failed, execution.Scheduler, execution.NoWorkers, func(r *row) {
+			setFailure(r, execution.NoWorkers, p.Result)
 			r.UnschedulableSince = since
 		})
 	} else {
-		s.move(r, execution.Requested, execution.Scheduler, execution.NoReason, func(r *row) {
-			s.takeBack(r, p.Delay)
+		s.changeStatus(r, execution.Requested, execution.Scheduler, execution.NoReason, func(r *row) {
+			s.releaseRow(r, p.Delay)
 			r.UnschedulableSince = since
 		})
 	}
-	return applied(execution.Scheduling, r)
+	return appliedOutcome(execution.Scheduling, r)
 }

@@ -14,7 +14,7 @@ import (
 type slots struct {
 	limit   int
 	holders []execution.ID
-	// asked counts the rows that asked for a slot during a claim for scheduling.
+	// asked counts the rows that requested a slot during a claim for scheduling.
 	asked int
 }
 
@@ -29,8 +29,8 @@ func (s *slots) resize(limit int) {
 	}
 }
 
-// free is the number of the first free slot, 0 for none.
-func (s *slots) free() int {
+// firstFree is the number of the first free slot, 0 for none.
+func (s *slots) firstFree() int {
 	for i, holder := range s.holders[:min(s.limit, len(s.holders))] {
 		if holder == 0 {
 			return i + 1
@@ -39,8 +39,8 @@ func (s *slots) free() int {
 	return 0
 }
 
-// held counts the slots that somebody holds.
-func (s *slots) held() (n int) {
+// heldCount returns the number of held slots.
+func (s *slots) heldCount() (n int) {
 	for _, holder := range s.holders {
 		if holder != 0 {
 			n++
@@ -49,8 +49,8 @@ func (s *slots) held() (n int) {
 	return n
 }
 
-// vacant returns the number of free slots.
-func (s *slots) vacant() (n int) {
+// vacantCount returns the number of free slots.
+func (s *slots) vacantCount() (n int) {
 	for _, holder := range s.holders[:min(s.limit, len(s.holders))] {
 		if holder == 0 {
 			n++
@@ -62,7 +62,7 @@ func (s *slots) vacant() (n int) {
 // takeSlot gives the first free slot of its action to a row; none if the limit was lifted.
 func (s *step) takeSlot(r *row) {
 	of := s.db.slots[r.Action.Ref]
-	if r.slot = of.free(); r.slot == 0 {
+	if r.slot = of.firstFree(); r.slot == 0 {
 		return
 	}
 	of.holders[r.slot-1] = r.ID
@@ -89,12 +89,12 @@ func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, numb
 // It returns how many.
 func (da *Database) HoldSlots(fault string, most int) (held int) {
 	for i := range da.rows.n {
-		r := da.rows.at(int32(i))
+		r := da.rows.rowAt(int32(i))
 		of := da.slots[r.Action.Ref]
-		if held == most || r.slot != 0 || of == nil || r.mayHold() || !oracle.Terminal(r.Status) || of.free() == 0 {
+		if held == most || r.slot != 0 || of == nil || r.mayHold() || !oracle.Terminal(r.Status) || of.firstFree() == 0 {
 			continue
 		}
-		r.slot = of.free()
+		r.slot = of.firstFree()
 		of.holders[r.slot-1] = r.ID
 		held++
 		da.emit(&history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
@@ -102,7 +102,7 @@ func (da *Database) HoldSlots(fault string, most int) (held int) {
 	return held
 }
 
-// HeldSlots is how many slots are held by executions that may hold none.
+// HeldSlots is the number of slots held by executions that may hold none.
 func (da *Database) HeldSlots() (held int) {
 	for _, ref := range da.limits {
 		for _, id := range da.slots[ref].holders {
@@ -114,19 +114,19 @@ func (da *Database) HeldSlots() (held int) {
 	return held
 }
 
-// mayHold says whether a row is between its scheduling and the handling of its end.
+// mayHold reports whether a row is between its scheduling and the handling of its end.
 func (r *row) mayHold() bool {
 	return r.Status != execution.Requested && r.OrchestratedAt.IsZero()
 }
 
 // Clock implements store.Executor.
 func (c *Client) Clock(ctx context.Context) (time.Time, error) {
-	return look(ctx, c, "Clock", func(s *step) time.Time { return s.now })
+	return readStep(ctx, c, "Clock", func(s *step) time.Time { return s.now })
 }
 
 // FreeSlots implements store.Executor.
 func (c *Client) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
-	return ask(ctx, c, "FreeSlots", func(s *step) (freed []execution.ID) {
+	return writeStep(ctx, c, "FreeSlots", func(s *step) (freed []execution.ID) {
 		for _, ref := range s.db.limits {
 			for _, id := range s.db.slots[ref].holders {
 				if r := s.db.row(id); r != nil && !r.mayHold() && len(freed) < limit {

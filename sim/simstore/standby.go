@@ -11,9 +11,9 @@ import (
 // Standby is an asynchronous replica that has stopped following: a copy of the database as it was
 // then. The copy is discarded when the replica takes over.
 //
-// No number is used twice: the replica skips those that the old primary has used, as a sequence of
-// PostgreSQL does for up to 32 values, which it has logged ahead. Not modelled: a sequence that has
-// used more than that.
+// No number is used twice: the replica skips those that the old primary has used. A sequence of PostgreSQL
+// does so for up to 32 values, which it has logged ahead. Not modelled: a sequence that has used more than
+// that.
 type Standby struct {
 	db   *Database
 	at   time.Duration
@@ -32,32 +32,32 @@ func (s *Standby) Promote(fault string) {
 	before := *db
 	*db = *s.then
 	s.then = nil
-	// Data of the server and of its observers stays.
-	db.sink, db.event, db.made, db.told, db.idle = before.sink, before.event, before.made, before.told, before.idle
+	// Data of the server and of its observers is kept.
+	db.sink, db.event, db.made, db.onStatement, db.onEmptyCall = before.sink, before.event, before.made, before.onStatement, before.onEmptyCall
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
-	db.rollback, db.unread, db.session = before.rollback, before.unread, before.session
+	db.writeFailures, db.readFailures, db.session = before.writeFailures, before.readFailures, before.session
 	db.emit(&history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
 	for db.rows.n < before.rows.n {
-		db.rows.add(execution.Execution{})
+		db.rows.addRow(execution.Execution{})
 	}
-	s.forget(&before)
-	s.cordons(&before)
+	s.retireIncarnations(&before)
+	s.emitCordons(&before)
 	db.Start()
 }
 
-// cordons reports which workers are cordoned, or no longer, because an operator's latest word is
-// lost.
-func (s *Standby) cordons(before *Database) {
+// emitCordons writes which workers are cordoned, or no longer, because an operator's latest command is lost.
+func (s *Standby) emitCordons(before *Database) {
 	for i := range s.db.workers {
 		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
-			s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: one(on)})
+			s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: oneIf(on)})
 		}
 	}
 }
 
-// forget leaves out the numbers of incarnations that are gone, and reports the state of the others.
-func (s *Standby) forget(before *Database) {
+// retireIncarnations skips the numbers of incarnations that the replica lacks, and writes each lifecycle that
+// the takeover has changed.
+func (s *Standby) retireIncarnations(before *Database) {
 	db := s.db
 	for i := range before.incarnations {
 		old := before.incarnations[i]

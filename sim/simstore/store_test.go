@@ -49,7 +49,7 @@ func within(t *testing.T, body func(b *fixture)) {
 		t.Fatalf("%v\n%s", f, f.Stack)
 	}
 	if !done {
-		t.Fatal("the test did not come to its end")
+		t.Fatal("the test did not finish")
 	}
 }
 
@@ -220,8 +220,7 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// A take-back raises the epoch, remembers the worker to avoid, and counts only if the worker
-// stayed.
+// A reclaim raises the epoch, records the worker to avoid, and counts only if the worker stayed.
 func TestReclaimUnclaimed(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -234,17 +233,17 @@ func TestReclaimUnclaimed(t *testing.T) {
 		out, err := b.c.Reclaim(b.ctx, []store.Reclaim{reclaim})
 		b.must(err)
 		if out[0].Applied {
-			t.Error("taken back a microsecond before its age")
+			t.Error("reclaimed a microsecond before its age")
 		}
 		b.sleep(time.Microsecond)
 		out, err = b.c.Reclaim(b.ctx, []store.Reclaim{reclaim})
 		b.must(err)
 		row := out[0].Row
 		if !out[0].Applied || row.Status != execution.Requested || row.Epoch != key.Epoch+1 || row.Avoid != w.ID || row.Dispatches != 1 || row.Worker != 0 {
-			t.Errorf("taken back: %+v", row)
+			t.Errorf("reclaimed: %+v", row)
 		}
 		if out, err = b.c.Reclaim(b.ctx, []store.Reclaim{reclaim}); err != nil || out[0].Applied {
-			t.Errorf("taken back a second time: %+v, %v", out, err)
+			t.Errorf("reclaimed a second time: %+v, %v", out, err)
 		}
 	})
 }
@@ -273,7 +272,7 @@ func TestOrchestrateOnce(t *testing.T) {
 }
 
 // A heartbeat ends executions that were claimed before it and are not held, and nothing else.
-func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
+func TestHeartbeatEndsUnheldExecutions(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
 		before, after := b.scheduled(w), b.scheduled(w)
@@ -310,8 +309,8 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 	})
 }
 
-// The errors tell the caller which conclusions it may draw.
-func TestErrorsOfTheNetwork(t *testing.T) {
+// The errors show the caller which conclusions it may draw.
+func TestNetworkErrors(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()
 		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {

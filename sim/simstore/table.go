@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// pageRows is how many rows a page holds: few enough for a run of a dozen executions, and many
+// pageRows is the number of rows of a page: few enough for a run of a dozen executions, and many
 // enough that a run of a hundred thousand rarely allocates.
 const pageRows = 32
 
@@ -25,25 +25,24 @@ type row struct {
 	due        time.Time // when it was due, while it is or was requested
 	// slot is the number of the concurrency slot that it holds, 0 for none.
 	slot int
-	// hasChildren says that children were created that wait for the chain that begins with this
-	// row.
+	// hasChildren reports whether children were created that wait for the chain that begins with this row.
 	hasChildren bool
 }
 
-// add appends a row under the next id.
-func (t *table) add(e execution.Execution) *row {
+// addRow appends a row under the next id.
+func (t *table) addRow(e execution.Execution) *row {
 	if t.n == len(t.pages)*pageRows {
 		t.pages = append(t.pages, new([pageRows]row))
 	}
 	t.n++
-	r := t.at(int32(t.n - 1))
+	r := t.rowAt(int32(t.n - 1))
 	r.Execution = e
 	r.ID = execution.ID(t.n)
 	return r
 }
 
-// at is the row with that index, which must exist.
-func (t *table) at(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
+// rowAt is the row with that index, which must exist.
+func (t *table) rowAt(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
 
 // clone returns a copy that shares no row.
 func (t *table) clone() table {

@@ -9,10 +9,9 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Another program's session may lock a table. In SHARE mode, as an index build does, it holds up every call
-// that writes the table; in ACCESS EXCLUSIVE mode, as vacuum full does, also those that read it. The real
-// store waits for the lock timeout and then returns an error that is tried again. The model returns it at
-// once.
+// Another program's session may lock a table. A lock in SHARE mode, as of an index build, holds up every call
+// that writes the table. One in ACCESS EXCLUSIVE mode, as of vacuum full, also holds up those that read it.
+// The real store waits for the lock timeout and then returns a retriable error. The model returns it at once.
 
 // Tables are the tables of PostgreSQL that a call locks, separated by spaces. A conformance test measures them.
 type Tables struct{ Reads, Writes string }
@@ -88,7 +87,7 @@ func (da *Database) LockTable(fault, table string, exclusive bool) (free func())
 func (da *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
 	for _, l := range da.tables {
-		if contains(needs.Writes, l.table) || l.exclusive && contains(needs.Reads, l.table) {
+		if containsName(needs.Writes, l.table) || l.exclusive && containsName(needs.Reads, l.table) {
 			da.net.Touch(simnet.Touched{Fault: l.fault, Process: process})
 			return fmt.Errorf("%w: canceling statement due to lock timeout (55P03): %s is locked by another session", store.ErrUnavailable, l.table)
 		}
@@ -96,4 +95,4 @@ func (da *Database) refuseIfTableLocked(process, call string) error {
 	return nil
 }
 
-func contains(names, name string) bool { return slices.Contains(strings.Fields(names), name) }
+func containsName(names, name string) bool { return slices.Contains(strings.Fields(names), name) }

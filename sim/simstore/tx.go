@@ -10,10 +10,10 @@ import (
 )
 
 // Tx is raw access to the rows within one atomic step, without any guard. It exists for planted
-// mutants: a statement without its guard is another statement, and this is how the model runs it.
+// mutants: a statement without its guard is another statement, and the model runs it through a Tx.
 type Tx struct{ s step }
 
-// Locked says that a stranger has locked the row.
+// Locked reports whether another session has locked the row.
 func (t *Tx) Locked(id execution.ID) bool { return t.s.isLocked(id) }
 
 // LockedTable reports whether another session has locked a table, in any mode.
@@ -23,7 +23,7 @@ func (t *Tx) LockedTable(name string) bool {
 
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (t *Tx) Named(key execution.Key, writer execution.Incarnation) {
-	t.s.naming(key)
+	t.s.noteNamedEpoch(key)
 	t.s.writer = writer
 }
 
@@ -41,18 +41,18 @@ func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reaso
 	if r == nil {
 		return
 	}
-	t.s.move(r, to, by, reason, func(r *row) {
+	t.s.changeStatus(r, to, by, reason, func(r *row) {
 		if change != nil {
 			change(&r.Execution)
 		}
 	})
 }
 
-// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
+// MoveTold does the same, but the audit records it for another row, or for none if told is 0.
 func (t *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
-	t.s.mistold, t.s.told = true, told
+	t.s.auditsOther, t.s.auditedID = true, told
 	t.Move(id, to, by, reason, change)
-	t.s.mistold = false
+	t.s.auditsOther = false
 }
 
 // Rewait changes how a requested row waits: the lane in which it stands, and when it is due. It
@@ -62,17 +62,17 @@ func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
 	if r == nil || r.Status != execution.Requested || r.AwaitsParent {
 		return
 	}
-	t.s.db.withdraw(r)
+	t.s.db.dequeueRow(r)
 	if change != nil {
 		change(&r.Execution)
-		t.s.db.request(r, t.s.now)
+		t.s.db.enqueueRow(r, t.s.now)
 	}
 }
 
-// Unlist removes an end from the list of those that nobody has handled.
+// Unlist removes an end from the list of unhandled ends.
 func (t *Tx) Unlist(id execution.ID) {
 	if r := t.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
-		t.s.db.unlink(int32(id - 1))
+		t.s.db.unlinkRow(int32(id - 1))
 	}
 }
 
@@ -135,14 +135,14 @@ func (t *Tx) TakeSlot(id execution.ID) {
 }
 
 // SettleChildren starts or skips the children of a row's chain depending on how that row has ended,
-// whether or not the chain goes on.
+// whether or not the chain continues.
 func (t *Tx) SettleChildren(id execution.ID) {
 	if r := t.s.db.row(id); r != nil {
 		t.s.settleChildren(r.Chain(), r.Status, len(t.s.db.children[r.Chain()]))
 	}
 }
 
-// Children is how many children wait for a row's chain.
+// Children is the number of children that wait for a row's chain.
 func (t *Tx) Children(id execution.ID) (waiting int) {
 	if r := t.s.db.row(id); r != nil {
 		for _, child := range t.s.db.children[r.Chain()] {
@@ -198,7 +198,7 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 	if parent := db.row(item.Parent); parent != nil {
 		e.Parent, e.AwaitsParent = parent.Chain(), true
 	}
-	id := t.s.insert(e, execution.API)
+	id := t.s.insertRow(e, execution.API)
 	if e.AwaitsParent {
 		db.children[e.Parent] = append(db.children[e.Parent], id)
 		db.row(e.Parent).hasChildren = true
@@ -212,5 +212,5 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 // Keyed is the execution that an idempotency key has created, 0 for none.
 func (t *Tx) Keyed(key string) execution.ID { return t.s.db.byKey[key] }
 
-// Purge deletes the ended chain that begins with a row, whoever still needs it.
-func (t *Tx) Purge(first execution.ID) { t.s.remove(first, 0) }
+// Purge deletes the ended chain that begins with a row, even if it is still needed.
+func (t *Tx) Purge(first execution.ID) { t.s.removeChain(first, 0) }

@@ -14,16 +14,16 @@ import (
 	"handoff/core/store"
 )
 
-// check is the guard of everything that an incarnation does in its own name.
-func (s *step) check(w store.WorkerKey) (*incarnation, error) {
-	inc, err := s.lawful(w)
+// checkIncarnation is the guard of everything that an incarnation does in its own name.
+func (s *step) checkIncarnation(w store.WorkerKey) (*incarnation, error) {
+	inc, err := s.lawfulIncarnation(w)
 	if err != nil {
 		s.gone = w
 	}
 	return inc, err
 }
 
-func (s *step) lawful(w store.WorkerKey) (*incarnation, error) {
+func (s *step) lawfulIncarnation(w store.WorkerKey) (*incarnation, error) {
 	inc := s.db.incarnation(w.Incarnation)
 	switch {
 	case inc == nil || inc.worker != w.ID:
@@ -39,31 +39,31 @@ func (s *step) lawful(w store.WorkerKey) (*incarnation, error) {
 	return inc, nil
 }
 
-func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
+func (s *step) setLifecycle(i execution.Incarnation, to execution.Lifecycle) {
 	inc := s.db.incarnation(i)
 	inc.lifecycle = to
 	s.db.emit(&history.Event{Kind: history.WorkerLifecycle, Process: s.process, Worker: inc.worker, Incarnation: i, Lifecycle: to})
 }
 
-// answer makes a call whose step can refuse the incarnation.
-func answer[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
-	return answerIn(ctx, c, call, 1, f)
+// callAsWorker makes a call whose step can refuse the incarnation.
+func callAsWorker[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
+	return transactAsWorker(ctx, c, call, 1, f)
 }
 
-// answerIn is answer in a transaction of several statements; see transact.
-func answerIn[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) (T, error)) (T, error) {
-	return transact(ctx, c, call, statements, refusing(f))
+// transactAsWorker is callAsWorker in a transaction of several statements; see runTransaction.
+func transactAsWorker[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) (T, error)) (T, error) {
+	return runTransaction(ctx, c, call, statements, withRefusal(f))
 }
 
-// beat is answer for a heartbeat.
-func beat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
-	q := prepare(c, call, true, 0, refusing(f))
+// callHeartbeat is callAsWorker for a heartbeat.
+func callHeartbeat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
+	q := newStatement(c, call, true, 0, withRefusal(f))
 	q.on, q.beat = c.beats, true
-	return q.make(ctx)
+	return q.makeCall(ctx)
 }
 
-// refusing is a step that can refuse the incarnation.
-func refusing[T any](f func(s *step) (T, error)) func(s *step) T {
+// withRefusal is a step that can refuse the incarnation.
+func withRefusal[T any](f func(s *step) (T, error)) func(s *step) T {
 	return func(s *step) (result T) {
 		result, s.refused = f(s)
 		return result
@@ -83,7 +83,7 @@ const (
 
 // Newest implements store.Worker.
 func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
-	return look(ctx, c, "Newest", func(s *step) execution.Incarnation {
+	return readStep(ctx, c, "Newest", func(s *step) execution.Incarnation {
 		if id := s.db.byName[name]; id != 0 {
 			return s.db.workers[id-1].current
 		}
@@ -93,14 +93,14 @@ func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation
 
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	return answerIn(ctx, c, "Register", tripsOfRegister, func(s *step) (store.Registered, error) {
+	return transactAsWorker(ctx, c, "Register", tripsOfRegister, func(s *step) (store.Registered, error) {
 		db := s.db
-		if s.garbled(append([]string{g.Name}, g.Runtimes...)...) {
+		if s.refuseInvalidText(append([]string{g.Name}, g.Runtimes...)...) {
 			return store.Registered{}, nil
 		}
 		id, known := db.byName[g.Name]
-		if g.Capacity < 0 && (!known || !db.late(id, g)) {
-			s.wrong("worker %s has a capacity of %d", g.Name, g.Capacity)
+		if g.Capacity < 0 && (!known || !db.isLateRegistration(id, g)) {
+			s.addInvalid("worker %s has a capacity of %d", g.Name, g.Capacity)
 			return store.Registered{}, nil
 		}
 		if !known {
@@ -108,31 +108,31 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 			id = execution.WorkerID(len(db.workers))
 			db.byName[g.Name] = id
 		}
-		if db.late(id, g) {
+		if db.isLateRegistration(id, g) {
 			return store.Registered{}, store.ErrLost
 		}
 		w := &db.workers[id-1]
 		old := db.incarnation(w.current)
 		if old != nil && !oracle.Gone(old.lifecycle) {
-			s.lifecycle(w.current, execution.Lost)
+			s.setLifecycle(w.current, execution.Lost)
 		}
 		db.incarnations = append(db.incarnations, incarnation{
-			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
+			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.timeAfter(g.Lease),
 			beatAt: s.now, process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
-			drain: db.drains(id, g.Process),
+			drain: db.isAskedToDrain(id, g.Process),
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
 		db.emit(&history.Event{
-			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.after(g.Lease)),
+			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.timeAfter(g.Lease)),
 			Limit: int64(g.Capacity), Text: strings.Join(g.Runtimes, " "),
 		})
 		return store.Registered{WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current}}, nil
 	})
 }
 
-// late says that a later attempt of the same process has registered, or another process that this
-// one has not seen.
-func (da *Database) late(id execution.WorkerID, g store.Registration) bool {
+// isLateRegistration reports whether a later attempt of the same process has registered, or another process
+// that this one has not seen.
+func (da *Database) isLateRegistration(id execution.WorkerID, g store.Registration) bool {
 	current := da.workers[id-1].current
 	newest := da.incarnation(current)
 	switch {
@@ -144,15 +144,15 @@ func (da *Database) late(id execution.WorkerID, g store.Registration) bool {
 	return current != g.After
 }
 
-// drains says that an operator has asked a process to drain, in any of its incarnations.
-func (da *Database) drains(id execution.WorkerID, process uint64) bool {
+// isAskedToDrain reports whether an operator has asked a process to drain, in any of its incarnations.
+func (da *Database) isAskedToDrain(id execution.WorkerID, process uint64) bool {
 	return slices.ContainsFunc(da.incarnations, func(i incarnation) bool { return i.worker == id && i.process == process && i.drain })
 }
 
 // SetLifecycle implements store.Worker.
 func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	_, err := answerIn(ctx, c, "SetLifecycle", tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
-		inc, err := s.check(w)
+	_, err := transactAsWorker(ctx, c, "SetLifecycle", tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
+		inc, err := s.checkIncarnation(w)
 		if err != nil {
 			if old := s.db.incarnation(w.Incarnation); old != nil && old.worker == w.ID && old.lifecycle == to {
 				return none, nil
@@ -160,7 +160,7 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 			return none, err
 		}
 		if inc.lifecycle < to {
-			s.lifecycle(w.Incarnation, to)
+			s.setLifecycle(w.Incarnation, to)
 		}
 		return none, nil
 	})
@@ -169,8 +169,8 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 
 // Heartbeat implements store.Worker.
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return beat(ctx, c, "Heartbeat", func(s *step) (reply store.BeatReply, err error) {
-		inc, err := s.check(b.WorkerKey)
+	return callHeartbeat(ctx, c, "Heartbeat", func(s *step) (reply store.BeatReply, err error) {
+		inc, err := s.checkIncarnation(b.WorkerKey)
 		if err == nil && inc.beat < b.Acknowledged {
 			s.gone, err = b.WorkerKey, store.ErrLost
 		}
@@ -181,16 +181,16 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			// A late heartbeat must not undo a newer one.
 			inc.beat, inc.beatAt = b.Number, s.now
 			inc.consumerAlive, inc.messages = b.ConsumerAlive, b.Messages
-			inc.leaseExpires = s.after(b.Lease)
+			inc.leaseExpires = s.timeAfter(b.Lease)
 			inc.fullAt = time.Time{}
 			if b.WasFull {
-				inc.fullAt = s.after(-b.FullAgo)
+				inc.fullAt = s.timeAfter(-b.FullAgo)
 			}
 			s.db.emit(&history.Event{
 				Kind: history.HeartbeatRenewed, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
-				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires), Limit: one(b.ConsumerAlive),
+				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires), Limit: oneIf(b.ConsumerAlive),
 			})
-			s.report(inc, &b)
+			s.storeFigures(inc, &b)
 		}
 		reply.Drain = inc.drain && inc.lifecycle < execution.Draining
 		reply.Starting = inc.lifecycle == execution.Starting
@@ -207,22 +207,21 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 	})
 }
 
-func one(yes bool) int64 {
+func oneIf(yes bool) int64 {
 	if yes {
 		return 1
 	}
 	return 0
 }
 
-// endUnheld ends the executions that, as the database believes, this incarnation runs, but that it
-// does not.
+// endUnheld ends the executions that this incarnation runs according to the database, but does not hold.
 func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
 		held[key] = true
 	}
 	var missing []*row
-	s.db.each(listRunning, func(r *row) bool {
+	s.db.forEachRow(listRunning, func(r *row) bool {
 		if r.Incarnation == b.Incarnation && r.ClaimBeat < b.Number && !held[r.Key()] {
 			missing = append(missing, r)
 		}
@@ -237,10 +236,10 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 		if r.Status == execution.Canceling {
 			to, reason = execution.Cancelled, execution.CancelRequested
 		}
-		s.move(r, to, execution.Worker, reason, func(r *row) {
-			fail(r, reason, execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
+		s.changeStatus(r, to, execution.Worker, reason, func(r *row) {
+			setFailure(r, reason, execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
 		})
-		ended = append(ended, applied(from, r))
+		ended = append(ended, appliedOutcome(from, r))
 	}
 	slices.SortFunc(ended, func(a, b store.Outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
 	return ended, nil
@@ -248,10 +247,10 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 
 // Claim implements store.Worker.
 func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	c.named("Claim", len(cs))
+	c.reportIfEmpty("Claim", len(cs))
 	return orOneByOne(cs, func(cs []store.Claim) ([]store.ClaimResult, error) {
-		return answer(ctx, c, "Claim", func(s *step) (results []store.ClaimResult, err error) {
-			inc, err := s.check(w)
+		return callAsWorker(ctx, c, "Claim", func(s *step) (results []store.ClaimResult, err error) {
+			inc, err := s.checkIncarnation(w)
 			if err != nil {
 				return nil, err
 			}
@@ -261,38 +260,38 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 			s.asked = len(cs)
 			results = make([]store.ClaimResult, 0, len(cs))
 			for _, claim := range cs {
-				results = append(results, s.claim(w, claim))
+				results = append(results, s.claimForWorker(w, claim))
 			}
 			return results, nil
 		})
 	})
 }
 
-func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
-	s.naming(claim.Key)
+func (s *step) claimForWorker(w store.WorkerKey, claim store.Claim) store.ClaimResult {
+	s.noteNamedEpoch(claim.Key)
 	s.writer = w.Incarnation
 	if s.refuseIfLocked(claim.Key.ID) {
 		return store.ClaimResult{}
 	}
 	r := s.db.row(claim.Key.ID)
 	if r == nil || r.Status != execution.Scheduled || r.Epoch != claim.Key.Epoch || r.Incarnation != w.Incarnation {
-		s.stale(claim.Key, execution.Running, execution.Worker)
-		return store.ClaimResult{Outcome: refusal(r)}
+		s.emitStaleWrite(claim.Key, execution.Running, execution.Worker)
+		return store.ClaimResult{Outcome: refusedOutcome(r)}
 	}
 	if !s.now.Before(r.DispatchDeadline) {
-		s.stale(claim.Key, execution.Running, execution.Worker)
-		return store.ClaimResult{Outcome: refusal(r), DeadlinePassed: true}
+		s.emitStaleWrite(claim.Key, execution.Running, execution.Worker)
+		return store.ClaimResult{Outcome: refusedOutcome(r), DeadlinePassed: true}
 	}
-	s.run(r, claim.Beat)
-	return store.ClaimResult{Outcome: applied(execution.Scheduled, r)}
+	s.startRun(r, claim.Beat)
+	return store.ClaimResult{Outcome: appliedOutcome(execution.Scheduled, r)}
 }
 
-// run moves a scheduled row to running. The worker that claims it has received its dispatch.
-func (s *step) run(r *row, beat uint64) {
+// startRun moves a scheduled row to running. The worker that claims it has received its dispatch.
+func (s *step) startRun(r *row, beat uint64) {
 	s.markPublished(r)
-	s.move(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {
+	s.changeStatus(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {
 		r.StartedAt = s.now
-		r.RunDeadline = s.after(oracle.RunTimeout(&r.Action))
+		r.RunDeadline = s.timeAfter(oracle.RunTimeout(&r.Action))
 		r.ClaimBeat = beat
 	})
 	s.db.incarnation(r.Incarnation).claimedAt = s.now
@@ -300,51 +299,51 @@ func (s *step) run(r *row, beat uint64) {
 
 // Finish implements store.Worker.
 func (c *Client) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return each(ctx, c, "Finish", fs, func(s *step, f *store.Finish) store.Outcome { return s.finish(w, f) })
+	return callEach(ctx, c, "Finish", fs, func(s *step, f *store.Finish) store.Outcome { return s.finishRun(w, f) })
 }
 
-func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
-	s.naming(f.Key)
+func (s *step) finishRun(w store.WorkerKey, f *store.Finish) store.Outcome {
+	s.noteNamedEpoch(f.Key)
 	s.writer = w.Incarnation
-	if s.refuseIfLocked(f.Key.ID) || s.garbled(string(f.Result.Output)) {
+	if s.refuseIfLocked(f.Key.ID) || s.refuseInvalidText(string(f.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(f.Key.ID)
 	if r == nil || !oracle.Claimed(r.Status) || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation || f.To == execution.Cancelled && r.Status != execution.Canceling {
-		s.stale(f.Key, f.To, execution.Worker)
-		return refusal(r)
+		s.emitStaleWrite(f.Key, f.To, execution.Worker)
+		return refusedOutcome(r)
 	}
-	if s.unlawful(r, f.To, execution.Worker) || s.malformed(f.Result.Output) {
+	if s.refuseUnlawful(r, f.To, execution.Worker) || s.refuseInvalidJSON(f.Result.Output) {
 		return store.Outcome{}
 	}
 	from := r.Status
-	s.move(r, f.To, execution.Worker, f.Reason, func(r *row) {
+	s.changeStatus(r, f.To, execution.Worker, f.Reason, func(r *row) {
 		r.FailureReason = f.Reason
 		r.Result = f.Result
 	})
 	if f.To == execution.Completed && r.Original == 0 && r.Action.Concurrency == 0 && !r.hasChildren {
 		s.handleTerminal(r, nil)
 	}
-	return applied(from, r)
+	return appliedOutcome(from, r)
 }
 
 // Release implements store.Worker.
 func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return answerIn(ctx, c, "Release", tripsOfRelease, func(s *step) (released []execution.Key, err error) {
-		inc, err := s.check(w)
+	return transactAsWorker(ctx, c, "Release", tripsOfRelease, func(s *step) (released []execution.Key, err error) {
+		inc, err := s.checkIncarnation(w)
 		if err != nil || inc.lifecycle != execution.Draining {
 			return nil, err
 		}
 		s.writer = w.Incarnation
 		var rows []*row
-		s.db.each(listScheduled, func(r *row) bool {
+		s.db.forEachRow(listScheduled, func(r *row) bool {
 			if r.Incarnation == w.Incarnation && !s.isLocked(r.ID) {
 				rows = append(rows, r)
 			}
 			return true
 		})
 		for _, r := range rows {
-			s.move(r, execution.Requested, execution.Worker, execution.WorkerShutdown, func(r *row) { s.takeBack(r, 0) })
+			s.changeStatus(r, execution.Requested, execution.Worker, execution.WorkerShutdown, func(r *row) { s.releaseRow(r, 0) })
 			released = append(released, r.Key())
 		}
 		return released, nil
@@ -353,8 +352,8 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 
 // Dispatched implements store.Worker.
 func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	return look(ctx, c, "Dispatched", func(s *step) (found []execution.Execution) {
-		s.db.each(listScheduled, func(r *row) bool {
+	return readStep(ctx, c, "Dispatched", func(s *step) (found []execution.Execution) {
+		s.db.forEachRow(listScheduled, func(r *row) bool {
 			if r.Incarnation == w.Incarnation && s.now.Before(r.DispatchDeadline) && len(found) < limit {
 				found = append(found, r.Execution)
 			}
@@ -366,14 +365,14 @@ func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 
 // KeepRefusedResult implements store.Worker.
 func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	return c.do(ctx, "KeepRefusedResult", func(s *step) {
+	return c.runStep(ctx, "KeepRefusedResult", func(s *step) {
 		if f.To == execution.None {
-			s.wrong("the refused result of execution %d has no status", f.Key.ID)
+			s.addInvalid("the refused result of execution %d has no status", f.Key.ID)
 		}
-		if f.To == execution.None || s.garbled(string(f.Result.Output)) || s.malformed(f.Result.Output) {
+		if f.To == execution.None || s.refuseInvalidText(string(f.Result.Output)) || s.refuseInvalidJSON(f.Result.Output) {
 			return
 		}
-		s.db.refusals = byTime(s.db.refusals, s.now)
+		s.db.refusals = insertByTime(s.db.refusals, s.now)
 		s.db.emit(&history.Event{
 			Kind: history.RefusedResult, Process: s.process, Execution: f.Key.ID, Epoch: f.Key.Epoch,
 			Worker: w.ID, Incarnation: w.Incarnation, To: f.To, Reason: f.Reason,

@@ -9,49 +9,49 @@ import (
 	"handoff/core/store"
 )
 
-// step is one atomic step: which process makes it, and when by the database's clock.
+// step is one atomic step of a process, at one moment of the database's clock.
 type step struct {
 	db      *Database
 	process string
 	now     time.Time
-	// named is the epoch that the writer's guard names, if names is true. writer is the incarnation
-	// that writes, 0 for an executor or a client.
-	named  execution.Epoch
-	names  bool
-	writer execution.Incarnation
-	// bad are the errors of the call's invalid items.
-	bad []error
-	// waits are the errors of the call's items whose rows a stranger has locked.
-	waits []error
-	// asked is how many items the call has, if it is one that can wait for them.
+	// namedEpoch is the epoch that the writer's guard names, if hasNamedEpoch is true. writer is the
+	// incarnation that writes, 0 for an executor or a client.
+	namedEpoch    execution.Epoch
+	hasNamedEpoch bool
+	writer        execution.Incarnation
+	// itemErrors are the errors of the call's invalid items.
+	itemErrors []error
+	// lockErrors are the errors of the call's items whose rows another session has locked.
+	lockErrors []error
+	// asked is the number of items of the call, if the call can wait for locks.
 	asked int
 	// refused is the reason why the step did nothing at all for its caller.
 	refused error
 	// gone is the incarnation that the step was for, if it is over.
 	gone store.WorkerKey
-	// mistold says that the audit names another row than the one that moves: told, or none if that
-	// is 0. Only planted mutants do so.
-	mistold bool
-	told    execution.ID
+	// auditsOther reports whether the audit names another row than the one that moves: auditedID, or none if
+	// that is 0. Only planted mutants do so.
+	auditsOther bool
+	auditedID   execution.ID
 }
 
-// after is the moment d from now. An interval of the database has a resolution of microseconds.
-func (s *step) after(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
+// timeAfter is the moment d from now. An interval of the database has a resolution of microseconds.
+func (s *step) timeAfter(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
 
-// old says that at least age has passed since a moment.
-func (s *step) old(t time.Time, age time.Duration) bool {
+// isOld reports whether at least age has passed since a moment.
+func (s *step) isOld(t time.Time, age time.Duration) bool {
 	return s.now.Sub(t) >= age.Truncate(time.Microsecond)
 }
 
-// naming notes the epoch that a guard names, for the audit.
-func (s *step) naming(key execution.Key) {
-	s.named, s.names = key.Epoch, true
+// noteNamedEpoch notes the epoch that a guard names, for the audit.
+func (s *step) noteNamedEpoch(key execution.Key) {
+	s.namedEpoch, s.hasNamedEpoch = key.Epoch, true
 }
 
-// move changes a row's status and the fields that belong to it, updates the lists and loads, and
+// changeStatus changes a row's status and the fields that belong to it, updates the lists and loads, and
 // writes the transition. owner is the incarnation that the audit trail names: that of the row
 // before a take-back, else after.
-func (s *step) move(r *row, to execution.Status, by execution.Part, reason execution.Reason, change func(*row)) {
+func (s *step) changeStatus(r *row, to execution.Status, by execution.Part, reason execution.Reason, change func(*row)) {
 	db := s.db
 	from, oldEpoch := r.Status, r.Epoch
 	oldWorker, oldIncarnation := r.Worker, r.Incarnation
@@ -61,7 +61,7 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 			inc.queued--
 		}
 	}
-	db.unlink(int32(r.ID - 1))
+	db.unlinkRow(int32(r.ID - 1))
 	if from == execution.Requested {
 		db.requested--
 	}
@@ -78,19 +78,19 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 			inc.queued++
 		}
 	}
-	db.push(listOf(to, !r.OrchestratedAt.IsZero()), int32(r.ID-1))
+	db.linkRow(listOf(to, !r.OrchestratedAt.IsZero()), int32(r.ID-1))
 	if to == execution.Requested {
 		db.requested++
 		s.freeSlot(r)
-		db.request(r, s.now)
+		db.enqueueRow(r, s.now)
 	}
 	e := history.Event{
 		Kind: history.Transition, Process: s.process, Execution: r.ID, Chain: r.Chain(), Epoch: r.Epoch, OldEpoch: oldEpoch,
 		From: from, To: to, By: by, Reason: reason, Worker: r.Worker, Incarnation: r.Incarnation, Count: int64(r.Dispatches),
 		Named: oldEpoch, Writer: s.writer, Due: db.sinceStart(dueOf(r)),
 	}
-	if s.names {
-		e.Named = s.named
+	if s.hasNamedEpoch {
+		e.Named = s.namedEpoch
 	}
 	if r.Incarnation == 0 {
 		e.Worker, e.Incarnation = oldWorker, oldIncarnation
@@ -101,12 +101,12 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 			e.Text += ": " + r.Result.Message
 		}
 	}
-	if s.mistold {
-		neighbour := db.row(s.told)
+	if s.auditsOther {
+		neighbour := db.row(s.auditedID)
 		if neighbour == nil {
 			return
 		}
-		e.Execution, e.Chain = s.told, neighbour.Chain()
+		e.Execution, e.Chain = s.auditedID, neighbour.Chain()
 	}
 	db.emit(&e)
 }
@@ -124,13 +124,13 @@ func dueOf(r *row) time.Time {
 	return time.Time{}
 }
 
-// stale writes that a guarded write matched no row.
-func (s *step) stale(key execution.Key, to execution.Status, by execution.Part) {
+// emitStaleWrite writes that a guarded write matched no row.
+func (s *step) emitStaleWrite(key execution.Key, to execution.Status, by execution.Part) {
 	s.db.emit(&history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
 }
 
-// takeBack clears what a dispatch set: the next epoch has no owner.
-func (s *step) takeBack(r *row, delay time.Duration) {
+// releaseRow clears what a dispatch set: the next epoch has no owner.
+func (s *step) releaseRow(r *row, delay time.Duration) {
 	r.Epoch++
 	if r.Worker != 0 {
 		r.Avoid = r.Worker
@@ -140,12 +140,12 @@ func (s *step) takeBack(r *row, delay time.Duration) {
 	r.SchedulingAt, r.SchedulingBy, r.SchedulingExpiresAt = time.Time{}, "", time.Time{}
 	r.NotBefore = time.Time{}
 	if delay > 0 {
-		r.NotBefore = s.after(delay)
+		r.NotBefore = s.timeAfter(delay)
 	}
 }
 
-// fail writes the result of a failure.
-func fail(r *row, reason execution.Reason, result execution.Result) {
+// setFailure writes the result of a failure.
+func setFailure(r *row, reason execution.Reason, result execution.Result) {
 	r.FailureReason = reason
 	r.Result = result
 }

@@ -10,48 +10,48 @@ import (
 	"handoff/core/store"
 )
 
-// An invalid item is an error, as a type, a constraint or the trigger of the database would make
-// it: nothing of the item is applied, but the other items of the call are.
+// An invalid item is an error, as from a type, a constraint or the trigger of the database. Nothing of the
+// item is applied, but the other items of the call are.
 
-// wrong notes an invalid item.
-func (s *step) wrong(format string, args ...any) {
-	s.bad = append(s.bad, fmt.Errorf("simstore: "+format, args...))
+// addInvalid notes an invalid item.
+func (s *step) addInvalid(format string, args ...any) {
+	s.itemErrors = append(s.itemErrors, fmt.Errorf("simstore: "+format, args...))
 }
 
-// garbled says that one of the texts is not valid for the database, and notes it.
-func (s *step) garbled(texts ...string) bool {
+// refuseInvalidText reports whether one of the texts is not valid for the database, and notes it.
+func (s *step) refuseInvalidText(texts ...string) bool {
 	for _, t := range texts {
 		if !utf8.ValidString(t) || strings.IndexByte(t, 0) >= 0 {
-			s.wrong("the text %q is not UTF-8 or contains a zero byte", t)
+			s.addInvalid("the text %q is not UTF-8 or contains a zero byte", t)
 			return true
 		}
 	}
 	return false
 }
 
-// tooLong says that a body is longer than the stored maximum, and notes it.
-func (s *step) tooLong(body []byte) bool {
+// refuseTooLong reports whether a body is longer than the stored maximum, and notes it.
+func (s *step) refuseTooLong(body []byte) bool {
 	if len(body) <= store.LongestBody {
 		return false
 	}
-	s.wrong("a body of %d bytes is longer than %d", len(body), store.LongestBody)
+	s.addInvalid("a body of %d bytes is longer than %d", len(body), store.LongestBody)
 	return true
 }
 
-// malformed says that a document is not JSON, and notes it. An empty document is allowed.
-func (s *step) malformed(document json.RawMessage) bool {
+// refuseInvalidJSON reports whether a document is not JSON, and notes it. An empty document is allowed.
+func (s *step) refuseInvalidJSON(document json.RawMessage) bool {
 	if len(document) == 0 || json.Valid(document) {
 		return false
 	}
-	s.wrong("%q is not JSON", document)
+	s.addInvalid("%q is not JSON", document)
 	return true
 }
 
-// unlawful says that a part may not make a change of status, and notes it.
-func (s *step) unlawful(r *row, to execution.Status, by execution.Part) bool {
+// refuseUnlawful reports whether a part may not make a change of status, and notes it.
+func (s *step) refuseUnlawful(r *row, to execution.Status, by execution.Part) bool {
 	if s.db.transitions.May(by, r.Status, to) {
 		return false
 	}
-	s.wrong("execution %d may not go from %v to %v by %v", r.ID, r.Status, to, by)
+	s.addInvalid("execution %d may not go from %v to %v by %v", r.ID, r.Status, to, by)
 	return true
 }

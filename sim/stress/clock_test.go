@@ -7,7 +7,7 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// scale is how much faster than real time everything runs: a lease of 30 s is over in 0.6 s.
+// scale is the factor by which time runs faster than real time: a lease of 30 s ends after 0.6 s.
 const scale = 50
 
 // fastClock is a clock on which scale seconds pass in each second.

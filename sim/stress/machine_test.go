@@ -15,7 +15,7 @@ import (
 	"handoff/core/worker"
 )
 
-// counts is how often things were done, by name.
+// counts counts actions of the system, by name.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -35,7 +35,7 @@ func (c *counts) of(what string) int {
 	return c.n[what]
 }
 
-// String is a line for each, in the order of their names.
+// String returns a line for each name, in order.
 func (c *counts) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c countingHost) Go(name string, run func()) host.Task {
 	return c.Host.Go(name, run)
 }
 
-// recorder counts the passes of loops, and everything else that telemetry counts.
+// recorder counts the passes of loops, and all other figures of telemetry.
 type recorder struct{ counts *counts }
 
 // Listens implements telemetry.Recorder.
@@ -83,13 +83,13 @@ func (recorder) Drop(telemetry.Figure, ...telemetry.Labels) {}
 // Observe implements telemetry.Recorder.
 func (recorder) Observe(telemetry.Figure, time.Duration, telemetry.Labels) {}
 
-// runner runs actions that last a while and do nothing.
+// runner runs actions that only sleep.
 type runner struct {
 	host  host.Host
 	clock *fastClock
 }
 
-// action is one of them.
+// action is an action of runner.
 type action struct {
 	runner *runner
 	limit  time.Duration

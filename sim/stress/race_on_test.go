@@ -2,5 +2,5 @@
 
 package stress
 
-// raceDetector says that the tests were built with -race.
+// raceDetector reports whether the tests were built with -race.
 const raceDetector = true

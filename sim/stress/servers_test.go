@@ -46,16 +46,16 @@ func newServers(t *testing.T, c *fastClock, seed uint64, counted *counts) *serve
 	return s
 }
 
-// nobody is a sink for the models' history, which nobody reads here.
+// nobody is a sink that discards the models' history.
 type nobody struct{}
 
 // Observe implements history.Sink.
 func (nobody) Observe(*history.Event) {}
 
-// tick is a timer that is always armed: without one the kernel's time would stand still.
+// tick is a timer that is always armed: without one, the kernel's time would stop.
 func (s *servers) tick() { s.k.After(time.Second, s.tick) }
 
-// run lets the kernel's time follow the clock until close.
+// run makes the kernel's time follow the clock until close.
 func (s *servers) run(t *testing.T) {
 	defer close(s.ended)
 	for {
@@ -85,7 +85,7 @@ func (s *servers) close() {
 	s.k.Close()
 }
 
-// with does something to the models, under the lock.
+// with calls a function on the models, under the lock.
 func (s *servers) with(do func()) {
 	s.mu.Lock()
 	do()
@@ -106,7 +106,7 @@ type remote struct {
 	alive kernel.Wait
 }
 
-// connect makes a process of that name known to the models, until leave is called.
+// connect registers a process with this name at the models, until leave is called.
 func (s *servers) connect(name string) (r *remote, leave func()) {
 	r = &remote{}
 	up := make(chan struct{})
@@ -155,7 +155,7 @@ func ask[T any](ctx context.Context, s *servers, r *remote, name string, call fu
 	return answer, err
 }
 
-// client is the broker as one process sees it.
+// client is one process's client of the broker.
 func (s *servers) client(r *remote, heartbeat time.Duration) broker.Broker {
 	return &brokerClient{s, r, s.broker.Client(r.p, heartbeat)}
 }

@@ -29,13 +29,13 @@ import (
 const (
 	executors = 2
 	workers   = 4
-	// short is how long everything is disturbed, in real time; HANDOFF_STRESS overrides it. A run
-	// goes on until everything in goesRound has happened, and then until nothing is left to do, each
-	// for as long as testenv.Patience.
+	// short is the duration of the disturbances, in real time; HANDOFF_STRESS overrides it. A run then
+	// continues until everything in goesRound has happened, and until nothing is left to do, each for at
+	// most testenv.Patience.
 	short = 8 * time.Second
 )
 
-// system is executors, workers and a client over the models.
+// system holds executors, workers and a client over the models.
 type system struct {
 	t       *testing.T
 	clock   *fastClock
@@ -173,8 +173,8 @@ func (s *system) submit(ctx context.Context) {
 	}
 }
 
-// churn runs a process and restarts it, until ctx ends; it returns the last process, which goes on.
-// Half the time the successor begins before its predecessor ends: a twin that takes its name.
+// churn runs a process and restarts it, until ctx ends; it returns the last process, which keeps running.
+// Half of the successors begin before their predecessor ends, as twins that take its name.
 func (s *system) churn(ctx context.Context, name string, start func(name string) *process) *process {
 	draws := rand.New(rand.NewPCG(1, uint64(len(name))))
 	var others []*process
@@ -200,7 +200,7 @@ func (s *system) churn(ctx context.Context, name string, start func(name string)
 	return p
 }
 
-// pause waits for a virtual time between two bounds, and returns false when ctx has ended.
+// pause waits for a virtual time between two bounds, and returns false if ctx ends first.
 func (s *system) pause(ctx context.Context, least, most time.Duration, draws *rand.Rand) bool {
 	select {
 	case <-ctx.Done():
@@ -210,7 +210,7 @@ func (s *system) pause(ctx context.Context, least, most time.Duration, draws *ra
 	}
 }
 
-// disturb breaks and repairs servers and links, over and over, until ctx ends.
+// disturb repeatedly breaks and repairs servers and links, until ctx ends.
 func (s *system) disturb(ctx context.Context) {
 	draws := rand.New(rand.NewPCG(2, 2))
 	m := s.servers
@@ -260,9 +260,8 @@ func (s *system) disturb(ctx context.Context) {
 	}
 }
 
-// TestEverythingEndsWhateverRunsAtOnce is judged by the race detector, and by the end: nothing may
-// be left.
-func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
+// TestConcurrentLoadEndsCompletely is judged by the race detector, and by its end: no work may be left.
+func TestConcurrentLoadEndsCompletely(t *testing.T) {
 	if !raceDetector && os.Getenv("HANDOFF_STRESS") == "" {
 		t.Skip("the race detector is its judge: go test -race ./sim/stress, part of make race")
 	}
@@ -350,7 +349,7 @@ func (s *system) settle(left []*process) {
 	}
 }
 
-// settings are the defaults, with batches that fill up soon and loops that run often.
+// settings returns the defaults, with batches that fill up soon and loops that run often.
 func settings() config.Config {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 7

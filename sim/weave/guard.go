@@ -10,26 +10,25 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// function is what is known about the function that the walk is in.
+// function holds facts about the function that is being woven.
 type function struct {
-	// own are the variables whose value the function makes itself, so that nobody else has it yet.
+	// own are the variables whose value the function creates itself, so that no other task has it yet.
 	own map[types.Object]bool
-	// held are the pointers that guarded fields of a method's receiver hold, and mutex is the
-	// expression of their mutex: the values that they point to are guarded, too, where the receiver's
-	// own methods touch them.
+	// held are the pointer types in guarded fields of a method's receiver, and mutex is the expression of
+	// their mutex. In the receiver's own methods, the values that they point to are guarded, too.
 	held  []types.Type
 	mutex string
 }
 
-func (f *file) function(d *ast.FuncDecl) (fn function) {
+func (f *file) inspectFunction(d *ast.FuncDecl) (fn function) {
 	if f.kind == Guard && d.Body != nil {
-		fn.own = f.made(d)
-		fn.held, fn.mutex = f.held(d)
+		fn.own = f.madeVariables(d)
+		fn.held, fn.mutex = f.heldPointers(d)
 	}
 	return fn
 }
 
-func (f *file) made(fn *ast.FuncDecl) map[types.Object]bool {
+func (f *file) madeVariables(fn *ast.FuncDecl) map[types.Object]bool {
 	own := map[types.Object]bool{}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)
@@ -51,11 +50,11 @@ func (f *file) made(fn *ast.FuncDecl) map[types.Object]bool {
 	return own
 }
 
-// access is an access to a guarded field, by its name with its type's.
-type access struct{ mutex, field string }
+// fieldAccess is an access to a guarded field; field is TYPE.FIELD.
+type fieldAccess struct{ mutex, field string }
 
-// accesses are those of a statement, one for each mutex.
-func (f *file) accesses(s ast.Stmt, fn function) (list []access) {
+// guardedAccesses returns the guarded accesses of a statement, one for each mutex.
+func (f *file) guardedAccesses(s ast.Stmt, fn function) (list []fieldAccess) {
 	if _, block := s.(*ast.BlockStmt); block {
 		return nil // its statements have their own
 	}
@@ -68,19 +67,19 @@ func (f *file) accesses(s ast.Stmt, fn function) (list []access) {
 		if selection == nil || selection.Kind() != types.FieldVal {
 			return
 		}
-		a := f.access(e, selection)
+		a := f.guardedAccess(e, selection)
 		if t := f.pkg.TypesInfo.TypeOf(e.X); a.mutex == "" && slices.ContainsFunc(fn.held, func(h types.Type) bool { return types.Identical(h, t) }) {
-			a = access{fn.mutex, types.TypeString(t, func(*types.Package) string { return "" }) + "." + e.Sel.Name}
+			a = fieldAccess{fn.mutex, types.TypeString(t, func(*types.Package) string { return "" }) + "." + e.Sel.Name}
 		}
-		seen := slices.ContainsFunc(list, func(b access) bool { return a.mutex == b.mutex })
-		if a.mutex != "" && !seen && f.before(e.X, s, fn.own) {
+		seen := slices.ContainsFunc(list, func(b fieldAccess) bool { return a.mutex == b.mutex })
+		if a.mutex != "" && !seen && f.canPrecede(e.X, s, fn.own) {
 			list = append(list, a)
 		}
 	})
 	return list
 }
 
-func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
+func (f *file) heldPointers(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 	if fn.Recv == nil || len(fn.Recv.List[0].Names) == 0 {
 		return nil, ""
 	}
@@ -98,10 +97,10 @@ func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 		case at.Type().String() == "sync.Mutex" && !at.Embedded():
 			mutex = receiver.Name + "." + at.Name()
 		case mutex == "":
-		case f.gap(s.Field(i-1), at):
+		case f.hasGap(s.Field(i-1), at):
 			return pointers, mutex
 		default:
-			if p := pointed(at.Type()); p != nil {
+			if p := pointedStruct(at.Type()); p != nil {
 				pointers = append(pointers, p)
 			}
 		}
@@ -109,14 +108,13 @@ func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 	return pointers, mutex
 }
 
-// pointed is the pointer to a struct of this module that a list or a map holds, nil if it holds
-// none.
-func pointed(t types.Type) types.Type {
+// pointedStruct returns the type of the pointers to a struct that a list or a map holds, nil for none.
+func pointedStruct(t types.Type) types.Type {
 	switch t := t.Underlying().(type) {
 	case *types.Slice:
-		return pointed(t.Elem())
+		return pointedStruct(t.Elem())
 	case *types.Map:
-		return pointed(t.Elem())
+		return pointedStruct(t.Elem())
 	case *types.Pointer:
 		if _, ok := t.Elem().Underlying().(*types.Struct); ok {
 			return t
@@ -125,9 +123,10 @@ func pointed(t types.Type) types.Type {
 	return nil
 }
 
-// access says which mutex guards the field that e selects; the mutex is empty if none does.
-func (f *file) access(e *ast.SelectorExpr, selection *types.Selection) access {
-	of := f.text[f.at(e.X.Pos()).Offset:f.at(e.X.End()).Offset]
+// guardedAccess returns the access to the field that e selects; its mutex is empty if the field is not
+// guarded.
+func (f *file) guardedAccess(e *ast.SelectorExpr, selection *types.Selection) fieldAccess {
+	of := f.text[f.positionOf(e.X.Pos()).Offset:f.positionOf(e.X.End()).Offset]
 	t := selection.Recv()
 	index := selection.Index()
 	for n, i := range index {
@@ -140,7 +139,7 @@ func (f *file) access(e *ast.SelectorExpr, selection *types.Selection) access {
 		}
 		s, ok := t.Underlying().(*types.Struct)
 		if !ok {
-			return access{}
+			return fieldAccess{}
 		}
 		if n < len(index)-1 {
 			of += "." + s.Field(i).Name()
@@ -148,20 +147,20 @@ func (f *file) access(e *ast.SelectorExpr, selection *types.Selection) access {
 			continue
 		}
 		for above := i - 1; above >= 0; above-- {
-			if f.gap(s.Field(above), s.Field(above+1)) {
+			if f.hasGap(s.Field(above), s.Field(above+1)) {
 				break
 			}
 			if s.Field(above).Type().String() == "sync.Mutex" && !s.Field(above).Embedded() {
-				return access{of + "." + s.Field(above).Name(), name + "." + s.Field(i).Name()}
+				return fieldAccess{of + "." + s.Field(above).Name(), name + "." + s.Field(i).Name()}
 			}
 		}
 	}
-	return access{}
+	return fieldAccess{}
 }
 
-// gap says that an empty line separates two fields, or that they belong to another package.
-func (f *file) gap(above, below *types.Var) bool {
-	from, to := f.at(above.Pos()), f.at(below.Pos())
+// hasGap reports whether an empty line separates two fields, or whether they belong to another package.
+func (f *file) hasGap(above, below *types.Var) bool {
+	from, to := f.positionOf(above.Pos()), f.positionOf(below.Pos())
 	text := f.lines[from.Filename]
 	if text == nil {
 		return true
@@ -174,19 +173,19 @@ func (f *file) gap(above, below *types.Var) bool {
 	return false
 }
 
-// before says that an expression can be evaluated before a statement, without side effects, and
-// that others know its value.
-func (f *file) before(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
+// canPrecede reports whether an expression can be evaluated before a statement, without side effects, and
+// whether other tasks can have its value.
+func (f *file) canPrecede(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
 		o := f.pkg.TypesInfo.ObjectOf(e)
 		return o != nil && !own[o] && (o.Pos() < s.Pos() || o.Pos() >= s.End())
 	case *ast.SelectorExpr:
-		return f.before(e.X, s, own)
+		return f.canPrecede(e.X, s, own)
 	case *ast.ParenExpr:
-		return f.before(e.X, s, own)
+		return f.canPrecede(e.X, s, own)
 	case *ast.StarExpr:
-		return f.before(e.X, s, own)
+		return f.canPrecede(e.X, s, own)
 	}
 	return false
 }

@@ -12,14 +12,14 @@ const (
 	hints    = "core/executor/hints.go"
 )
 
-// Mutants are locks that are missing, released too early, or released and taken again within what
-// has to be one step. An ordinary run notices none of them.
+// Mutants returns mutants with locks that are missing, released too early, or released and reacquired
+// within one step. An ordinary run detects none of them.
 func Mutants() []Mutant {
 	return []Mutant{
 		// A row of the registry is removed by an index that another task has made stale.
-		unlocked("registry-removes-without-its-lock", registry, "r.mu", `
+		withoutLock("registry-removes-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		r.fullUntil = now
 	}
 	for _, e := range gone {
@@ -36,22 +36,22 @@ func Mutants() []Mutant {
 	r.mu.Unlock()
 `),
 		// The run of an action is connected with its entry while another task ends the entry.
-		unlocked("registry-connects-a-run-without-its-lock", registry, "r.mu", `
+		withoutLock("registry-connects-a-run-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.run = run
 `),
 		// Two tasks give a slot to the same delivery, and then both remove a delivery.
-		between("session-admits-in-two-steps", waiting, "t.mu", `
-		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
+		splitLock("session-admits-in-two-steps", waiting, "s.mu", `
+		s.waiting = append(s.waiting[:0], s.waiting[len(taken):]...)
 		return taken, nil, 0`),
-		// A session that comes between the check and the wait wakes nobody: the consumer stays deaf
-		// for ever.
-		between("client-looks-and-waits-in-two-steps", client, "c.mu", `
+		// A session that opens between the check and the wait wakes no task: the consumer stays deaf
+		// forever.
+		splitLock("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
 			c.waiting = append(c.waiting, arrived)`),
-		// A hint that comes between the two halves is lost, and its message is never acknowledged.
-		unlocked("hints-are-taken-without-their-lock", hints, "h.mu", `
+		// A hint that arrives between the two halves is lost, and its message is never acknowledged.
+		withoutLock("hints-are-taken-without-their-lock", hints, "h.mu", `
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.held
@@ -60,13 +60,14 @@ func Mutants() []Mutant {
 	}
 }
 
-// between releases a lock for a moment before a piece of the source, so that one step becomes two.
-func between(name, file, lock, before string) Mutant {
+// splitLock returns a mutant that releases a lock for a moment before a piece of the source, so that one
+// step becomes two.
+func splitLock(name, file, lock, before string) Mutant {
 	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if woven.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
 }
 
-// unlocked removes a lock from a piece of the source.
-func unlocked(name, file, lock, piece string) Mutant {
+// withoutLock returns a mutant that removes a lock from a piece of the source.
+func withoutLock(name, file, lock, piece string) Mutant {
 	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
 	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !woven.Planted(%q) {\n\t\t$1\n\t}", name))
 	return Mutant{Name: name, File: file, Old: piece, New: text}

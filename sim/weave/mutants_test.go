@@ -10,9 +10,9 @@ import (
 	"handoff/sim/woven"
 )
 
-// killers say what kills each mutant. For some it is scenarios of the library under preemption, at
-// forty seeds, with the expected message. For others it is the stress run under the race detector,
-// with its duration; the first race ends it.
+// killers lists what kills each mutant: scenarios of the library under preemption, at forty seeds, with the
+// expected message; or the stress run under the race detector, with its duration, which the first race
+// ends.
 var killers = map[string]struct {
 	scenarios []string
 	says      string
@@ -22,14 +22,14 @@ var killers = map[string]struct {
 	"hints-are-taken-without-their-lock":  {[]string{"message-expires-in-queue", "worker-stops-gracefully"}, "invariant  14 drained", "4s"},
 	"registry-removes-without-its-lock":   {[]string{"crash-in-the-handoff"}, "index out of range", "4s"},
 	"session-admits-in-two-steps":         {[]string{"duplicate-submissions", "slow-executor", "overload"}, "slice bounds out of range", ""},
-	// The loss, an action that is not ended, is repaired by the next heartbeat, and few actions end
-	// while they begin.
+	// The next heartbeat repairs the loss, an action that is not ended, and few actions end while they
+	// begin.
 	"registry-connects-a-run-without-its-lock": {stress: "90s"},
 }
 
-// TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a
+// TestLockMutantsAreKilledByPreemption builds a woven program and a
 // woven stress test, which takes a minute; .ci/preempt runs it.
-func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testing.T) {
+func TestLockMutantsAreKilledByPreemption(t *testing.T) {
 	dir := forPreempt(t)
 	o, err := Write(root, "", filepath.Join(dir, "woven"), Preempt, Mutants()...)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testi
 		t.Run(m.Name, func(t *testing.T) {
 			by, known := killers[m.Name]
 			if !known {
-				t.Fatal("nobody says what kills it")
+				t.Fatal("killers has no entry for it")
 			}
 			planted := woven.MutantVariable + "=" + m.Name
 			if by.scenarios != nil {
@@ -65,8 +65,7 @@ func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testi
 	}
 }
 
-// lockless are functions of the core whose lock can be removed, each with a scenario that reaches
-// it.
+// lockless lists functions of the core whose lock can be removed, each with a scenario that reaches it.
 var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"a session is published", client, "c.mu", "func (c *Client) publishSession(", "broker-outage"},
 	{"a prober is asked", "core/executor/prober.go", "p.mu", "func (p *probes) unreachable(", "unreachable-health-endpoint"},
@@ -74,9 +73,9 @@ var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"an entry is removed", registry, "r.mu", "func (r *registry) remove(", "two-executors"},
 }
 
-// TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes
+// TestMissingLocksAreKilledByGuard builds the program with and without guards, which takes
 // a minute; .ci/preempt runs it.
-func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
+func TestMissingLocksAreKilledByGuard(t *testing.T) {
 	dir := forPreempt(t)
 	var mutants []Mutant
 	for _, m := range lockless {
@@ -85,7 +84,7 @@ func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 		if !found || !ended {
 			t.Fatalf("%s has no %s", m.file, m.function)
 		}
-		mutants = append(mutants, unlocked(m.name, m.file, m.lock, m.function+body))
+		mutants = append(mutants, withoutLock(m.name, m.file, m.lock, m.function+body))
 	}
 	programs := map[Kind]string{}
 	for _, kind := range []Kind{Guard, Neither} {

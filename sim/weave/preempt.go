@@ -8,8 +8,8 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// touches says that a statement, without the blocks in it, mentions a field that tasks share.
-func (w *weaver) touches(s ast.Stmt) (found bool) {
+// touchesShared reports whether a statement, without the blocks in it, mentions a field that tasks share.
+func (w *weaver) touchesShared(s ast.Stmt) (found bool) {
 	overlay.Within(s, func(n ast.Node) {
 		if n, ok := n.(*ast.SelectorExpr); ok {
 			found = found || w.shared[n.Sel.Name]
@@ -18,8 +18,8 @@ func (w *weaver) touches(s ast.Stmt) (found bool) {
 	return found
 }
 
-// unlocks says that a statement unlocks a mutex now.
-func unlocks(s ast.Stmt) bool {
+// isUnlock reports whether a statement unlocks a mutex directly, not deferred.
+func isUnlock(s ast.Stmt) bool {
 	e, ok := s.(*ast.ExprStmt)
 	if !ok {
 		return false
@@ -41,9 +41,9 @@ func isMutex(n ast.Node) bool {
 	return ok && x.Name == "sync" && s.Sel.Name == "Mutex"
 }
 
-// sharedFields are the names of the fields that tasks of this package share: those of every struct
-// with a mutex, and of the structs of the package that such a struct holds. Names are precise
-// enough: a superfluous point only costs time.
+// sharedFields returns the names of the fields that tasks of this package share: guarded fields of every
+// struct with a mutex, and the fields of structs that these hold. Names are precise enough, because a
+// superfluous point only costs time.
 func sharedFields(files []*ast.File) map[string]bool {
 	structs := map[string]*ast.StructType{}
 	for _, f := range files {
@@ -64,11 +64,11 @@ func sharedFields(files []*ast.File) map[string]bool {
 			return
 		}
 		taken[name] = true
-		after := !guarded(s)
+		after := !hasMutex(s)
 		for _, field := range s.Fields.List {
 			after = after || isMutex(field.Type)
 			if !after {
-				continue // by convention a mutex guards the fields below it
+				continue // by convention, a mutex guards the fields below it
 			}
 			for _, n := range field.Names {
 				shared[n.Name] = true
@@ -82,13 +82,13 @@ func sharedFields(files []*ast.File) map[string]bool {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(structs)) {
-		if guarded(structs[name]) {
+		if hasMutex(structs[name]) {
 			take(name)
 		}
 	}
 	return shared
 }
 
-func guarded(s *ast.StructType) bool {
+func hasMutex(s *ast.StructType) bool {
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool { return isMutex(f.Type) })
 }

@@ -1,6 +1,6 @@
-// Package weave writes copies of the core's source with calls between its statements, of two kinds:
-// see package woven, which has what is called. It works on the text: an insertion is on the line of
-// the statement that it precedes, so that stacks show the lines of the original.
+// Package weave writes copies of the core's source with calls between its statements. There are two kinds
+// of calls; package woven defines them. It edits the text: an insertion is on the line of the statement
+// that it precedes, so that stacks show the lines of the original.
 package weave
 
 import (
@@ -19,7 +19,7 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Kind is the kind of the calls that are put in.
+// Kind is the kind of the inserted calls.
 type Kind string
 
 // The kinds.
@@ -32,31 +32,31 @@ const (
 // Tag is the build tag that a build needs with an overlay of the kind Preempt.
 const Tag = "preempt"
 
-// Packages are the packages whose tasks share memory and run in the simulator. Their tasks are not
-// preempted in core/telemetry: its limited logger only works if lines are recorded, and a recorded
-// run must make the same draws as the run before it.
+// Packages are the packages whose tasks share memory and run in the simulator. Preempt skips
+// core/telemetry: its limited logger only works if lines are recorded, and a recorded run must draw the
+// same numbers as the unrecorded run.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
 // Overlay is the result of Write.
 type Overlay struct {
-	// File is the argument of go build's -overlay.
+	// File is the path for go build's -overlay.
 	File string
 	// Points are the positions of the calls, by number: FILE:LINE.
 	Points []string
 }
 
-// Write weaves the core of the module in root into dir. The new overlay has what before, the path of
-// another overlay, replaces; its replacements are woven, too. before is empty for none. Each mutant
-// replaces a piece of the source by both versions and a check at run time that chooses between them.
+// Write weaves the core of the module in root into dir. before is the path of an overlay to extend, empty
+// for none; its replacements are also woven. Each mutant replaces a piece of the source by both versions
+// and a check at run time that chooses between them.
 func Write(root, before, dir string, kind Kind, mutants ...Mutant) (*Overlay, error) {
-	o, err := write(root, before, dir, kind, mutants)
+	o, err := writeOverlay(root, before, dir, kind, mutants)
 	if err != nil {
 		return nil, fmt.Errorf("weaving the core: %w", err)
 	}
 	return o, nil
 }
 
-func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, error) {
+func writeOverlay(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	}
 	texts := map[string]string{}
 	for _, m := range mutants {
-		if err := m.plant(root, sources); err != nil {
+		if err := m.plantInto(root, sources); err != nil {
 			return nil, err
 		}
 		at := filepath.Join(root, filepath.FromSlash(m.File))
@@ -84,7 +84,7 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	}
 	o := &Overlay{}
 	if kind != Neither {
-		if err := o.weave(root, kind, sources, texts); err != nil {
+		if err := o.weaveCore(root, kind, sources, texts); err != nil {
 			return nil, err
 		}
 	}
@@ -107,8 +107,8 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	return o, err
 }
 
-// weave adds the woven files to texts, by path. sources are the texts that differ from the files.
-func (o *Overlay) weave(root string, kind Kind, sources map[string][]byte, texts map[string]string) error {
+// weaveCore adds the woven files to texts, by path. sources are the texts that differ from the files.
+func (o *Overlay) weaveCore(root string, kind Kind, sources map[string][]byte, texts map[string]string) error {
 	var patterns []string
 	for _, p := range Packages {
 		if kind != Preempt || p != "core/telemetry" {
@@ -147,7 +147,7 @@ func (o *Overlay) weave(root string, kind Kind, sources map[string][]byte, texts
 		}
 		for i, path := range p.CompiledGoFiles {
 			files[i].group = group
-			if text, changed := files[i].woven(); changed {
+			if text, changed := files[i].wovenText(); changed {
 				texts[path] = text
 			}
 			if texts[path] != "" {
@@ -164,10 +164,10 @@ type weaver struct {
 	kind   Kind
 	pkg    *packages.Package
 	lines  map[string][]string // of every file of the package, by path
-	shared map[string]bool     // sharedFields
+	shared map[string]bool     // result of sharedFields
 }
 
-func (w *weaver) at(p token.Pos) token.Position { return w.pkg.Fset.Position(p) }
+func (w *weaver) positionOf(p token.Pos) token.Position { return w.pkg.Fset.Position(p) }
 
 // file is one source file.
 type file struct {
@@ -175,38 +175,38 @@ type file struct {
 	name  string // from the module's root, with slashes
 	text  string
 	tree  *ast.File
-	group int // its number
+	group int // its number, for woven.Point
 }
 
-// woven returns the woven text, and whether anything was put in.
-func (f *file) woven() (text string, changed bool) {
+// wovenText returns the woven text, and whether anything was inserted.
+func (f *file) wovenText() (text string, changed bool) {
 	var put []overlay.Insertion
 	end := ""
 	insert := func(at token.Pos, text string) {
-		put = append(put, overlay.Insertion{At: f.at(at).Offset, Text: text})
+		put = append(put, overlay.Insertion{At: f.positionOf(at).Offset, Text: text})
 	}
 	point := func(at token.Pos, form string, args ...any) {
 		insert(at, fmt.Sprintf(form, args...))
-		f.Points = append(f.Points, fmt.Sprintf("%s:%d", f.name, f.at(at).Line))
+		f.Points = append(f.Points, fmt.Sprintf("%s:%d", f.name, f.positionOf(at).Line))
 	}
 	var fn function
 	ast.Inspect(f.tree, func(n ast.Node) bool {
 		if d, ok := n.(*ast.FuncDecl); ok {
-			fn = f.function(d)
+			fn = f.inspectFunction(d)
 		}
 		if f.kind == Preempt && isMutex(n) {
-			put = append(put, overlay.Insertion{At: f.at(n.Pos()).Offset, Cut: int(n.End() - n.Pos()), Text: "woven.Mutex"})
+			put = append(put, overlay.Insertion{At: f.positionOf(n.Pos()).Offset, Cut: int(n.End() - n.Pos()), Text: "woven.Mutex"})
 			end = "\nvar _ sync.Locker\n"
 		}
 		for _, s := range overlay.Statements(n) {
 			switch {
 			case f.kind == Guard:
-				for _, a := range f.accesses(s, fn) {
-					point(s.Pos(), "woven.Held(&%s, %q); ", a.mutex, fmt.Sprintf("%s:%d touches %s", f.name, f.at(s.Pos()).Line, a.field))
+				for _, a := range f.guardedAccesses(s, fn) {
+					point(s.Pos(), "woven.Held(&%s, %q); ", a.mutex, fmt.Sprintf("%s:%d touches %s", f.name, f.positionOf(s.Pos()).Line, a.field))
 				}
-			case f.touches(s):
+			case f.touchesShared(s):
 				point(s.Pos(), "woven.Point(%d, %d); ", len(f.Points), f.group)
-				if unlocks(s) {
+				if isUnlock(s) {
 					point(s.End(), "; woven.Point(%d, %d)", len(f.Points), f.group)
 				}
 			}
@@ -222,10 +222,10 @@ func (f *file) woven() (text string, changed bool) {
 	return overlay.Insert(f.text, put) + end, true
 }
 
-// imported stands on the line of the package clause, so that it moves no other line.
+// imported is inserted on the line of the package clause, so that it moves no other line.
 const imported = `; import "handoff/sim/woven"`
 
-// Mutant is a lock that is missing, or is released too early: a bug that no ordinary run sees.
+// Mutant is a missing lock or one that is released too early: a bug that no ordinary run detects.
 type Mutant struct {
 	// Name is the value of the environment variable woven.MutantVariable that chooses the mutant.
 	Name string
@@ -234,8 +234,8 @@ type Mutant struct {
 	File, Old, New string
 }
 
-// plant changes the mutant's file in sources.
-func (m *Mutant) plant(root string, sources map[string][]byte) error {
+// plantInto changes the mutant's file in sources.
+func (m *Mutant) plantInto(root string, sources map[string][]byte) error {
 	if !slices.Contains(Packages, path.Dir(m.File)) {
 		return fmt.Errorf("mutant %s is in %s, which is not woven; woven are %s", m.Name, m.File, strings.Join(Packages, ", "))
 	}

@@ -13,7 +13,7 @@ import (
 // root is the module's directory.
 const root = "../.."
 
-func TestEveryMutexOfTheCoreIsWovenAndEveryMutantIsPlanted(t *testing.T) {
+func TestWeavingCoversMutexesAndMutants(t *testing.T) {
 	for kind, fewest := range map[Kind]int{Guard: 150, Preempt: 300} {
 		o, err := Write(root, "", t.TempDir(), kind, Mutants()...)
 		if err != nil {
@@ -52,8 +52,8 @@ func TestEveryMutexOfTheCoreIsWovenAndEveryMutantIsPlanted(t *testing.T) {
 	}
 }
 
-// A text from another overlay is woven, and the other files of that overlay stay.
-func TestCallsStandBeforeTheStatementsAndOnTheirLines(t *testing.T) {
+// A file from another overlay is woven, and the other files of that overlay are kept.
+func TestCallsPrecedeStatementsOnSameLine(t *testing.T) {
 	for kind, want := range wovenLines {
 		module := moduleOf(t, "package p\n")
 		original := filepath.Join(module, filepath.FromSlash(Packages[0]), "a.go")
@@ -85,14 +85,14 @@ func TestCallsStandBeforeTheStatementsAndOnTheirLines(t *testing.T) {
 	}
 }
 
-func TestSourceThatDoesNotCompileIsRefused(t *testing.T) {
+func TestWriteRefusesBrokenSource(t *testing.T) {
 	module := moduleOf(t, "package p\n\nvar x int = true\n")
 	if _, err := Write(module, "", filepath.Join(module, "woven"), Guard); err == nil || !strings.Contains(err.Error(), "a.go:3") {
 		t.Errorf("a package with an error: %v", err)
 	}
 }
 
-func TestAMutantWhoseTextIsNotThereIsRefused(t *testing.T) {
+func TestWriteRefusesMutantWithoutItsText(t *testing.T) {
 	_, err := Write(root, "", t.TempDir(), Preempt, Mutant{Name: "lost", File: registry, Old: "nothing like this", New: "x"})
 	if err == nil || !strings.Contains(err.Error(), "mutant lost") {
 		t.Errorf("a mutant whose text is not in its file: %v", err)
@@ -197,7 +197,7 @@ func (s *shop) count(all []*counter) {
 }
 `
 
-// wovenLines are the lines of example that differ in its woven text, without their indentation.
+// wovenLines returns the lines of example that differ in its woven text, without indentation.
 var wovenLines = map[Kind][]string{
 	Guard: {
 		`package p; import "handoff/sim/woven"`,

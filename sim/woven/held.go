@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// Held panics if nobody holds m. In a run only one task goes on at a time, and no task is switched
-// away within a critical section, so the holder is the caller. what names the position and the
-// field.
+// Held panics if m is not locked. In a run, only one task runs at a time, and the kernel switches no task
+// within a critical section, so the caller holds the lock. what names the position and the field.
 func Held(m *sync.Mutex, what string) {
 	if m.TryLock() {
 		m.Unlock()
@@ -21,5 +20,5 @@ const MutantVariable = "HANDOFF_WOVEN_MUTANT"
 // planted is the mutant of the woven source in this process; empty for none.
 var planted = os.Getenv(MutantVariable)
 
-// Planted says whether this process runs with the mutant of that name.
+// Planted reports whether this process runs with the mutant of that name.
 func Planted(name string) bool { return planted == name }

@@ -10,18 +10,18 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Mutex replaces sync.Mutex in the woven core. A task that finds it locked waits in the kernel, the
-// longest waiter first. So it may be held across a switch, and a deadlock shows as tasks that wait
-// for ever.
+// Mutex replaces sync.Mutex in the woven core. A task that finds it locked waits in the kernel; the longest
+// waiter is woken first. So it may be held across a switch, and a deadlock shows as tasks that wait
+// forever.
 //
-// Code outside a task can't wait: a timer's function passes through a locked mutex. So does a task
-// of another process than the owner's, because it stands for a handler that would run there: two
-// processes share no lock, and an owner that has crashed never unlocks.
+// Code outside a task can't wait, so a timer's function passes through a locked mutex. A task of another
+// process also passes through: it stands for a handler that would run in the owner's process. Two processes
+// share no lock, and a crashed owner never unlocks.
 type Mutex struct {
 	owner   *kernel.Task
 	waiters []kernel.Wait
 	guests  []*kernel.Task // tasks of other processes that have passed through
-	real    sync.Mutex     // used outside a run: by a woven program on the real host
+	real    sync.Mutex     // used outside a run, by a woven program on the real host
 }
 
 // Lock implements sync.Locker.

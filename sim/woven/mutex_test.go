@@ -26,7 +26,7 @@ func world(t *testing.T, seed uint64, tasks ...func(k *kernel.Kernel)) *kernel.K
 	return k
 }
 
-func TestAMutexIsHeldAcrossASwitchAndGoesToWhoWaitsLongest(t *testing.T) {
+func TestMutexGoesToLongestWaiter(t *testing.T) {
 	var m Mutex
 	var order []int
 	hold := func(n int) func(*kernel.Kernel) {
@@ -45,14 +45,14 @@ func TestAMutexIsHeldAcrossASwitchAndGoesToWhoWaitsLongest(t *testing.T) {
 	}
 }
 
-func TestUnlockingWhatIsNotLockedIsAPanicOfTheProduct(t *testing.T) {
+func TestUnlockOfUnlockedMutexPanics(t *testing.T) {
 	var m Mutex
 	if k := world(t, 1, func(*kernel.Kernel) { m.Unlock() }); k.Failure() == nil {
-		t.Error("nobody noticed")
+		t.Error("unlocking an unlocked mutex does not panic")
 	}
 }
 
-func TestACrashOfTheOwnerSuppressesItsUnlock(t *testing.T) {
+func TestOwnerCrashSuppressesUnlock(t *testing.T) {
 	var m Mutex
 	k := world(t, 1, func(k *kernel.Kernel) {
 		m.Lock()
@@ -64,7 +64,7 @@ func TestACrashOfTheOwnerSuppressesItsUnlock(t *testing.T) {
 	}
 }
 
-func TestAnUpdateInTwoStatementsIsLostUnderSomeSeed(t *testing.T) {
+func TestPreemptionLosesUnlockedUpdate(t *testing.T) {
 	for seed := uint64(1); seed <= 100; seed++ {
 		n := 0
 		add := func(*kernel.Kernel) {

@@ -4,7 +4,7 @@ package woven
 
 import "handoff/sim/kernel"
 
-// Built says that this program's core is woven, so that runs are preempted.
+// Built reports whether this program's core is woven, so that runs are preempted.
 const Built = false
 
 // Program is the program's name in commands.

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Built says that this program's core is woven, so that runs are preempted.
+// Built reports whether this program's core is woven, so that runs are preempted.
 const Built = true
 
 // Program is the program's name in commands; .ci/preempt builds it.
@@ -20,33 +20,32 @@ const Program = "chaos-preempt"
 
 const (
 	million = 1_000_000
-	// fewHot and manyHot are how many points of a million are hot; a run uses one of the two.
-	// interrupt is how many of a million visits of a hot point are interrupted. mostInterrupts
-	// bounds the interruptions of one run.
+	// fewHot and manyHot are the hot points in a million; a run uses one of the two. interrupt is the
+	// interrupted visits of a hot point in a million. mostInterrupts bounds the interruptions at one point
+	// in a run.
 	fewHot         = million / 16
 	manyHot        = million / 4
 	interrupt      = million / 4
 	mostInterrupts = 20
-	// longest is the longest interruption: long enough for a server's answer to arrive meanwhile,
-	// and far below every timeout of the core. One of four interruptions only lets the runnable
-	// tasks go first.
+	// longest is the longest interruption: long enough for a server's reply to arrive meanwhile, and far
+	// below every timeout of the core. One of four interruptions only yields to the runnable tasks.
 	longest   = 200 * time.Millisecond
 	onlyYield = million / 4
-	// enough is how many of a million other tasks that come to the point end an interruption, in
-	// every other run.
+	// enough is the probability, in millionths, that another task at the same point ends an interruption,
+	// in every second run.
 	enough = million / 8
 )
 
-// run is the state of a run's draws.
-type run struct {
+// preemptedRun is the state of a run's draws.
+type preemptedRun struct {
 	k      *kernel.Kernel
-	hot    uint64 // how many points of a million are hot
-	enough uint64 // how many of a million other tasks that come to a point end an interruption there
+	hot    uint64 // hot points in a million
+	enough uint64 // probability, in millionths, that another task at a point ends an interruption there
 	points []point
-	held   []heldUp
+	held   []heldTask
 	draws  *kernel.Stream // whether a point is hot
-	visits *kernel.Stream // whether a visit of it is interrupted
-	lasts  *kernel.Stream // and for how long
+	visits *kernel.Stream // whether a visit of a hot point is interrupted
+	lasts  *kernel.Stream // kind and length of an interruption
 }
 
 // point is one point of the woven source.
@@ -55,26 +54,26 @@ type point struct {
 	interrupts int
 }
 
-// heldUp is a task that is interrupted at a point of a group.
-type heldUp struct {
+// heldTask is a task that is interrupted at a point of a group.
+type heldTask struct {
 	task  *kernel.Task
 	group int
 	wait  kernel.Wait
-	met   []*kernel.Task // tasks that came here meanwhile and did not end it
+	met   []*kernel.Task // tasks that visited the group meanwhile and did not end the interruption
 }
 
-// current is the run in progress. The woven core knows no kernel, and the goroutine of a coroutine
-// knows no run. So there is one run at a time, and others wait in Begin.
+// current is the run in progress. Neither the woven core nor the goroutine of a coroutine can identify the
+// run. So there is one run at a time, and others wait in Begin.
 var (
 	one     sync.Mutex //detlint:ok outside of every run: it orders runs
-	current *run
+	current *preemptedRun
 )
 
 // Begin makes k the kernel whose tasks are preempted, until end is called. It first waits until no
 // other run is in progress.
 func Begin(k *kernel.Kernel) (end func()) {
 	one.Lock()
-	current = &run{
+	current = &preemptedRun{
 		k: k, hot: fewHot, draws: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
 	}
 	if !still {
@@ -91,15 +90,16 @@ func Begin(k *kernel.Kernel) (end func()) {
 	}
 }
 
-// Point is called before a statement that touches fields that tasks share. n numbers the points
-// from 0, and group the source files: statements that touch the same memory are mostly in one file.
+// Point is called before a statement that touches fields that tasks share. n is the number of the point,
+// from 0, and group the number of its source file: statements that touch the same memory are mostly in one
+// file.
 func Point(n, group int) {
 	r := current
 	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
 		return
 	}
 	t := r.k.Current()
-	r.meet(t, group)
+	r.releaseHeld(t, group)
 	for len(r.points) <= n {
 		r.points = append(r.points, point{})
 	}
@@ -117,32 +117,32 @@ func Point(n, group int) {
 	}
 	d := r.lasts.LogDuration(time.Millisecond, longest)
 	w := r.k.NewWait()
-	r.held = append(r.held, heldUp{task: t, group: group, wait: w})
+	r.held = append(r.held, heldTask{task: t, group: group, wait: w})
 	_, _ = w.AwaitFor(context.Background(), d)
-	r.held = slices.DeleteFunc(r.held, func(h heldUp) bool { return h.wait == w })
+	r.held = slices.DeleteFunc(r.held, func(h heldTask) bool { return h.wait == w })
 }
 
-// meet releases, after this task, some of the tasks that were held up at the same points. An
-// interruption has had its effect when another task of the process has touched the same fields.
-func (r *run) meet(t *kernel.Task, group int) {
-	for i := 0; i < len(r.held); i++ {
-		h := r.held[i]
+// releaseHeld wakes some of the tasks that are interrupted at points of this group. An interruption has had
+// its effect when another task of the process has touched the same fields.
+func (p *preemptedRun) releaseHeld(t *kernel.Task, group int) {
+	for i := 0; i < len(p.held); i++ {
+		h := p.held[i]
 		gone := !h.wait.Pending()
 		if !gone && (h.task == t || h.group != group || h.task.Process() != t.Process() || slices.Contains(h.met, t)) {
 			continue
 		}
-		if !gone && !r.lasts.Chance(r.enough) {
-			r.held[i].met = append(h.met, t)
+		if !gone && !p.lasts.Chance(p.enough) {
+			p.held[i].met = append(h.met, t)
 			continue
 		}
 		h.wait.Done()
-		r.held = slices.Delete(r.held, i, i+1)
+		p.held = slices.Delete(p.held, i, i+1)
 		i--
 	}
 }
 
-// still says that nothing is preempted: a woven program then behaves like an ordinary one, even
-// with a mutant.
+// still reports whether preemption is off: a woven program then behaves like an ordinary one, even with a
+// mutant.
 var still = os.Getenv(StillVariable) != ""
 
 // StillVariable is the environment variable that, if it is not empty, switches preemption off.

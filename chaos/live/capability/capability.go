@@ -1,5 +1,5 @@
-// Package capability says what the live world can run, and how exactly a run there is judged. It starts
-// nothing and imports no driver of a server, so that a program without the live world can say it too.
+// Package capability describes which scenarios the live world can run, and with which tolerance it judges
+// them. It starts nothing and imports no server driver, so programs without the live world can use it, too.
 package capability
 
 import (
@@ -13,16 +13,14 @@ import (
 	"handoff/core/config"
 )
 
-// Tolerance is the longest time between a statement's decision about a row and its trigger. A take-back
-// is dated by its trigger, but its delay counts from the decision. On two processors that compute
-// something else, 191 ms have been seen; five times as much is allowed, so that a rule judges the daemons
-// and not the machine.
+// Tolerance is the longest time between a statement's decision about a row and its trigger. A reclaim is
+// dated by its trigger, but its delay counts from the decision. 191 ms were measured on two busy processors.
+// Five times as much is allowed, so that a rule judges the daemons and not the machine.
 const Tolerance = time.Second
 
-// Unable says why the live world can't run a scenario under a profile at a time scale; empty if it
-// can.
+// Unable returns why the live world can't run a scenario under a profile at a time scale; empty if it can.
 func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
-	return unable(s, p, scale, func(runtime string) string {
+	return unableReason(s, p, scale, func(runtime string) string {
 		program := map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}[runtime]
 		if _, err := exec.LookPath(program); program != "" && err != nil {
 			return fmt.Sprintf("the runtime %s needs %s, which is not installed", runtime, program)
@@ -31,10 +29,10 @@ func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 	})
 }
 
-// UnableInCompose says why the containers of a compose file can't run a scenario under a profile at
-// a time scale; empty if they can.
+// UnableInCompose returns why containers of a compose file can't run a scenario under a profile at a time
+// scale; empty if they can.
 func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) string {
-	return unable(s, p, scale, func(runtime string) string {
+	return unableReason(s, p, scale, func(runtime string) string {
 		if runtime == config.RuntimeNode {
 			return "the image of the daemons has no node, which the runtime node needs"
 		}
@@ -42,8 +40,9 @@ func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) stri
 	})
 }
 
-// unable says why a scenario can't be run. lacks says what a runtime lacks; empty for nothing.
-func unable(s *scenario.Scenario, p config.Profile, scale float64, lacks func(runtime string) string) string {
+// unableReason returns why a scenario can't be run; empty if it can. lacks returns what a runtime lacks;
+// empty for nothing.
+func unableReason(s *scenario.Scenario, p config.Profile, scale float64, lacks func(runtime string) string) string {
 	var why []string
 	add := func(text string) {
 		if text != "" && !slices.Contains(why, text) {

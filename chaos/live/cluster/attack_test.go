@@ -20,17 +20,16 @@ import (
 	"handoff/core/testenv"
 )
 
-// These are the attacks of docs/attacks.md that take real processes. Its other attacks are tried in
-// the tests of the packages that the page names.
+// These are the attacks of docs/attacks.md that need real processes. The packages that the page names test
+// its other attacks.
 
 // garbageVariable sets the number of unreadable messages ahead of a good execution. The default is
 // 1,000, 5,000 in make test-all, and 200,000 in .ci/attack.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
-// Behind any number of unreadable messages in its worker's queue, a good execution starts; make
-// test-all judges that it starts within five seconds. The worker's log stays below 1 MB, and every
-// message is stored.
-func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
+// An execution behind any number of unreadable messages in its worker's queue starts, in make test-all within
+// five seconds. The worker's log stays below 1 MB, and every message is stored.
+func TestExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -41,8 +40,8 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(garbageVariable)); err == nil {
 		garbage = n
 	}
-	b := up(t, 1, 1)
-	b.garbage(garbage)
+	b := startFixture(t, 1, 1)
+	b.publishGarbage(garbage)
 	began := time.Now()
 	b.submit("quick", 1)
 	b.eventually("the execution has started", func() error {
@@ -79,7 +78,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if len(log) > 1<<20 {
 		t.Errorf("the worker's log has %d bytes", len(log))
 	}
-	b.settled()
+	b.awaitSettled()
 	response, err := http.Get(b.c.Executors[0].URL + "/readyz")
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +89,9 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	}
 }
 
-// garbage publishes messages to the first worker's queue. The first ones, which can't expire there,
-// have headers that would end the broker's dead lettering.
-func (f *fixture) garbage(n int) {
+// publishGarbage publishes unreadable messages to the first worker's queue. The first ones, which can't
+// expire there, have headers that would end the broker's dead lettering.
+func (f *fixture) publishGarbage(n int) {
 	f.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
 		m := amqp.Publishing{Body: []byte("\x1b[2J{\"message_type\": \xff")}
 		if i < 20 {
@@ -102,12 +101,12 @@ func (f *fixture) garbage(n int) {
 	})
 }
 
-// hostileDeaths is an x-death header on which RabbitMQ 3.10 fails when it adds a death to it.
+// hostileDeaths returns an x-death header that makes RabbitMQ 3.10 fail when it adds a death.
 func hostileDeaths() amqp.Table {
 	return amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
 }
 
-// publish sends n persistent messages to a queue, as anybody may who reaches the broker.
+// publish sends n persistent messages to a queue, as any client of the broker can.
 func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
 	f.t.Helper()
 	conn, err := amqp.Dial(f.c.Servers.RabbitMQ.URL)
@@ -135,13 +134,13 @@ func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishi
 	}
 }
 
-// TestAttacksOnRunningDaemons tries what is decided where a program puts its parts together: the
-// guard of the API's host, the protection of a worker, and whom a worker believes.
+// TestAttacksOnRunningDaemons tests protections that depend on a program's main function: the API's host
+// guard, the isolation of actions from their worker, and the worker's check of cancellations.
 func TestAttacksOnRunningDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
-	b := up(t, 1, 1)
+	b := startFixture(t, 1, 1)
 	t.Run("a page of another site", func(t *testing.T) {
 		for host, want := range map[string]int{"evil.example:8080": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden, "localhost": http.StatusCreated} {
 			if status, text := b.request(t, http.MethodPost, "/api/v1/executions", `{"action_ref":"quick"}`, "Host", host); status != want {
@@ -150,8 +149,8 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 		}
 	})
 	t.Run("an action that looks for secrets of its worker", func(t *testing.T) {
-		id := b.begin(t, "spy")
-		if status := b.ended(id); status != "completed" {
+		id := b.startExecution(t, "spy")
+		if status := b.awaitEnd(id); status != "completed" {
 			t.Fatalf("it is %s", status)
 		}
 		var found string
@@ -163,7 +162,7 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 		}
 	})
 	t.Run("a forged cancellation", func(t *testing.T) {
-		id := b.begin(t, "patient")
+		id := b.startExecution(t, "patient")
 		forged, err := broker.Encode(&broker.Envelope{
 			MessageID: "forged", Type: broker.ExecutionCancel, Timestamp: time.Now(), Version: broker.WireVersion,
 			Changes: []broker.Change{{Key: execution.Key{ID: id, Epoch: 1}}},
@@ -172,20 +171,20 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.publish(broker.CancelQueue(1), 3, func(int) amqp.Publishing { return amqp.Publishing{Body: forged} })
-		if status := b.ended(id); status != "completed" {
-			t.Errorf("the action that a forged hint names is %s", status)
+		if status := b.awaitEnd(id); status != "completed" {
+			t.Errorf("the action of a forged cancellation is %s", status)
 		}
-		id = b.begin(t, "patient")
+		id = b.startExecution(t, "patient")
 		if status, text := b.request(t, http.MethodPost, fmt.Sprintf("/api/v1/executions/%d/cancel", id), ""); status != http.StatusAccepted {
 			t.Fatalf("a real cancellation: %d %s", status, text)
 		}
-		if status := b.ended(id); status != "cancelled" {
-			t.Errorf("the action that somebody cancels is %s", status)
+		if status := b.awaitEnd(id); status != "cancelled" {
+			t.Errorf("the action of a real cancellation is %s", status)
 		}
 	})
 }
 
-// request asks the first executor, with headers in pairs, and returns its answer.
+// request sends a request to the first executor, with headers in pairs, and returns the response.
 func (f *fixture) request(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(f.ctx, method, f.c.Executors[0].URL+path, strings.NewReader(body))
@@ -212,8 +211,8 @@ func (f *fixture) request(t *testing.T, method, path, body string, headers ...st
 	return answer.StatusCode, string(all)
 }
 
-// begin creates an execution and returns once it has started.
-func (f *fixture) begin(t *testing.T, action string) (id execution.ID) {
+// startExecution creates an execution and waits until it has started.
+func (f *fixture) startExecution(t *testing.T, action string) (id execution.ID) {
 	t.Helper()
 	status, text := f.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
 	if _, err := fmt.Sscanf(text, `{"id":%d,`, &id); status != http.StatusCreated || err != nil {
@@ -228,8 +227,8 @@ func (f *fixture) begin(t *testing.T, action string) (id execution.ID) {
 	return id
 }
 
-// ended waits for the end of an execution and returns its status.
-func (f *fixture) ended(id execution.ID) (status string) {
+// awaitEnd waits for the end of an execution and returns its status.
+func (f *fixture) awaitEnd(id execution.ID) (status string) {
 	f.t.Helper()
 	f.eventually("the execution has ended", func() error {
 		return f.db.QueryRow(f.ctx, "select status from execution where id = $1 and ended is not null", int64(id)).Scan(&status)
@@ -237,14 +236,14 @@ func (f *fixture) ended(id execution.ID) (status string) {
 	return status
 }
 
-func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
+func TestExecutorRevealsNothingWithoutToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
 	const token = "s3cr3t-s3cr3t-s3cr3t"
-	env := calm()
+	env := calmEnv()
 	env["HANDOFF_API_TOKEN"] = token
-	b := upWith(t, env, 1, 0)
+	b := startFixtureWith(t, env, 1, 0)
 	for path, want := range map[string]int{
 		"/healthz": 200, "/readyz": 200, "/metrics": 200, "/playbooks/": 200, "/api/v1/executions": 401, "/api/v1/changes": 401, "/playbooks/../api/v1/workers": 401,
 	} {
@@ -261,13 +260,13 @@ func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
 	}
 }
 
-// Nobody can prevent what a message with hostile headers does to RabbitMQ 3.10 when it expires, so
-// its executors must report it. The test ends a broker's dead lettering, so it has servers of its own.
-func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
-	testenv.Nightly(t, "it takes servers of its own and half a minute")
-	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calm()})
+// An expiring message with hostile headers ends dead lettering in RabbitMQ 3.10. Nothing can prevent that, so
+// executors must report it. The test has its own servers, because it breaks the broker.
+func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
+	testenv.Nightly(t, "starts separate servers, and takes half a minute")
+	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calmEnv()})
 	servers.Require(t, err)
-	t.Cleanup(func() { _ = c.Down() }) // it was broken on purpose
+	t.Cleanup(func() { _ = c.Down() }) // the test has broken it
 	b := &fixture{t: t, ctx: t.Context(), c: c}
 	b.connect()
 	worker := c.Workers[0].Instance()
@@ -285,7 +284,7 @@ func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
 		}
 		return m
 	})
-	// The executor tests the path sooner when it meets what it can't read.
+	// The executor tests the dead letter path sooner after an unreadable message.
 	b.publish(broker.QueueRequested, 1, func(int) amqp.Publishing { return amqp.Publishing{Body: []byte("garbage")} })
 	const canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second // the bound that the page states
 	for began := time.Now(); ; time.Sleep(time.Second) {
@@ -294,14 +293,14 @@ func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
 			t.Fatal(err)
 		}
 		if arrived == letters {
-			t.Skip("this broker goes on: it does not have the defect")
+			t.Skip("this broker keeps dead lettering: it does not have the defect")
 		}
 		if status, text := b.request(t, http.MethodGet, "/readyz", ""); status != http.StatusOK {
 			t.Logf("after %v, with %d of %d dead letters: %s", time.Since(began), arrived, letters, text)
 			return
 		}
 		if time.Since(began) > canaryInterval+canaryWait {
-			t.Fatalf("/readyz is still well, with %d of %d dead letters", arrived, letters)
+			t.Fatalf("/readyz is still ok, with %d of %d dead letters", arrived, letters)
 		}
 	}
 }

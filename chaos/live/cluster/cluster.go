@@ -1,5 +1,5 @@
-// Package cluster runs the whole system on this machine: a private PostgreSQL and RabbitMQ,
-// executors with their API, and workers, each a real process of the real binaries.
+// Package cluster runs the whole system on this machine: a private PostgreSQL and RabbitMQ, and executors and
+// workers as real processes.
 package cluster
 
 import (
@@ -24,31 +24,27 @@ type Options struct {
 	Bin string
 	// Executors and Workers are the numbers of processes; at least one executor.
 	Executors, Workers int
-	// Profile is that of every daemon; empty for the configuration's.
+	// Profile is the profile of every daemon; empty for that of the configuration.
 	Profile string
-	// Listen is where the first executor serves its API; empty for a free port of loopback.
+	// Listen is the address of the first executor's API; empty for a free loopback port.
 	Listen string
-	// Runtimes lists the runtimes of every worker, separated by commas; empty for all that the
-	// machine has.
+	// Runtimes lists the runtimes of every worker, separated by commas; empty for all installed ones.
 	Runtimes string
 	// Scripts is the directory of the workers' scripts, an absolute path; empty for none.
 	Scripts string
-	// Actions is a folder of action files that the first executor stores in the database; may be
-	// empty.
+	// Actions is a folder of action files that the first executor stores in the database; empty for none.
 	Actions string
-	// ActionFiles replaces Actions: action files by name, written to a folder in the servers'
+	// ActionFiles replaces Actions: the content of action files by name. Up writes them to the servers'
 	// directory.
 	ActionFiles map[string]string
-	// ConfigFile is a configuration file for every daemon; empty for none. The daemons read a copy
-	// in the servers' directory, at every start: edit it and restart a daemon to reconfigure the
-	// daemon.
+	// ConfigFile is a configuration file for every daemon; empty for none. The daemons read a copy in the
+	// servers' directory at every start. To reconfigure a daemon, edit the copy and restart it.
 	ConfigFile string
 	// Env holds configuration for every daemon, as HANDOFF_… variables.
 	Env map[string]string
-	// Links puts a proxy between every daemon and every server, so that links can be broken by
-	// hand.
+	// Links inserts a proxy between every daemon and every server, so that links can be broken by hand.
 	Links bool
-	// Servers adds options for the servers; PostgreSQL and RabbitMQ are always private.
+	// Servers holds options for the servers. PostgreSQL and RabbitMQ are always private.
 	Servers servers.Options
 }
 
@@ -57,17 +53,16 @@ type Cluster struct {
 	Servers   *servers.Set
 	Executors []*Daemon
 	Workers   []*Daemon
-	// Config is the path of the configuration that the daemons read; empty without
-	// Options.ConfigFile.
+	// Config is the path of the daemons' configuration file; empty without Options.ConfigFile.
 	Config string
-	// Control is the address of the control interface, for breaking the system by hand; empty
-	// without links.
+	// Control is the URL of the control interface, for breaking the system by hand; empty without
+	// Options.Links.
 	Control string
 
-	links *links
+	links *linkSet
 }
 
-// Daemon is one executor or worker across its restarts.
+// Daemon is one executor or worker, across restarts.
 type Daemon struct {
 	Name string
 	// URL is the daemon's HTTP address: the API of an executor, the health endpoints of a worker.
@@ -79,12 +74,11 @@ type Daemon struct {
 	process Instance
 }
 
-// Instance is a daemon's program from one start to its end: a process of this machine, or in a
-// container.
+// Instance is a daemon's program from one start to its end, on this machine or in a container.
 type Instance interface {
-	// Running says whether it still runs.
+	// Running reports whether it still runs.
 	Running() bool
-	// Kill ends it at once and returns when it is gone.
+	// Kill ends it at once and returns when it has ended.
 	Kill()
 	// Terminate asks it to stop and returns at once.
 	Terminate()
@@ -93,15 +87,14 @@ type Instance interface {
 	Resume()
 	// Wait returns nil once it has ended, or ctx's error.
 	Wait(ctx context.Context) error
-	// Ready polls until probe succeeds. If the program ends first, the error has the end of its
-	// log.
+	// Ready polls until probe succeeds. If the program ends first, the error contains the end of its log.
 	Ready(ctx context.Context, probe func(context.Context) error) error
 	// Log is the path of its log file.
 	Log() string
 }
 
-// readyWithin limits the time in which a daemon must become ready, on a machine that is busy with
-// other things. A daemon that ends is noticed at once.
+// readyWithin limits the time until a daemon is ready on a busy machine. The end of a daemon is detected at
+// once.
 const readyWithin = 3 * time.Minute
 
 // Up starts everything and returns when every daemon is ready.
@@ -156,7 +149,7 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		if o.Actions != "" && i == 0 {
 			args = append(args, "--actions", o.Actions)
 		}
-		d, err := c.daemon(o, fmt.Sprintf("executor-%d", i+1), "executor", address, args)
+		d, err := c.newDaemon(o, fmt.Sprintf("executor-%d", i+1), "executor", address, args)
 		if err != nil {
 			return err
 		}
@@ -173,13 +166,13 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		name := fmt.Sprintf("worker-%d", i+1)
 		args := append(slices.Clone(given), "--health-listen", address)
 		if c.links != nil {
-			health, err := c.links.through(name, "executors", "http://"+address+"/readyz")
+			health, err := c.links.addLink(name, "executors", "http://"+address+"/readyz")
 			if err != nil {
 				return err
 			}
 			args = append(args, "--health-url", health)
 		}
-		d, err := c.daemon(o, name, "worker", address, args)
+		d, err := c.newDaemon(o, name, "worker", address, args)
 		if err != nil {
 			return err
 		}
@@ -188,11 +181,11 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	if err := c.Executors[0].Start(ctx); err != nil {
 		return err
 	}
-	return each(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
+	return forEachDaemon(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
 }
 
-// writeActions makes a folder of action files in the servers' directory, so that it is removed with
-// it, however this process ends, unless the directory is kept.
+// writeActions makes a folder of action files in the servers' directory, which is removed however this
+// process ends, unless it is kept.
 func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	dir := filepath.Join(c.Servers.Dir(), "actions")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -206,7 +199,7 @@ func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	return dir, nil
 }
 
-// copyConfig copies a configuration to where the daemons read it.
+// copyConfig copies a configuration file to the servers' directory, where the daemons read it.
 func (c *Cluster) copyConfig(from string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -216,8 +209,8 @@ func (c *Cluster) copyConfig(from string) error {
 	return os.WriteFile(c.Config, text, 0o600)
 }
 
-func (c *Cluster) daemon(o Options, name, program, address string, args []string) (*Daemon, error) {
-	env, err := c.variables(o, name)
+func (c *Cluster) newDaemon(o Options, name, program, address string, args []string) (*Daemon, error) {
+	env, err := c.daemonEnv(o, name)
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +222,7 @@ func (c *Cluster) daemon(o Options, name, program, address string, args []string
 	}), nil
 }
 
-// NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at
-// address.
+// NewDaemon returns a daemon, not yet started, that is a process of this machine and answers HTTP at address.
 func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
 	return NewSupervised(program.Name, address, func() (Instance, error) {
 		p, err := servers.Spawn(program)
@@ -241,22 +233,22 @@ func NewDaemon(servers *servers.Set, address string, program servers.Program) *D
 	})
 }
 
-// NewSupervised returns a daemon that launch starts, in a container for example, and that answers
-// HTTP at address.
+// NewSupervised returns a daemon that launch starts, for example in a container, and that answers HTTP at
+// address.
 func NewSupervised(name, address string, launch func() (Instance, error)) *Daemon {
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
-// variables is a daemon's environment: the addresses of the servers, and the caller's additions. It
+// daemonEnv returns a daemon's environment: the addresses of the servers, and the caller's additions. It
 // excludes this process's own HANDOFF_ variables, which configure other things.
-func (c *Cluster) variables(o Options, name string) ([]string, error) {
+func (c *Cluster) daemonEnv(o Options, name string) ([]string, error) {
 	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
 	if c.links != nil {
 		var err error
-		if database, err = c.links.through(name, "database", database); err != nil {
+		if database, err = c.links.addLink(name, "database", database); err != nil {
 			return nil, err
 		}
-		if broker, err = c.links.through(name, "broker", broker); err != nil {
+		if broker, err = c.links.addLink(name, "broker", broker); err != nil {
 			return nil, err
 		}
 	}
@@ -275,8 +267,8 @@ func (c *Cluster) variables(o Options, name string) ([]string, error) {
 	return env, nil
 }
 
-// each calls f for all daemons at the same time and joins the errors.
-func each(all []*Daemon, f func(*Daemon) error) error {
+// forEachDaemon calls f concurrently for all daemons and joins the errors.
+func forEachDaemon(all []*Daemon, f func(*Daemon) error) error {
 	failed := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, d := range all {
@@ -286,8 +278,8 @@ func each(all []*Daemon, f func(*Daemon) error) error {
 	return errors.Join(failed...)
 }
 
-// Down stops the daemons gracefully, workers first, kills those that do not stop within a few
-// seconds, and ends the servers.
+// Down stops the daemons gracefully, workers first, kills those that don't stop within five seconds, and ends
+// the servers.
 func (c *Cluster) Down() error {
 	failed := c.stopDaemons()
 	if c.links != nil {
@@ -312,10 +304,10 @@ func (c *Cluster) stopDaemons() error {
 		}
 		return nil
 	}
-	return errors.Join(each(c.Workers, stop), each(c.Executors, stop))
+	return errors.Join(forEachDaemon(c.Workers, stop), forEachDaemon(c.Executors, stop))
 }
 
-// Instance is the running process, nil before the first Start.
+// Instance returns the daemon's latest instance; nil before the first start.
 func (d *Daemon) Instance() Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -342,7 +334,7 @@ func (d *Daemon) Launch() error {
 	return nil
 }
 
-// Ready returns when the daemon reports that it is ready.
+// Ready returns when /readyz reports that the daemon is ready.
 func (d *Daemon) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()

@@ -16,14 +16,14 @@ import (
 	"handoff/core/testenv"
 )
 
-// Systemd by default, and whoever stops all of a user, sends SIGTERM to a worker's shims and actions
-// as well. No execution fails of that: what was ended is run again, and costs no retry.
-func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
+// By default, systemd also sends SIGTERM to a worker's shims and actions. No execution fails because of that:
+// runs that were ended are repeated, at no cost in retries.
+func TestStoppingWholeWorkersFailsNoExecution(t *testing.T) {
 	stops := 3
 	if testenv.All() {
 		stops = 10
 	}
-	b := up(t, 1, 2)
+	b := startFixture(t, 1, 2)
 	r := rand.New(rand.NewPCG(1, 0))
 	total := 0
 	for stop := range stops {
@@ -46,7 +46,7 @@ func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
 			t.Fatalf("stop %d, of %s: %v", stop, d.Name, err)
 		}
 	}
-	b.settled()
+	b.awaitSettled()
 	var ends string
 	err := b.db.QueryRow(b.ctx, `select coalesce(string_agg(concat_ws(' ', n, status, failure_reason), ', ' order by status), '')
 		from (select status, failure_reason, count(*) as n from execution group by 1, 2) e`).Scan(&ends)
@@ -58,17 +58,16 @@ func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
 		t.Errorf("%d of %d completed", n, total)
 	}
 	if n := b.count("status <> 'completed'"); n == 0 {
-		t.Error("no stop has met a run")
+		t.Error("no stop has ended a run")
 	}
-	// A shim that is only being started can't catch the signal yet, and has started nothing.
+	// A shim that is just starting can't catch the signal yet, and has started nothing.
 	if n := b.count("status <> 'completed' and failure_reason not in ('worker_shutdown', 'worker_unavailable')"); n > 0 {
 		t.Errorf("%d runs count as failed", n)
 	}
 	b.judge(total)
 }
 
-// processesOf returns the process of the daemon with this name that this test started, and
-// everything below it.
+// processesOf returns the process of this test's daemon with this name, and all its descendants.
 func processesOf(t *testing.T, name string) (all []int) {
 	t.Helper()
 	children := make(map[int][]int)

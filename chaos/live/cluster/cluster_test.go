@@ -28,13 +28,13 @@ import (
 	"handoff/core/testenv"
 )
 
-// These tests run the real binaries on a real PostgreSQL and a real RabbitMQ, break them, and judge
-// by the database and the actions themselves: nothing lost, nothing twice.
+// These tests run the real binaries on a real PostgreSQL and RabbitMQ, and break them. They judge by the
+// database and the actions' own records: nothing is lost, and nothing runs twice.
 
 var binaries string
 
-// machine holds the servers of all these tests. Each test has its own database and virtual host; no
-// two run at once, so a test may also restart the servers.
+// machine holds the servers of all these tests. Each test has its own database and virtual host. Tests don't
+// run in parallel, so a test may restart the servers.
 var machine struct {
 	once sync.Once
 	set  *servers.Set
@@ -63,9 +63,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// calm is a configuration in which nothing expires because the machine is slow: a dispatch outlives
-// every wait of a test, and a worker keeps its lease for a minute without a heartbeat.
-func calm() map[string]string {
+// calmEnv returns a configuration in which nothing expires on a slow machine: a dispatch outlives every wait
+// of a test, and a worker keeps its lease for a minute without a heartbeat.
+func calmEnv() map[string]string {
 	never := 2 * testenv.Patience()
 	return map[string]string{
 		"HANDOFF_WORKER_HEARTBEAT_INTERVAL":                  "1s",
@@ -90,10 +90,10 @@ func calm() map[string]string {
 	}
 }
 
-// takeover is calm with a lease of nine seconds, for tests that wait for its end. A live worker that
-// loses it because the machine is slow costs such a test a retry at most.
-func takeover() map[string]string {
-	env := calm()
+// takeoverEnv is calmEnv with a lease of nine seconds, for tests that wait for its end. If a live worker
+// loses it because the machine is slow, such a test costs at most a retry.
+func takeoverEnv() map[string]string {
+	env := calmEnv()
 	env["HANDOFF_WORKER_HEARTBEAT_STALENESS_MULTIPLIER"] = "9"
 	env["HANDOFF_WORKER_FENCE_MARGIN"] = "3s"
 	env["HANDOFF_WORKER_STATEMENT_TIMEOUT"] = "2s"
@@ -158,12 +158,12 @@ entrypoint: |
   exit 0
 `
 
-func up(t *testing.T, executors, workers int) *fixture {
+func startFixture(t *testing.T, executors, workers int) *fixture {
 	t.Helper()
-	return upWith(t, calm(), executors, workers)
+	return startFixtureWith(t, calmEnv(), executors, workers)
 }
 
-func upWith(t *testing.T, env map[string]string, executors, workers int) *fixture {
+func startFixtureWith(t *testing.T, env map[string]string, executors, workers int) *fixture {
 	t.Helper()
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -178,9 +178,9 @@ func upWith(t *testing.T, env map[string]string, executors, workers int) *fixtur
 	b := &fixture{t: t, ctx: ctx, c: c, witness: witness}
 	t.Cleanup(func() {
 		if t.Failed() {
-			b.logs()
+			b.showLogs()
 		}
-		_ = c.stopDaemons() // it returns no error
+		_ = c.stopDaemons() // never returns an error
 		for _, d := range append(c.Executors, c.Workers...) {
 			if p := d.Instance(); p != nil {
 				_ = os.Remove(p.Log()) // the next test's daemons have the same names
@@ -194,8 +194,8 @@ func upWith(t *testing.T, env map[string]string, executors, workers int) *fixtur
 	return b
 }
 
-// serversForTest starts the servers for the first test. They get a database and a virtual host for each test,
-// which end with the servers.
+// serversForTest returns the servers, which it starts for the first test, with a new database and virtual
+// host. These end with the servers.
 func serversForTest(t *testing.T) *servers.Set {
 	t.Helper()
 	machine.once.Do(func() {
@@ -226,8 +226,8 @@ func (f *fixture) connect() {
 	})
 }
 
-// logs shows the end of every daemon's log.
-func (f *fixture) logs() {
+// showLogs logs the end of every daemon's log.
+func (f *fixture) showLogs() {
 	for _, d := range append(f.c.Executors, f.c.Workers...) {
 		if p := d.Instance(); p != nil {
 			text, _ := os.ReadFile(p.Log())
@@ -236,7 +236,7 @@ func (f *fixture) logs() {
 	}
 }
 
-// eventually polls a condition that no event announces.
+// eventually polls a condition, and fails the test if it stays unmet.
 func (f *fixture) eventually(what string, condition func() error) {
 	f.t.Helper()
 	within := testenv.Patience()
@@ -247,13 +247,13 @@ func (f *fixture) eventually(what string, condition func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			f.t.Fatalf("after %v it is not so that %s: %v", within, what, err)
+			f.t.Fatalf("after %v, still not: %s: %v", within, what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// submit creates n executions through an API, in batches with idempotency keys, and repeats
+// submit creates n executions through the executors' APIs, in batches with idempotency keys, and retries
 // requests as often as necessary.
 func (f *fixture) submit(action string, n int) {
 	f.t.Helper()
@@ -269,7 +269,7 @@ func (f *fixture) submit(action string, n int) {
 			f.t.Fatal(err)
 		}
 		attempt := 0
-		f.eventually("the API takes executions", func() error {
+		f.eventually("the API accepts executions", func() error {
 			e := f.c.Executors[attempt%len(f.c.Executors)]
 			attempt++
 			request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, e.URL+"/api/v1/executions/batch", bytes.NewReader(body))
@@ -295,7 +295,7 @@ func (f *fixture) submit(action string, n int) {
 	}
 }
 
-// count is the number of rows that satisfy a condition.
+// count returns the number of executions that satisfy a condition.
 func (f *fixture) count(where string) (n int) {
 	f.t.Helper()
 	f.eventually("rows can be counted", func() error {
@@ -308,8 +308,8 @@ func (f *fixture) count(where string) (n int) {
 	return n
 }
 
-// settled waits until every execution is terminal and its end is handled.
-func (f *fixture) settled() {
+// awaitSettled waits until every execution has ended and its end is handled.
+func (f *fixture) awaitSettled() {
 	f.t.Helper()
 	f.eventually("every execution is finished and handled", func() error {
 		if open := f.count("orchestrated_at is null"); open > 0 {
@@ -319,8 +319,8 @@ func (f *fixture) settled() {
 	})
 }
 
-// judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by the
-// actions' own records.
+// judge checks, by the audit, the chains and the actions' own records, that nothing is lost and nothing ran
+// twice.
 func (f *fixture) judge(chains int) {
 	f.t.Helper()
 	c := config.Default(config.Hardened)
@@ -332,7 +332,7 @@ func (f *fixture) judge(chains int) {
 		f.t.Errorf("invariant %d: %s", v.Invariant.Number, v.Message)
 	}
 	if r.Unread != 0 {
-		f.t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
+		f.t.Errorf("%d events of this version's own audit could not be read: %q", r.Unread, r.Unknown)
 	}
 	if judged := r.Count(audit.Holds) + r.Count(audit.Broken); judged < 4 {
 		f.t.Errorf("only %d invariants were judged", judged)
@@ -340,18 +340,18 @@ func (f *fixture) judge(chains int) {
 	if n := f.count("original_execution is null"); n != chains {
 		f.t.Errorf("%d chains exist, %d were submitted", n, chains)
 	}
-	f.witnessed()
+	f.checkWitness()
 }
 
-type note struct {
+type witnessLine struct {
 	Event            string
 	Execution, Epoch int64
 	MonoNS           int64 `json:"mono_ns"`
 }
 
-// witnessed reads the shims' records: each epoch has run at most once, and no two runs of one
-// execution overlapped. (A killed shim leaves no end, but these tests kill no shims.)
-func (f *fixture) witnessed() {
+// checkWitness checks, by the shims' records, that each epoch ran at most once and no two runs of one
+// execution overlapped. (A killed shim records no end, but these tests kill no shims.)
+func (f *fixture) checkWitness() {
 	f.t.Helper()
 	text, err := os.ReadFile(f.witness)
 	if err != nil && !os.IsNotExist(err) {
@@ -360,7 +360,7 @@ func (f *fixture) witnessed() {
 	started := make(map[[2]int64]bool)
 	running := make(map[int64]int)
 	for line := range strings.Lines(string(text)) {
-		var n note
+		var n witnessLine
 		if err := json.Unmarshal([]byte(line), &n); err != nil {
 			f.t.Fatalf("witness: %v in %q", err, line)
 		}
@@ -379,27 +379,27 @@ func (f *fixture) witnessed() {
 	}
 }
 
-func TestAThousandExecutionsComplete(t *testing.T) {
-	b := up(t, 1, 2)
+func TestThousandExecutionsComplete(t *testing.T) {
+	b := startFixture(t, 1, 2)
 	b.submit("quick", 1000)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed'"); n != 1000 {
 		t.Errorf("%d of 1000 completed", n)
 	}
 	b.judge(1000)
 }
 
-// The design documents ask that an execution fails at once if no worker can run it: by the first pass
-// of a scheduler that looks for one, without a dispatch.
-func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
-	env := calm()
+// By the design documents, an execution that no worker can run fails at once: in the first scheduling pass,
+// without a dispatch.
+func TestDocumentedProfileFailsUnrunnableExecutionAtOnce(t *testing.T) {
+	env := calmEnv()
 	env["HANDOFF_PROFILE"], env["HANDOFF_WORKER_RUNTIMES"] = string(config.Documented), "shell,noop"
-	b := upWith(t, env, 1, 1)
+	b := startFixtureWith(t, env, 1, 1)
 	b.submit("elsewhere", 5)
 	b.submit("quick", 5)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed' and action_ref = 'quick'"); n != 5 {
-		t.Errorf("%d of 5 completed that fit the worker", n)
+		t.Errorf("%d of 5 executions that fit the worker completed", n)
 	}
 	const atOnce = `status = 'failed' and failure_reason = 'no_workers' and result->>'error' = 'No workers available'
 		and dispatches = 0 and ended = unschedulable_since`
@@ -411,18 +411,18 @@ func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
 	b.judge(10)
 }
 
-func TestAGracefulStopLosesNothing(t *testing.T) {
+func TestGracefulStopLosesNothing(t *testing.T) {
 	// Both workers are full, and ten executions wait.
 	slots := 8
 	if testenv.All() {
 		slots = 25
 	}
-	env := calm()
+	env := calmEnv()
 	env["HANDOFF_WORKER_CONCURRENCY"] = fmt.Sprint(slots)
 	total := 2*slots + 10
-	b := upWith(t, env, 1, 2)
+	b := startFixtureWith(t, env, 1, 2)
 	b.submit("steady", total)
-	// The actions end after a second, so at no moment need all of them run.
+	// The actions end after a second, so they need not all run at the same time.
 	b.eventually("as many actions have started as the workers have slots", func() error {
 		if n := b.count("started_at is not null"); n < 2*slots {
 			return fmt.Errorf("%d have", n)
@@ -431,7 +431,7 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	})
 	leaving := b.c.Workers[0].Instance()
 	leaving.Terminate()
-	b.eventually("nothing unclaimed is left at the worker that stops, whose dispatch does not expire", func() error {
+	b.eventually("the stopping worker has no unclaimed work, although no dispatch expires", func() error {
 		if n := b.count("status = 'scheduled' and worker = (select id from worker where name = 'worker-1')"); n > 0 {
 			return fmt.Errorf("%d are scheduled there", n)
 		}
@@ -442,7 +442,7 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	if err := leaving.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status <> 'completed'"); n > 0 {
 		var how string
 		err := b.db.QueryRow(b.ctx, "select string_agg(concat_ws(' ', id, status, result), '; ') from execution where status <> 'completed'").Scan(&how)
@@ -451,12 +451,12 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	b.judge(total)
 }
 
-func TestKillsUnderLoad(t *testing.T) {
+func TestKillsUnderLoadLoseNothing(t *testing.T) {
 	kills := 6
 	if testenv.All() {
 		kills = 20
 	}
-	b := upWith(t, takeover(), 2, 2)
+	b := startFixtureWith(t, takeoverEnv(), 2, 2)
 	seed := uint64(1)
 	r := rand.New(rand.NewPCG(seed, 0))
 	victims := append(append([]*Daemon{}, b.c.Executors...), b.c.Workers...)
@@ -471,7 +471,7 @@ func TestKillsUnderLoad(t *testing.T) {
 			t.Fatalf("kill %d, of %s: %v", kill, d.Name, err)
 		}
 	}
-	b.settled()
+	b.awaitSettled()
 	t.Logf("%d completed, %d retries", b.count("status = 'completed'"), b.count("retry_count > 0"))
 	if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
 		t.Errorf("%d chains ended without success", n)
@@ -479,10 +479,10 @@ func TestKillsUnderLoad(t *testing.T) {
 	b.judge(total)
 }
 
-func TestRestartsOfTheServersUnderLoad(t *testing.T) {
+func TestServerRestartsUnderLoadLoseNothing(t *testing.T) {
 	for _, server := range []string{"RabbitMQ", "PostgreSQL"} {
 		t.Run(server, func(t *testing.T) {
-			b := up(t, 2, 2)
+			b := startFixture(t, 2, 2)
 			b.submit("brief", 100)
 			var stop, start func(context.Context) error
 			if server == "RabbitMQ" {
@@ -497,7 +497,7 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.submit("brief", 100)
-			b.settled()
+			b.awaitSettled()
 			if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
 				t.Errorf("%d chains ended without success", n)
 			}
@@ -506,10 +506,10 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 	}
 }
 
-// A worker that is paused beyond its lease loses its executions, its shims end the actions
-// meanwhile, and its late results are refused.
-func TestAPausedWorkerLosesItsWork(t *testing.T) {
-	b := upWith(t, takeover(), 1, 1)
+// A worker that is paused beyond its lease loses its executions. Its shims end the actions meanwhile, and its
+// late results are refused.
+func TestPausedWorkerLosesItsWork(t *testing.T) {
+	b := startFixtureWith(t, takeoverEnv(), 1, 1)
 	b.submit("once", 3)
 	b.eventually("the actions run", func() error {
 		text, _ := os.ReadFile(b.witness)
@@ -542,32 +542,33 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 		return err
 	})
 	b.submit("quick", 5)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed'"); n != 5 {
-		t.Errorf("%d of 5 completed after the worker came back", n)
+		t.Errorf("%d of 5 completed after the worker resumed", n)
 	}
 	b.judge(8)
 }
 
-// Each start of an executor lets messages die to test the path, but none of them needs attention.
-func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
+// Each starting executor tests the dead letter path with canaries, but none of these is stored as a dead
+// letter.
+func TestExecutorStartsLeaveNoDeadLetter(t *testing.T) {
 	rounds := 2
 	if testenv.All() {
 		rounds = 10
 	}
-	b := up(t, 3, 1)
+	b := startFixture(t, 3, 1)
 	for range rounds {
 		for _, e := range b.c.Executors {
 			e.Instance().Kill()
 		}
 		// An executor is ready when its canary has returned.
-		if err := each(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
+		if err := forEachDaemon(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.eventually("a canary reaches the dead letter handler", func() error {
 		for _, e := range b.c.Executors {
-			if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letter_canaries_total ") {
+			if page := b.metricsPage(e); strings.Contains(page, "\nhandoff_dead_letter_canaries_total ") {
 				return nil
 			}
 		}
@@ -578,22 +579,22 @@ func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 		t.Errorf("%d dead letters are stored after %d starts (%v)", stored, 3*rounds, err)
 	}
 	for _, e := range b.c.Executors {
-		if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
+		if page := b.metricsPage(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
 			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
 		}
 	}
-	// The alert rules of a live run ignore a process whose page has a single unknown figure.
+	// A live run's alert rules ignore a whole page that has a single unknown figure.
 	reader := scrape.New(alert.NewEvaluator(), 1)
 	for _, d := range slices.Concat(b.c.Executors, b.c.Workers) {
-		page := b.page(d)
+		page := b.metricsPage(d)
 		if err := reader.Take(d.Name, strings.NewReader(page)); err != nil || page == "" {
 			t.Errorf("the page of %s, of %d bytes: %v", d.Name, len(page), err)
 		}
 	}
 }
 
-// page is a daemon's answer at /metrics, empty if there is none.
-func (f *fixture) page(d *Daemon) string {
+// metricsPage returns a daemon's metrics page; empty if it doesn't answer.
+func (f *fixture) metricsPage(d *Daemon) string {
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {
 		f.t.Fatal(err)

@@ -18,19 +18,19 @@ import (
 	"handoff/core/api/hostguard"
 )
 
-// links are the links from daemons to servers, each through a toxiproxy proxy with the name
+// linkSet holds the links from daemons to servers, each through a toxiproxy proxy with the name
 // PROCESS.SERVER.
-type links struct {
+type linkSet struct {
 	toxiproxy *toxiproxy.ApiServer
 	control   *http.Server
 }
 
-func newLinks() *links {
-	return &links{toxiproxy: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
+func newLinks() *linkSet {
+	return &linkSet{toxiproxy: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// through makes the link and returns the server's address behind it.
-func (l *links) through(process, server, address string) (string, error) {
+// addLink makes a link and returns the server's address behind it.
+func (l *linkSet) addLink(process, server, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", fmt.Errorf("the address of the %s: %w", server, err)
@@ -43,7 +43,7 @@ func (l *links) through(process, server, address string) (string, error) {
 	return u.String(), nil
 }
 
-func (l *links) close() error {
+func (l *linkSet) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var err error
@@ -56,10 +56,10 @@ func (l *links) close() error {
 	return err
 }
 
-// Act is an operation on a process or a server by hand.
+// Act is an operation by hand on a process or a server.
 type Act string
 
-// The acts. Start restarts a process or server that has ended, and does nothing to one that runs.
+// The acts. Start starts a process or server that has ended, and does nothing to one that runs.
 const (
 	Crash  Act = "crash"
 	Stop   Act = "stop"
@@ -74,13 +74,12 @@ type Named struct {
 	Worker bool   `json:"worker"`
 }
 
-// ProcessesPath is where the control interface lists the processes; ProcessesPath/NAME/ACT acts on
-// one, or on a server, whose names are fault.Broker and fault.Database. All other paths are
-// toxiproxy's own API.
+// ProcessesPath is the path at which the control interface lists the processes. ProcessesPath/NAME/ACT acts
+// on one, or on the server fault.Broker or fault.Database. All other paths belong to toxiproxy's own API.
 const ProcessesPath = "/processes"
 
-// serveControl serves the control interface on a loopback port. It has no authentication: every
-// local client may use it, but pages of other sites in a local browser may not.
+// serveControl serves the control interface on a loopback port and returns its URL. It has no authentication:
+// every local client may use it, but pages of other sites in a local browser may not.
 func (c *Cluster) serveControl() (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,23 +89,23 @@ func (c *Cluster) serveControl() (string, error) {
 	if c.Servers != nil {
 		breakable[fault.Database], breakable[fault.Broker] = c.Servers.Postgres, c.Servers.RabbitMQ
 	}
-	c.links.control = &http.Server{Handler: c.routes(breakable), ReadHeaderTimeout: 5 * time.Second}
+	c.links.control = &http.Server{Handler: c.controlRoutes(breakable), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = c.links.control.Serve(listener) }() // it ends when it is shut down
 	return "http://" + listener.Addr().String(), nil
 }
 
-// routes serves the control interface; servers are those that can be broken by hand. Toxiproxy ends
-// each request of its own router after 25 seconds, with an empty page, and a server may take minutes
-// to start: so the processes' paths are not under that router.
-func (c *Cluster) routes(servers map[string]server) http.Handler {
+// controlRoutes returns the handler of the control interface. servers can be broken by hand. Toxiproxy's
+// router ends each request after 25 seconds with an empty page, but a server may take minutes to start. So
+// the processes' paths are outside that router.
+func (c *Cluster) controlRoutes(servers map[string]server) http.Handler {
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET "+ProcessesPath, c.list)
-	routes.HandleFunc("POST "+ProcessesPath+"/{name}/{act}", func(w http.ResponseWriter, r *http.Request) { c.act(w, r, servers) })
+	routes.HandleFunc("GET "+ProcessesPath, c.serveProcessList)
+	routes.HandleFunc("POST "+ProcessesPath+"/{name}/{act}", func(w http.ResponseWriter, r *http.Request) { c.serveAct(w, r, servers) })
 	routes.Handle("/", c.links.toxiproxy.Routes())
 	return hostguard.Guard{}.Wrap(routes)
 }
 
-func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
+func (c *Cluster) serveProcessList(w http.ResponseWriter, _ *http.Request) {
 	var all []Named
 	for _, d := range c.Executors {
 		all = append(all, Named{d.Name, false})
@@ -118,7 +117,7 @@ func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(all) // the client may be gone
 }
 
-func (c *Cluster) act(w http.ResponseWriter, r *http.Request, servers map[string]server) {
+func (c *Cluster) serveAct(w http.ResponseWriter, r *http.Request, servers map[string]server) {
 	name := r.PathValue("name")
 	broken := servers[name]
 	for _, d := range slices.Concat(c.Executors, c.Workers) {
@@ -130,7 +129,7 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request, servers map[string
 		http.Error(w, fmt.Sprintf("there is no process %q", name), http.StatusNotFound)
 		return
 	}
-	if err := do(r.Context(), name, broken, Act(r.PathValue("act"))); err != nil {
+	if err := actOn(r.Context(), name, broken, Act(r.PathValue("act"))); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 	}
 }
@@ -145,7 +144,7 @@ type server interface {
 	Resume() error
 }
 
-// manualDaemon is a daemon as a server: neither its start nor its stop is waited for.
+// manualDaemon is a daemon as a server. Start and Stop don't wait.
 type manualDaemon struct{ *Daemon }
 
 func (m manualDaemon) Running() bool {
@@ -158,9 +157,9 @@ func (m manualDaemon) Kill() error                 { m.Instance().Kill(); return
 func (m manualDaemon) Pause() error                { m.Instance().Pause(); return nil }
 func (m manualDaemon) Resume() error               { m.Instance().Resume(); return nil }
 
-// do acts on a server or a process, and returns when that is done: a server that was started
-// answers. What has begun goes on when the client is gone.
-func do(ctx context.Context, name string, s server, a Act) error {
+// actOn acts on a server or a process and returns when that is done; a started server then answers. A start
+// continues even if the client disconnects.
+func actOn(ctx context.Context, name string, s server, a Act) error {
 	running := s.Running()
 	switch {
 	case a == Start && running:
@@ -181,5 +180,5 @@ func do(ctx context.Context, name string, s server, a Act) error {
 	case a == Resume:
 		return s.Resume()
 	}
-	return fmt.Errorf("%q is nothing that can be done to %s: crash, stop, pause, resume or start", a, name)
+	return fmt.Errorf("%q is no act on %s: use crash, stop, pause, resume or start", a, name)
 }

@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// recorded is a server that records what is done to it.
-type recorded struct {
+// recordingServer is a server that records the acts on it.
+type recordingServer struct {
 	runs  bool
 	asked []string
 }
 
-func (r *recorded) Running() bool { return r.runs }
+func (r *recordingServer) Running() bool { return r.runs }
 
-func (r *recorded) Start(context.Context) error { r.runs = true; return r.note("start") }
-func (r *recorded) Stop() error                 { r.runs = false; return r.note("stop") }
-func (r *recorded) Kill() error                 { r.runs = false; return r.note("kill") }
-func (r *recorded) Pause() error                { return r.note("pause") }
-func (r *recorded) Resume() error               { return r.note("resume") }
+func (r *recordingServer) Start(context.Context) error { r.runs = true; return r.record("start") }
+func (r *recordingServer) Stop() error                 { r.runs = false; return r.record("stop") }
+func (r *recordingServer) Kill() error                 { r.runs = false; return r.record("kill") }
+func (r *recordingServer) Pause() error                { return r.record("pause") }
+func (r *recordingServer) Resume() error               { return r.record("resume") }
 
-func (r *recorded) note(what string) error {
+func (r *recordingServer) record(what string) error {
 	r.asked = append(r.asked, what)
 	return nil
 }
 
-// A server that runs can be broken and started again; one that does not says so, and what to do.
-func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
-	s := &recorded{runs: true}
+// A running server can be broken and restarted. For one that is down, the error names the remedy.
+func TestServerIsBrokenAndRestarted(t *testing.T) {
+	s := &recordingServer{runs: true}
 	var said []string
 	for _, a := range []Act{Start, Pause, Resume, Stop, Stop, Start, Crash, Crash, Pause, Start, "melt"} {
-		if err := do(t.Context(), "broker", s, a); err != nil {
+		if err := actOn(t.Context(), "broker", s, a); err != nil {
 			said = append(said, fmt.Sprint(a, ": ", err))
 		}
 	}
@@ -48,31 +48,30 @@ func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
 	}
 }
 
-// slow is a server that takes long to start, as RabbitMQ does with many queues or on a busy machine.
-type slow struct{ recorded }
+// slowServer is a server that starts slowly, as RabbitMQ does with many queues or on a busy machine.
+type slowServer struct{ recordingServer }
 
-func (s *slow) Start(context.Context) error {
-	time.Sleep(4 * time.Minute) // of the bubble's time
-	return s.note("started")
+func (s *slowServer) Start(context.Context) error {
+	time.Sleep(4 * time.Minute) // of synctest's time
+	return s.record("started")
 }
 
-// Whoever starts a server waits until it answers, also where that takes minutes.
-func TestAStartThatTakesMinutesIsWaitedFor(t *testing.T) {
+// A request to start a server returns only when the server answers, even after minutes.
+func TestControlWaitsForSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{links: newLinks()}
-		broker := &slow{}
+		broker := &slowServer{}
 		answer := httptest.NewRecorder()
 		question := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+ProcessesPath+"/broker/start", http.NoBody)
-		c.routes(map[string]server{"broker": broker}).ServeHTTP(answer, question)
+		c.controlRoutes(map[string]server{"broker": broker}).ServeHTTP(answer, question)
 		if answer.Code != http.StatusOK || !slices.Equal(broker.asked, []string{"started"}) {
-			t.Errorf("the broker was asked %q, and the answer is %d %s", broker.asked, answer.Code, answer.Body)
+			t.Errorf("acts on the broker: %q; response: %d %s", broker.asked, answer.Code, answer.Body)
 		}
 	})
 }
 
-// Every client that can reach a port of this machine may crash processes. Pages of other sites must
-// not be able to, whatever their browser sends.
-func TestTheControlPortAnswersNoPageOfAnotherSite(t *testing.T) {
+// Every local client may crash processes. Pages of other sites must not, whatever their browser sends.
+func TestControlPortRejectsForeignPages(t *testing.T) {
 	c := &Cluster{links: newLinks()}
 	address, err := c.serveControl()
 	if err != nil {
@@ -83,7 +82,7 @@ func TestTheControlPortAnswersNoPageOfAnotherSite(t *testing.T) {
 		path, host, origin string
 		status             int
 	}{
-		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // the answer that there is no such process
+		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // there is no such process
 		{"/processes/worker-1/resume", "localhost:1", "", http.StatusNotFound},
 		{"/processes/worker-1/resume", "evil.example", "http://evil.example", http.StatusForbidden},
 		{"/processes/worker-1/resume", "evil.example", "", http.StatusForbidden},

@@ -20,7 +20,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// root is the folder of the compose file, to which its paths are relative.
+// root is the folder of the compose file. The file's paths are relative to it.
 const root = "../../.."
 
 // describedService is the part of a compose service that these tests read.
@@ -34,7 +34,7 @@ type describedService struct {
 	DependsOn       []string `yaml:"depends_on"`
 }
 
-func described(t *testing.T) map[string]describedService {
+func describedServices(t *testing.T) map[string]describedService {
 	t.Helper()
 	var file struct{ Services map[string]describedService }
 	readYAML(t, filepath.Join(root, "docker-compose.chaos.yaml"), &file)
@@ -52,19 +52,18 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// A service's stop grace period is at least as long as its worker says at its start that a stop can
-// take.
-func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
+// A service's stop grace period covers the longest stop that its worker announces when it starts.
+func TestStopGracePeriodCoversWorkerShutdown(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
 		longest := c.ShutdownTimeout + c.KillGrace + 6*c.StatementTimeout
-		for name, s := range described(t) {
+		for name, s := range describedServices(t) {
 			if !strings.HasPrefix(name, "worker-") {
 				continue
 			}
 			grace, err := time.ParseDuration(s.StopGracePeriod)
 			if err != nil || grace < longest || grace > time.Minute {
-				t.Errorf("%s is stopped with stop_grace_period %q (%v); under the profile %s it can take %v", name, s.StopGracePeriod, err, profile, longest)
+				t.Errorf("%s has stop_grace_period %q (%v); under the profile %s a stop can take %v", name, s.StopGracePeriod, err, profile, longest)
 			}
 		}
 	}
@@ -73,7 +72,7 @@ func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
 // A service mounts only existing files.
 func TestMountedFilesExist(t *testing.T) {
 	mounts := 0
-	for name, s := range described(t) {
+	for name, s := range describedServices(t) {
 		for _, volume := range s.Volumes {
 			path, _, _ := strings.Cut(volume, ":")
 			mounts++
@@ -88,7 +87,7 @@ func TestMountedFilesExist(t *testing.T) {
 }
 
 // The image's last USER instruction is a number other than 0.
-func TestTheImageDoesNotRunAsRoot(t *testing.T) {
+func TestImageDoesNotRunAsRoot(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +95,12 @@ func TestTheImageDoesNotRunAsRoot(t *testing.T) {
 	last := string(text)[strings.LastIndex(string(text), "\nFROM "):]
 	users := regexp.MustCompile(`(?m)^USER (.*)$`).FindAllStringSubmatch(last, -1)
 	if len(users) == 0 || !regexp.MustCompile(`^[1-9][0-9]*(:[1-9][0-9]*)?$`).MatchString(users[len(users)-1][1]) {
-		t.Errorf("the image's user is %q: a number other than 0 is wanted, so that an orchestrator can tell that it is not root", users)
+		t.Errorf("the image's user is %q: want a number other than 0, so that an orchestrator can detect that it is not root", users)
 	}
 }
 
-// The build context contains everything from which the daemons are built.
-func TestTheBuildContextHasEverythingThatTheDaemonsNeed(t *testing.T) {
+// The build context contains every package of the daemons.
+func TestBuildContextContainsDaemonPackages(t *testing.T) {
 	ignored, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +119,7 @@ func TestTheBuildContextHasEverythingThatTheDaemonsNeed(t *testing.T) {
 	lines := strings.Split(string(ignored), "\n")
 	for name := range wanted {
 		if !slices.Contains(lines, "!"+name) {
-			t.Errorf(".dockerignore keeps %s out of the image's build, and the daemons need it", name)
+			t.Errorf(".dockerignore excludes %s, which the daemons need, from the image's build", name)
 		}
 	}
 	if len(wanted) < 4 {
@@ -141,10 +140,10 @@ type prometheusFile struct {
 	} `yaml:"scrape_configs"`
 }
 
-// Prometheus scrapes every executor and worker of the compose file, on its port and at the interval
-// that the rules assume, and reads the rule file that the harness generates.
-func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
-	services := described(t)
+// Prometheus scrapes every executor and worker of the compose file, on its port and at the rules' interval.
+// It reads the generated rule file.
+func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
+	services := describedServices(t)
 	var file prometheusFile
 	readYAML(t, "prometheus.yaml", &file)
 	var asked, wanted []string
@@ -163,7 +162,7 @@ func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
 	slices.Sort(asked)
 	slices.Sort(wanted)
 	if !slices.Equal(asked, wanted) || len(asked) == 0 {
-		t.Errorf("Prometheus asks %v, and the file's daemons listen at %v", asked, wanted)
+		t.Errorf("Prometheus scrapes %v, and the file's daemons listen at %v", asked, wanted)
 	}
 	interval := telemetry.SampleInterval.String()
 	if file.Global.Scrape != interval || file.Global.Evaluate != interval {
@@ -175,18 +174,18 @@ func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
 	s := services["prometheus"]
 	const rules = "./core/telemetry/alerts.rules.yaml:/etc/prometheus/alerts.rules.yaml:ro"
 	if !slices.Contains(s.Volumes, rules) || !slices.Equal(file.RuleFiles, []string{"alerts.rules.yaml"}) {
-		t.Errorf("mounted are %v, and read is %v: %s is wanted", s.Volumes, file.RuleFiles, rules)
+		t.Errorf("%v are mounted, and %v is read: want %s", s.Volumes, file.RuleFiles, rules)
 	}
 	if !slices.Contains(s.Command, "--enable-feature=created-timestamp-zero-ingestion") {
-		t.Errorf("%v: without created-timestamp-zero-ingestion the first events that a counter counts raise no alert", s.Command)
+		t.Errorf("%v: without created-timestamp-zero-ingestion, a counter's first events raise no alert", s.Command)
 	}
 }
 
 // Promtool, which comes with Prometheus, accepts the configuration and the rules.
-func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
+func TestPromtoolAcceptsConfiguration(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		err = errors.New("no promtool, so Prometheus' configuration is not checked by it (Debian has it in the package prometheus)")
+		err = errors.New("no promtool, so Prometheus' configuration is not checked (Debian has it in the package prometheus)")
 	}
 	without.Need(t, without.Promtool, err)
 	folder := t.TempDir()
@@ -205,9 +204,9 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 	}
 }
 
-// Only this machine can reach the published ports, and each port can be changed.
-func TestPortsAreThisMachinesOwn(t *testing.T) {
-	services := described(t)
+// Only this machine can reach the published ports, and a variable can change each port.
+func TestPublishedPortsAreLoopbackOnly(t *testing.T) {
+	services := describedServices(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)
 	for _, name := range slices.Sorted(maps.Keys(services)) {
 		for _, p := range services[name].Ports {

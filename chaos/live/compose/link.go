@@ -12,23 +12,23 @@ import (
 	"handoff/chaos/netproxy"
 )
 
-// firstProxyPort is the first port, inside toxiproxy's container, for proxies that a run makes:
-// above the ports of the file, below the kernel's range for outgoing connections.
+// firstProxyPort is the port, inside toxiproxy's container, after which a run's proxies take theirs: above
+// the ports of the file, below the kernel's range for outgoing connections.
 const firstProxyPort = 20000
 
-// Link is the path between one process and one server, through a proxy of toxiproxy's container
-// with the name PROCESS.SERVER, like those of the file.
+// Link is the path between one process and one server, through a proxy of toxiproxy's container. As in the
+// file, the proxy's name is PROCESS.SERVER.
 //
-// Toxiproxy's random draws can't be repeated, so it makes none: every toxic has the toxicity 1 and
-// no jitter, and random values are drawn once for each direction and fault.
+// Toxiproxy's random draws can't be reproduced, so it must make none: every toxic has the toxicity 1 and no
+// jitter, and random values are drawn once for each direction and fault.
 type Link struct {
-	// Address is the address at which the process finds the server.
+	// Address is the server's address for the process, HOST:PORT.
 	Address string
 
 	name    string
 	traffic Traffic
 	fail    func(error)
-	// before is the proxy's target according to the file; empty if the file has no such proxy.
+	// before is the proxy's target in the file; empty if the file has no such proxy.
 	before string
 
 	mu    sync.Mutex
@@ -37,20 +37,20 @@ type Link struct {
 	down  int
 }
 
-// Traffic describes the traffic on a link. Toxiproxy counts the bytes of a connection only when it
-// ends, so whether a fault has met any traffic is inferred from regular traffic.
+// Traffic describes the regular traffic on a link, from which it is inferred whether a fault has met any.
+// Toxiproxy counts a connection's bytes only when it ends.
 type Traffic struct {
-	// Every is the longest silence on a link: the longest period of any heartbeat.
+	// Every is the longest silence on the link: the longest period of any heartbeat.
 	Every time.Duration
-	// Kept says that the process always keeps a connection open.
+	// Kept reports whether the process always keeps a connection open.
 	Kept bool
-	// Alive says whether the process is there to keep the connection.
+	// Alive reports whether the process is running, and so sends traffic.
 	Alive func() bool
 }
 
-// meets calls touch once traffic is certain to have met an effect that begins now, unless stop is
-// called before.
-func (t Traffic) meets(touch func()) (stop func()) {
+// touchOnTraffic calls touch once traffic has certainly met an effect that begins now, unless stop is called
+// before.
+func (t Traffic) touchOnTraffic(touch func()) (stop func()) {
 	over := make(chan struct{})
 	go func() {
 		for {
@@ -68,13 +68,13 @@ func (t Traffic) meets(touch func()) (stop func()) {
 	return func() { close(over) }
 }
 
-// Link makes the link of a process to a server at HOST:PORT, inside the project. It calls fail for
-// later errors of the link.
+// Link makes the link of a process to a server whose address inside the project is upstream, HOST:PORT. It
+// calls fail for later errors of the link.
 func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
 	l := &Link{name: process + "." + server, traffic: t, fail: fail}
 	all, err := s.proxy.Proxies()
 	if err != nil {
-		return nil, fmt.Errorf("asking toxiproxy for its proxies: %w", err)
+		return nil, fmt.Errorf("listing toxiproxy's proxies: %w", err)
 	}
 	proxy := all[l.name]
 	if proxy != nil {
@@ -95,7 +95,7 @@ func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(erro
 	return l, nil
 }
 
-// Close removes the link's proxy, or restores it as the file has it.
+// Close removes the link's proxy, or restores it to its state in the file.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	if e.Break != nil {
 		return l.breakOff(e)
 	}
-	kind, attributes := toxic(e)
+	kind, attributes := toxicFor(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
@@ -124,7 +124,7 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 		l.fail(fmt.Errorf("the link %s: %w", l.name, err))
 		return func() {}
 	}
-	stop := l.traffic.meets(e.Touch)
+	stop := l.traffic.touchOnTraffic(e.Touch)
 	return func() {
 		stop()
 		l.mu.Lock()
@@ -139,10 +139,9 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	}
 }
 
-// toxic returns toxiproxy's toxic for an effect. A timeout of 0 lets nothing through, and closes
-// the connections when it is removed, because bytes were lost. A slicer that doesn't cut waits
-// after every piece.
-func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
+// toxicFor returns toxiproxy's toxic for an effect. A timeout of 0 blocks all data. Its removal closes the
+// connections, because bytes were lost. A slicer with pieces too large to cut only waits after each piece.
+func toxicFor(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	switch {
 	case e.Delay != nil:
 		return "latency", toxiproxy.Attributes{"latency": e.Delay().Milliseconds(), "jitter": 0}
@@ -153,10 +152,10 @@ func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	}
 }
 
-// breakEvery is the interval between draws of whether the connections of a link break.
+// breakEvery is the interval between draws whether a link's connections break.
 const breakEvery = 50 * time.Millisecond
 
-// breakOff breaks the link's connections whenever the draw says so.
+// breakOff breaks the link's connections whenever a draw decides so, until end is called.
 func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	over := make(chan struct{})
 	var drawing sync.WaitGroup
@@ -185,8 +184,8 @@ func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	}
 }
 
-// Down closes the link and its connections, as if the server were down. As many calls of Up open it
-// again.
+// Down closes the link and its connections, as if the server were down. The link reopens after as many calls
+// of Up.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// override is a file that docker compose lays over another one.
-type override struct {
-	Services map[string]service `yaml:"services"`
-	Networks map[string]network `yaml:"networks,omitempty"`
+// overrideFile is a compose file with changes to another one.
+type overrideFile struct {
+	Services map[string]serviceEntry `yaml:"services"`
+	Networks map[string]networkEntry `yaml:"networks,omitempty"`
 }
 
-type service struct {
+type serviceEntry struct {
 	Image       string            `yaml:"image,omitempty"`
 	User        string            `yaml:"user,omitempty"`
 	Command     []string          `yaml:"command,omitempty"`
@@ -25,14 +25,14 @@ type service struct {
 	Labels      map[string]string `yaml:"labels"`
 }
 
-type network struct {
+type networkEntry struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// fileExecutor is the file's process whose port is published, by the variable HANDOFF_API_PORT.
+// fileExecutor is the only process of the file with a published port, set by the variable HANDOFF_API_PORT.
 const fileExecutor = "executor-1"
 
-// The image of the file's daemons, and the variable that names another.
+// The image of the file's daemons, and the variable that replaces it.
 const (
 	imageVariable = "HANDOFF_IMAGE"
 	daemonImage   = "${" + imageVariable + ":-handoff-chaos}"
@@ -40,35 +40,34 @@ const (
 
 // serversOverride adds the stack's labels, and lets PostgreSQL accept as many connections as
 // private servers do.
-func serversOverride(labels map[string]string) override {
-	labels = literals(labels)
-	return override{
-		Services: map[string]service{
+func serversOverride(labels map[string]string) overrideFile {
+	labels = escapeValues(labels)
+	return overrideFile{
+		Services: map[string]serviceEntry{
 			servicePostgres:  {Labels: labels, Command: []string{"postgres", "-c", "max_connections=200"}},
 			serviceRabbitMQ:  {Labels: labels},
 			serviceToxiproxy: {Labels: labels},
 		},
-		Networks: map[string]network{"default": {Labels: labels}},
+		Networks: map[string]networkEntry{"default": {Labels: labels}},
 	}
 }
 
-// processesOverride describes executors and workers. A process that is in the file keeps the
-// settings that it has there. The files that it writes belong to this process's user, who reads
-// them.
-func processesOverride(all []*Service, labels map[string]string) override {
-	o := override{Services: make(map[string]service)}
+// processesOverride describes executors and workers. A process of the file keeps its other settings there.
+// Daemons run as this process's user, so that it can read their files.
+func processesOverride(all []*Service, labels map[string]string) overrideFile {
+	o := overrideFile{Services: make(map[string]serviceEntry)}
 	for _, p := range all {
-		s := service{
+		s := serviceEntry{
 			Image: daemonImage, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()),
-			Environment: make(map[string]string), Labels: literals(labels),
-			Volumes: []string{literal(p.Folder + ":" + p.Folder)},
+			Environment: make(map[string]string), Labels: escapeValues(labels),
+			Volumes: []string{escapeVariables(p.Folder + ":" + p.Folder)},
 		}
 		for _, word := range p.Command {
-			s.Command = append(s.Command, literal(word))
+			s.Command = append(s.Command, escapeVariables(word))
 		}
 		for _, entry := range p.Env {
 			name, value, _ := strings.Cut(entry, "=")
-			s.Environment[name] = literal(value)
+			s.Environment[name] = escapeVariables(value)
 		}
 		if p.Name != fileExecutor {
 			s.Ports = []string{fmt.Sprintf("127.0.0.1:%d:%d", p.Port, p.Listens)}
@@ -78,19 +77,19 @@ func processesOverride(all []*Service, labels map[string]string) override {
 	return o
 }
 
-// literal keeps docker compose from expanding variables in a text.
-func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+// escapeVariables escapes a text so that docker compose expands no variables in it.
+func escapeVariables(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-func literals(texts map[string]string) map[string]string {
+func escapeValues(texts map[string]string) map[string]string {
 	all := maps.Clone(texts)
 	for name, text := range all {
-		all[name] = literal(text)
+		all[name] = escapeVariables(text)
 	}
 	return all
 }
 
-// write writes an override.
-func write(path string, o override) error {
+// writeOverride writes an override as YAML.
+func writeOverride(path string, o overrideFile) error {
 	text, err := yaml.Marshal(o)
 	if err != nil {
 		return err

@@ -1,9 +1,9 @@
-// Package compose runs the content of a compose file, as a project of its own: the servers of the
-// file and its toxiproxy while the stack is open, and for each run containers of executors and
-// workers that follow the pattern of those in the file. docker compose creates the containers. The
-// engine starts, stops, kills and pauses them, and toxiproxy's own client breaks the links.
+// Package compose runs a compose file as a separate project. While the stack is open, it has the file's
+// servers and toxiproxy, and for each run containers of executors and workers like those of the file. docker
+// compose creates the containers. The engine starts, stops, kills and pauses them. Toxiproxy's own client
+// breaks the links.
 //
-// Nothing of it outlives the process that opened it, as in package servers.
+// As in package servers, no part of it outlives the process that opened it.
 package compose
 
 import (
@@ -33,7 +33,7 @@ const (
 
 // Stack is a running project.
 type Stack struct {
-	// Servers are its PostgreSQL and RabbitMQ.
+	// Servers holds its PostgreSQL and RabbitMQ.
 	Servers *servers.Set
 
 	file  string // the base file
@@ -45,17 +45,17 @@ type Stack struct {
 
 	engine *containers.Engine
 	mu     sync.Mutex
-	ports  int // the last port that was given to a proxy
-	runs   int // number of files with processes that were written
+	ports  int // port of the newest proxy
+	runs   int // number of process overrides written
 }
 
-// upWithin limits docker compose's time; it may have to pull an image from a remote registry.
+// upWithin limits a docker compose command, which may pull an image from a remote registry.
 const upWithin = 10 * time.Minute
 
-// Open starts the servers and toxiproxy, on free loopback ports, and returns when they answer. log
-// receives a line for each step; may be nil.
+// Open starts the servers and toxiproxy on free loopback ports, and returns when they answer. log receives a
+// line for each step; may be nil.
 func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
-	engine, tool, err := find(ctx)
+	engine, tool, err := findPrerequisites(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 		return nil, errors.Join(err, engine.Close())
 	}
 	s := &Stack{Servers: set, file: file, tool: tool, log: log, engine: engine, ports: firstProxyPort}
-	if err := s.up(ctx); err != nil {
+	if err := s.startServers(ctx); err != nil {
 		return nil, errors.Join(err, set.Down())
 	}
 	return s, nil
@@ -76,8 +76,8 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 // Close removes every container and network of the project.
 func (s *Stack) Close() error { return s.Servers.Down() }
 
-// up creates the containers, and starts them one after the other.
-func (s *Stack) up(ctx context.Context) error {
+// startServers creates the containers, then starts the servers and, once these are ready, toxiproxy.
+func (s *Stack) startServers(ctx context.Context) error {
 	began := time.Now()
 	ports, err := servers.FreePorts(3)
 	if err != nil {
@@ -89,10 +89,10 @@ func (s *Stack) up(ctx context.Context) error {
 		fmt.Sprintf("HANDOFF_TOXIPROXY_PORT=%d", ports[2]),
 	}
 	s.over = filepath.Join(s.Servers.Dir(), "servers.yaml")
-	if err := write(s.over, serversOverride(s.Servers.Labels())); err != nil {
+	if err := writeOverride(s.over, serversOverride(s.Servers.Labels())); err != nil {
 		return err
 	}
-	made, err := s.make(ctx, nil, nil, servicePostgres, serviceRabbitMQ, serviceToxiproxy)
+	made, err := s.createContainers(ctx, nil, nil, servicePostgres, serviceRabbitMQ, serviceToxiproxy)
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,7 @@ func (s *Stack) up(ctx context.Context) error {
 	return nil
 }
 
-// startToxiproxy starts toxiproxy once the servers have addresses, and returns when its API
-// answers.
+// startToxiproxy starts toxiproxy, and returns when its API answers. The servers must have addresses.
 func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -131,9 +130,9 @@ func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) err
 	})
 }
 
-// make lets docker compose create the containers of services, from the base file and the given
+// createContainers lets docker compose create the containers of services, from the base file and the given
 // overrides, and adds them to the set.
-func (s *Stack) make(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
+func (s *Stack) createContainers(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
 	fail := func(err error) (map[string]*containers.Container, error) {
@@ -160,13 +159,13 @@ func (s *Stack) make(ctx context.Context, files, env []string, services ...strin
 	return all, nil
 }
 
-// Here tells how containers of the project reach this process: ip is the address to listen on, host
-// the containers' name for it. That is the gateway of their network or, if the engine runs in a
-// virtual machine, a name that the engine provides.
+// Here returns how containers of the project reach this process: ip is the address to listen on, host the
+// containers' name for it. host is the gateway of their network or, if the engine runs in a virtual machine,
+// a name that the engine provides.
 func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	gateway, err := s.engine.Gateway(ctx, s.Servers.Network())
 	if err != nil {
-		return "", "", fmt.Errorf("finding out where containers find this machine: %w", err)
+		return "", "", fmt.Errorf("finding this machine's address for containers: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(gateway, "0"))
 	if err != nil {
@@ -177,29 +176,29 @@ func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 
 // Service is an executor or a worker as a service of the project, in its own container.
 type Service struct {
-	// Name is its name in the project, and its host's name.
+	// Name is its service and host name in the project.
 	Name string
-	// Command is the program with its arguments, Env its variables.
+	// Command is the program with its arguments, Env its environment variables.
 	Command []string
 	Env     []string
-	// Folder is shared with the container, under the same path.
+	// Folder is a folder of this machine that the container shares, under the same path.
 	Folder string
 	// Listens is the port on which it answers HTTP, Port the port of 127.0.0.1 that leads there.
 	Listens, Port int
-	// Copies maps files of the image to the new files into which they are copied, by path.
+	// Copies maps paths in the image to paths of the copies that Create makes of them.
 	Copies map[string]string
 
 	stack     *Stack
 	container *containers.Container
 }
 
-// Create creates the containers of processes; nothing runs yet.
+// Create creates the containers of services, without starting them.
 func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	s.mu.Lock()
 	s.runs++
 	path := filepath.Join(s.Servers.Dir(), fmt.Sprintf("processes-%d.yaml", s.runs))
 	s.mu.Unlock()
-	if err := write(path, processesOverride(all, s.Servers.Labels())); err != nil {
+	if err := writeOverride(path, processesOverride(all, s.Servers.Labels())); err != nil {
 		return err
 	}
 	var names, env []string
@@ -209,7 +208,7 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 			env = append(env, fmt.Sprintf("HANDOFF_API_PORT=%d", p.Port))
 		}
 	}
-	made, err := s.make(ctx, []string{path}, env, names...)
+	made, err := s.createContainers(ctx, []string{path}, env, names...)
 	if err != nil {
 		return err
 	}
@@ -224,7 +223,7 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	return nil
 }
 
-// Launch starts the container's program, for the first time or again.
+// Launch starts or restarts the container's program.
 func (s *Service) Launch() (cluster.Instance, error) {
 	if s.container == nil {
 		return nil, fmt.Errorf("the container of %s was never made", s.Name)
@@ -240,7 +239,7 @@ func (s *Service) Launch() (cluster.Instance, error) {
 
 const launchWithin = 30 * time.Second
 
-// Remove ends the container and deletes it.
+// Remove ends and deletes the container.
 func (s *Service) Remove(ctx context.Context) error {
 	if s.container == nil {
 		return nil

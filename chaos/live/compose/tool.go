@@ -15,11 +15,10 @@ import (
 	"handoff/core/host/without"
 )
 
-// Tool is the command for docker compose: "docker compose" or, for its first version,
-// "docker-compose".
+// Tool is the command for docker compose: "docker compose" or, for version 1, "docker-compose".
 type Tool []string
 
-// FindTool finds docker compose: the plugin, or the program of its first version.
+// FindTool finds docker compose: the plugin, or the program of version 1.
 func FindTool() (Tool, error) {
 	if exec.Command("docker", "compose", "version").Run() == nil {
 		return Tool{"docker", "compose"}, nil
@@ -30,12 +29,12 @@ func FindTool() (Tool, error) {
 	return nil, errors.New("neither `docker compose` nor `docker-compose` is installed")
 }
 
-// Run runs it to its end and returns its output. env is added to this process's variables.
+// Run runs a command to its end and returns its output. env is added to this process's environment.
 func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, error) {
 	line := slices.Concat(t[1:], args)
 	cmd := exec.CommandContext(ctx, t[0], line...)
 	cmd.Env = append(os.Environ(), env...)
-	servers.OwnGroup(cmd) // its caller removes what it made
+	servers.OwnGroup(cmd) // Ctrl-C must not end it; the caller removes whatever it made
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", t[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))
@@ -43,8 +42,8 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 	return string(out), nil
 }
 
-// UnavailableError says that containers are unavailable, and where their prerequisites were
-// searched. It matches servers.ErrEnvironment.
+// UnavailableError means that containers can't be used here. It matches servers.ErrEnvironment. Looked lists
+// where their prerequisites were searched.
 type UnavailableError struct {
 	Looked []string
 }
@@ -59,8 +58,8 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match servers.ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
-// find finds an engine and docker compose, or returns where it searched for both.
-func find(ctx context.Context) (*containers.Engine, Tool, error) {
+// findPrerequisites finds an engine and docker compose, or returns an error that lists where it searched.
+func findPrerequisites(ctx context.Context) (*containers.Engine, Tool, error) {
 	declared, err := servers.WithoutList()
 	if err != nil {
 		return nil, nil, err
@@ -86,10 +85,10 @@ func find(ctx context.Context) (*containers.Engine, Tool, error) {
 	return nil, nil, &UnavailableError{Looked: looked}
 }
 
-// Prepare returns an error for everything that this machine lacks, and builds the daemons' image
-// according to the file, unless HANDOFF_IMAGE names one. log receives a line for each step.
+// Prepare builds the daemons' image according to the file, unless HANDOFF_IMAGE names one. The error lists
+// whatever this machine lacks. log receives a line for each step.
 func Prepare(ctx context.Context, file string, log io.Writer) error {
-	engine, tool, err := find(ctx)
+	engine, tool, err := findPrerequisites(ctx)
 	if err != nil {
 		return err
 	}

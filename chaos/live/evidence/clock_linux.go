@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wallOf converts a reading of the shims' clock to wall-clock time. It reads the offset of the two
-// clocks now, so the result is right as long as nobody sets the wall clock.
+// wallOf converts a reading of the shims' clock to wall-clock time. It uses the current offset of the two
+// clocks, so the result is right unless the wall clock has been set since.
 func wallOf(mono time.Duration, written time.Time) time.Time {
 	boot, wall, ok := bothClocks()
 	if !ok {
@@ -16,9 +16,9 @@ func wallOf(mono time.Duration, written time.Time) time.Time {
 	return wall.Add(mono - boot)
 }
 
-// bothClocks reads the two clocks at one moment: it reads one before and after the other. On a busy
-// machine this process may be delayed in between, and an action would seem to end after its result
-// was stored; so it uses the closest of several readings.
+// bothClocks reads the two clocks at one moment: it reads one before and after the other. It uses the closest
+// of several readings, because a delay in between would make an action seem to end after its result was
+// stored.
 func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
 	narrowest := time.Duration(-1)
 	for range clockReadings {

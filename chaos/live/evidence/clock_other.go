@@ -4,6 +4,6 @@ package evidence
 
 import "time"
 
-// wallOf is when the line was written: on this system shims have no clock that other processes can
-// read.
+// wallOf returns the time at which the line was written: on this system, other processes can't read the
+// shims' clock.
 func wallOf(_ time.Duration, written time.Time) time.Time { return written }

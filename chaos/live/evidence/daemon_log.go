@@ -15,14 +15,14 @@ import (
 	"handoff/core/execution"
 )
 
-// The log lines that say that a guarded write matched no row.
+// The log messages about a guarded write that matched no row.
 const (
 	claimRefused = "claim refused"
 	staleWrite   = "stale write rejected"
 )
 
-// DaemonLog reads a daemon's log, in slog's JSON. Any other line, such as a panic's stack, becomes
-// a line without a time of its own.
+// DaemonLog reads a daemon's log, in slog's JSON. Any other line, such as a panic's stack, gets the time of
+// the line before.
 func DaemonLog(path, process string, start time.Time) []Item {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func DaemonLog(path, process string, start time.Time) []Item {
 	return all
 }
 
-// inWords formats a line like the simulator's log: level, message, and the other fields by name.
+// inWords formats a line like the simulator's log: level, message, and the other fields sorted by name.
 func inWords(fields map[string]any) string {
 	text := fmt.Sprintf("%v %v", fields["level"], fields["msg"])
 	for _, key := range slices.Sorted(maps.Keys(fields)) {

@@ -11,9 +11,9 @@ import (
 	"handoff/chaos/hook"
 )
 
-// A daemon's log line about its mutant becomes the same event as in the simulated world, and no log
-// line in addition.
-func TestADaemonsMutantIsReadFromItsLog(t *testing.T) {
+// A daemon's log line about its mutant becomes the same event as in the simulated world, without an
+// additional log line.
+func TestDaemonLogYieldsMutantEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	f, err := os.Create(path)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package evidence collects the evidence by which a live run is judged, from where the facts arise
-// and not from where they are reported: rows from triggers in the database, messages from the
-// broker's own firehose, runs from the shims under which actions run. Order puts it all into one
-// history.
+// Package evidence collects the evidence by which a live run is judged. It reads facts at their source, not
+// from the daemons' reports: rows from triggers in the database, messages from the broker's firehose, runs
+// from the actions' shims. Order merges it into one history.
 //
-// The daemons' logs are kept for readers. Only one fact is taken from them, because nothing else
-// records it: that a guarded write matched no row. No invariant needs that; some situations that a
-// scenario may name do.
+// The daemons' logs are kept for readers. Only one fact comes from them, because nothing else records it:
+// that a guarded write matched no row. No invariant needs it, but some situations that a scenario may name
+// do.
 package evidence
 
 import (
@@ -42,16 +41,16 @@ func Install(ctx context.Context, url string) error {
 
 // Item is an event with the time and the source by which it is ordered.
 type Item struct {
-	// Wall is when it happened, by the machine's wall clock.
+	// Wall is the time of the event on the machine's wall clock.
 	Wall  time.Time
 	Event history.Event
-	// Transaction is the database's transaction in which it happened; 0 for other sources.
+	// Transaction is the number of the event's database transaction; 0 for other sources.
 	Transaction int64
-	// Unreadable is the fault that made the body of a message unreadable, empty if it is readable.
+	// Unreadable is the fault that made the body of a message unreadable; empty if it is readable.
 	Unreadable string
 }
 
-// Database reads what the triggers wrote.
+// Database reads the evidence that the triggers wrote.
 type Database struct {
 	url   string
 	start time.Time
@@ -60,19 +59,19 @@ type Database struct {
 	workers map[execution.WorkerID]string
 }
 
-// NewDatabase returns a reader; times count from start.
+// NewDatabase returns a reader whose times count from start.
 func NewDatabase(url string, start time.Time) *Database {
 	return &Database{url: url, start: start, workers: make(map[execution.WorkerID]string)}
 }
 
-// Worker is the name of a registered worker; empty for others.
+// Worker returns the name of a registered worker; empty for others.
 func (d *Database) Worker(id execution.WorkerID) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.workers[id]
 }
 
-// WorkerID is the number of a worker's name, 0 if no worker has registered under it.
+// WorkerID returns the id of the worker registered under a name; 0 for none.
 func (d *Database) WorkerID(name string) execution.WorkerID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +92,7 @@ func (d *Database) Workers() map[execution.WorkerID]string {
 
 const selectEvidence = `select id, tx, at, process, source, was, became from chaos_evidence`
 
-// All reads everything, in order.
+// All reads all evidence, ordered by number.
 func (d *Database) All(ctx context.Context) ([]Item, error) {
 	conn, err := pgx.Connect(ctx, d.url)
 	if err != nil {
@@ -101,24 +100,24 @@ func (d *Database) All(ctx context.Context) ([]Item, error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var all []Item
-	err = d.read(ctx, conn, 0, func(_ int64, items []Item) { all = append(all, items...) })
+	err = d.readRows(ctx, conn, 0, func(_ int64, items []Item) { all = append(all, items...) })
 	return all, err
 }
 
-func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
+func (d *Database) readRows(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
 	rows, err := conn.Query(ctx, selectEvidence+" where id > $1 order by id", after)
 	if err != nil {
 		return fmt.Errorf("reading the evidence: %w", err)
 	}
-	return d.scan(rows, take)
+	return d.scanRows(rows, take)
 }
 
-// scan passes on each row's number with its events.
-func (d *Database) scan(rows pgx.Rows, take func(int64, []Item)) error {
+// scanRows passes each row's number and events to take.
+func (d *Database) scanRows(rows pgx.Rows, take func(int64, []Item)) error {
 	var id int64
-	var r record
+	var r evidenceRow
 	_, err := pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
-		events, err := d.events(&r)
+		events, err := d.translateRow(&r)
 		if err != nil {
 			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
 		}
@@ -135,10 +134,10 @@ func (d *Database) scan(rows pgx.Rows, take func(int64, []Item)) error {
 	return nil
 }
 
-// pollEvery is how late a trigger of a scenario may be noticed.
+// pollEvery is the maximum delay in detecting a trigger of a scenario.
 const pollEvery = 20 * time.Millisecond
 
-// Follow passes on events as they happen, until ctx ends; not always in order, because a
+// Follow passes events to take as they happen, until ctx ends. They are not always in order, because a
 // transaction's rows become visible when it commits.
 func (d *Database) Follow(ctx context.Context, take func(*history.Event)) {
 	f := follower{seen: make(map[int64]time.Time)}
@@ -146,31 +145,31 @@ func (d *Database) Follow(ctx context.Context, take func(*history.Event)) {
 		conn, err := pgx.Connect(ctx, d.url)
 		if err == nil {
 			for ctx.Err() == nil && err == nil {
-				err = d.read(ctx, conn, f.low, func(id int64, items []Item) {
-					if f.fresh(id) {
+				err = d.readRows(ctx, conn, f.low, func(id int64, items []Item) {
+					if f.addIfNew(id) {
 						for i := range items {
 							take(&items[i].Event)
 						}
 					}
 				})
-				f.forget()
-				pause(ctx, pollEvery)
+				f.forgetOldRows()
+				pauseFor(ctx, pollEvery)
 			}
 			_ = conn.Close(context.WithoutCancel(ctx))
 		}
-		pause(ctx, pollEvery)
+		pauseFor(ctx, pollEvery)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// follower knows which rows were seen. Numbers are assigned before a transaction commits, so
-// smaller ones may appear later; after a few seconds it no longer waits for them.
+// follower tracks which rows were seen. Numbers are assigned before a transaction commits, so smaller ones
+// may appear later. It waits a few seconds for them.
 type follower struct {
 	low  int64
 	seen map[int64]time.Time
@@ -178,7 +177,7 @@ type follower struct {
 
 const commitsWithin = 5 * time.Second
 
-func (f *follower) fresh(id int64) bool {
+func (f *follower) addIfNew(id int64) bool {
 	if _, known := f.seen[id]; known {
 		return false
 	}
@@ -186,7 +185,7 @@ func (f *follower) fresh(id int64) bool {
 	return true
 }
 
-func (f *follower) forget() {
+func (f *follower) forgetOldRows() {
 	for _, id := range slices.Sorted(maps.Keys(f.seen)) {
 		if id != f.low+1 && time.Since(f.seen[id]) < commitsWithin {
 			return
@@ -196,15 +195,15 @@ func (f *follower) forget() {
 	}
 }
 
-// record is one row of the evidence.
-type record struct {
+// evidenceRow is one row of the evidence.
+type evidenceRow struct {
 	tx              int64
 	at              time.Time
 	process, source string
 	was, became     []byte
 }
 
-func (d *Database) events(r *record) ([]history.Event, error) {
+func (d *Database) translateRow(r *evidenceRow) ([]history.Event, error) {
 	var was *row
 	if len(r.was) > 0 {
 		was = new(row)
@@ -219,22 +218,22 @@ func (d *Database) events(r *record) ([]history.Event, error) {
 	x := translation{start: d.start, at: r.at, process: r.process, was: was, row: &became}
 	switch r.source {
 	case "execution":
-		return x.execution()
+		return x.executionEvents()
 	case "worker_incarnation":
 		d.mu.Lock()
 		d.workers[execution.WorkerID(became.Worker)] = became.Name
 		d.mu.Unlock()
-		return x.worker()
+		return x.workerEvents()
 	case "worker":
-		return x.cordon(), nil
+		return x.cordonEvents(), nil
 	case "concurrency_slot":
-		return x.slot(), nil
+		return x.slotEvents(), nil
 	case "refused_result":
-		return x.refused()
+		return x.refusedResultEvents()
 	case "observation":
-		return x.observation()
+		return x.observationEvents()
 	case "dead_letter":
-		return x.deadLetter()
+		return x.deadLetterEvents()
 	}
 	return nil, fmt.Errorf("unknown source")
 }

@@ -17,13 +17,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Firehose is the broker's own record of every message: RabbitMQ's trace, which is turned on for
-// the virtual host and read from a queue on its trace exchange. (A queue of ours on the system's
-// exchanges would make everything routable, and hide returns.)
+// Firehose reads the broker's own record of every message: RabbitMQ's trace, from a queue on the virtual
+// host's trace exchange. (An additional queue on the system's exchanges would make everything routable, and
+// hide returns.)
 //
-// The trace contains publishes, with the queues to which they were routed, and deliveries. Deaths
-// appear as deliveries from the dead letter queue, with their x-death header. The trace has no
-// clock: an event is dated when it is seen.
+// The trace contains publishes, with the queues to which they were routed, and deliveries. Deaths appear as
+// deliveries from the dead letter queue, with their x-death header. The trace has no times, so an event is
+// dated on arrival.
 type Firehose struct {
 	url       string
 	start     time.Time
@@ -33,22 +33,22 @@ type Firehose struct {
 	mu       sync.Mutex
 	numbers  map[string]uint64
 	died     map[string]int
-	seen     map[uint64]message
+	seen     map[uint64]messageState
 	received []Item
 	gaps     []Gap
 }
 
-// message is what is known of a message by its number.
-type message struct {
+// messageState holds what is known about a message.
+type messageState struct {
 	kind broker.Type
-	// keys are the dispatches that it carries.
+	// keys holds the keys of its dispatches.
 	keys  []execution.Key
 	what  Interception
 	fault string
-	// held counts the delayed publishes: each of these messages comes a second time.
+	// held counts delayed publishes: the harness publishes each a second time.
 	held int
-	// copies counts the harness's publishes in addition to the process's own. The first that comes
-	// counts as the process's; which of them it was makes no difference.
+	// copies counts the harness's publishes in addition to the process's own. The first publish counts as the
+	// process's, because they are equal.
 	copies    int
 	published bool
 }
@@ -62,35 +62,35 @@ const (
 	Corrupted Interception = iota + 1
 	// Lost: it goes to the queue that keeps nothing.
 	Lost
-	// Late: it goes there too, and is published again later.
+	// Late: it goes there too, and is published once more later.
 	Late
 )
 
 // SinkQueue is the queue to which lost messages are sent.
 const SinkQueue = "chaos.sink"
 
-// Gap is a time in which events of the firehose may have been missed.
+// Gap is a time in which the firehose may have missed events.
 type Gap struct {
 	From, To time.Time
 	Fault    string
-	// Queue is the only queue concerned; empty for all.
+	// Queue is the only affected queue; empty for all.
 	Queue string
 }
 
-// NewFirehose returns a firehose that listens once Listen is called. deadQueue is the dead letter
+// NewFirehose returns a firehose that receives nothing until Listen is called. deadQueue is the dead letter
 // queue.
 func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.WorkerID) string) *Firehose {
 	return &Firehose{
 		url: url, start: start, worker: worker, deadQueue: deadQueue,
-		numbers: make(map[string]uint64), died: make(map[string]int), seen: make(map[uint64]message),
+		numbers: make(map[string]uint64), died: make(map[string]int), seen: make(map[uint64]messageState),
 	}
 }
 
-// canaryPrefix begins the message ids of the executors' self-test, which are ignored.
+// canaryPrefix begins the message ids of the executors' canaries, which are ignored.
 const canaryPrefix = "handoff.canary."
 
-// Listen subscribes, and returns when it is certain to receive everything from then on, if tracing
-// is on. It passes events to take, until the connection or ctx ends.
+// Listen subscribes, and returns once it is certain to receive all further messages, if tracing is on. It
+// passes events to take until the connection or ctx ends.
 func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error {
 	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 60 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
 	if err != nil {
@@ -119,64 +119,64 @@ func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error 
 	go func() {
 		defer stop()
 		for d := range deliveries {
-			f.hear(&d, take)
+			f.receiveTrace(&d, take)
 		}
 		_ = conn.Close()
 	}()
 	return nil
 }
 
-// Deaf notes that events may have been missed.
+// Deaf records a gap in which events may have been missed.
 func (f *Firehose) Deaf(g Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gaps = append(f.gaps, g)
 }
 
-// Intercepted notes what a fault is about to do to a message. body is the original body.
+// Intercepted records the effect that a fault is about to have on a message. body is the original body.
 func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
-	f.note(id, body, func(m *message) { m.what, m.fault = what, fault })
+	f.updateMessage(id, body, func(m *messageState) { m.what, m.fault = what, fault })
 }
 
-// Copied notes that the harness is about to publish a message once more. body is its body.
+// Copied records that the harness is about to publish a message once more.
 func (f *Firehose) Copied(id string, body []byte) {
-	f.note(id, body, func(m *message) { m.copies++ })
+	f.updateMessage(id, body, func(m *messageState) { m.copies++ })
 }
 
-// note changes what is known of a message.
-func (f *Firehose) note(id string, body []byte, change func(*message)) {
+// updateMessage changes what is known about a message.
+func (f *Firehose) updateMessage(id string, body []byte, change func(*messageState)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.known(id, body)
+	m := f.knownMessage(id, body)
 	change(&m)
-	f.seen[f.number(id)] = m
+	f.seen[f.messageNumber(id)] = m
 }
 
-// known is what is known of a message, from its body if it is new; f.mu is held.
-func (f *Firehose) known(id string, body []byte) message {
-	n := f.number(id)
+// knownMessage returns what is known about a message, from its body if it is new. f.mu must be held.
+func (f *Firehose) knownMessage(id string, body []byte) messageState {
+	n := f.messageNumber(id)
 	m, known := f.seen[n]
 	if !known {
-		m.read(body)
+		m.decodeBody(body)
 		f.seen[n] = m
 	}
 	return m
 }
 
-// Forged notes a message that an attacker is about to publish: it is about no execution, whatever
-// its content. fault is the cause of its unreadable body, empty if it is readable.
+// Forged records a message that an attacker is about to publish. It concerns no execution, whatever its
+// content. fault is the cause of its unreadable body; empty if it is readable.
 func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := message{kind: kind, fault: fault}
+	m := messageState{kind: kind, fault: fault}
 	if fault != "" {
 		m.kind, m.what = broker.NoType, Corrupted
 	}
-	f.seen[f.number(id)] = m
+	f.seen[f.messageNumber(id)] = m
 }
 
-// read reads the subject of a message.
-func (m *message) read(body []byte) {
+// decodeBody sets the type and the dispatches of a message, unless its body is unreadable.
+func (m *messageState) decodeBody(body []byte) {
 	envelope, err := broker.Decode(body)
 	if err != nil {
 		return
@@ -187,16 +187,16 @@ func (m *message) read(body []byte) {
 	}
 }
 
-// unreadable is the fault that made its body unreadable, empty if it is readable.
-func (m message) unreadable() string {
+// corruptingFault returns the fault that made the body unreadable; empty if it is readable.
+func (m messageState) corruptingFault() string {
 	if m.what != Corrupted {
 		return ""
 	}
 	return m.fault
 }
 
-// number is the number of a message id; f.mu is held.
-func (f *Firehose) number(id string) uint64 {
+// messageNumber returns the number of a message id, a new one if necessary. f.mu must be held.
+func (f *Firehose) messageNumber(id string) uint64 {
 	n := f.numbers[id]
 	if n == 0 {
 		n = uint64(len(f.numbers) + 1)
@@ -205,7 +205,7 @@ func (f *Firehose) number(id string) uint64 {
 	return n
 }
 
-func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
+func (f *Firehose) receiveTrace(d *amqp.Delivery, take func(*history.Event)) {
 	now := time.Now().Round(0)
 	properties, _ := d.Headers["properties"].(amqp.Table)
 	id, _ := properties["message_id"].(string)
@@ -213,8 +213,8 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 		return
 	}
 	f.mu.Lock()
-	events := f.each(id, f.events(d, id, properties))
-	unreadable := f.seen[f.number(id)].unreadable()
+	events := f.expandBlock(id, f.traceEvents(d, id, properties))
+	unreadable := f.seen[f.messageNumber(id)].corruptingFault()
 	for i := range events {
 		events[i].At = now.Sub(f.start)
 		f.received = append(f.received, Item{Wall: now, Event: events[i], Unreadable: unreadable})
@@ -225,11 +225,10 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	}
 }
 
-// each turns events about a block into events about each of its dispatches, as in the simulated
-// broker's history: a message with its own number, which always moves together with the others.
-// f.mu is held.
-func (f *Firehose) each(id string, events []history.Event) []history.Event {
-	keys := f.seen[f.number(id)].keys
+// expandBlock turns events about a block into events about each of its dispatches, as in the simulated
+// broker's history: a separate message, which always moves together with the others. f.mu must be held.
+func (f *Firehose) expandBlock(id string, events []history.Event) []history.Event {
+	keys := f.seen[f.messageNumber(id)].keys
 	if len(keys) < 2 {
 		return events
 	}
@@ -239,7 +238,7 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 		for n, key := range keys {
 			e.Execution, e.Epoch, e.Limit = key.ID, key.Epoch, int64(n+1)
 			if n > 0 {
-				e.Message = f.number(id + "/" + strconv.Itoa(n+1))
+				e.Message = f.messageNumber(id + "/" + strconv.Itoa(n+1))
 			}
 			all = append(all, e)
 		}
@@ -247,20 +246,19 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 	return all
 }
 
-// events turns one line of the trace into events; f.mu is held.
-func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
-	n := f.number(id)
-	m := f.known(id, d.Body)
+// traceEvents turns one message of the trace into events. f.mu must be held.
+func (f *Firehose) traceEvents(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
+	n := f.messageNumber(id)
+	m := f.knownMessage(id, d.Body)
 	base := history.Event{Message: n, Type: uint8(m.kind)}
 	if len(m.keys) > 0 {
 		base.Execution, base.Epoch = m.keys[0].ID, m.keys[0].Epoch
 	}
 	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
-		return f.delivered(base, queue, d, properties, id, m.unreadable())
+		return f.deliveryEvents(base, queue, d, properties, id, m.corruptingFault())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
-	// RabbitMQ 3.10 lists the queue named by a key of the default exchange, whether it exists or
-	// not.
+	// RabbitMQ 3.10 lists the queue named by a key of the default exchange even if it doesn't exist.
 	if len(queues) == 1 && queues[0] == rabbitmq.ProbeKey {
 		return nil
 	}
@@ -301,10 +299,10 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	return events
 }
 
-func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery, properties amqp.Table, id, fault string) []history.Event {
+func (f *Firehose) deliveryEvents(base history.Event, queue string, d *amqp.Delivery, properties amqp.Table, id, fault string) []history.Event {
 	var events []history.Event
 	if queue == f.deadQueue {
-		events = f.deaths(base, properties, id, fault)
+		events = f.deathEvents(base, properties, id, fault)
 	}
 	base.Queue = queue
 	if redelivered, _ := d.Headers["redelivered"].(int32); redelivered != 0 && len(events) == 0 {
@@ -319,9 +317,9 @@ func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery,
 	return append(events, base)
 }
 
-// deaths returns the deaths of a message that leaves the dead letter queue for the first time
-// since.
-func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault string) []history.Event {
+// deathEvents returns the death of a message that leaves the dead letter queue for the first time after that
+// death.
+func (f *Firehose) deathEvents(base history.Event, properties amqp.Table, id, fault string) []history.Event {
 	headers, _ := properties["headers"].(amqp.Table)
 	list, _ := headers["x-death"].([]any)
 	total := 0
@@ -352,7 +350,7 @@ func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault s
 	return []history.Event{e, letter, stored}
 }
 
-// workerOf is the worker to whom the queue belongs.
+// workerOf returns the worker to which a queue belongs.
 func workerOf(queue string) (execution.WorkerID, bool) {
 	if !broker.IsWorkerQueue(queue) {
 		return 0, false
@@ -362,7 +360,7 @@ func workerOf(queue string) (execution.WorkerID, bool) {
 	return execution.WorkerID(n), err == nil
 }
 
-// Heard returns all events so far, and the times when nothing listened.
+// Heard returns all events and gaps so far.
 func (f *Firehose) Heard() ([]Item, []Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

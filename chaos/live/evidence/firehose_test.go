@@ -13,9 +13,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The trace has one message; the history has one for each of its dispatches, as from the simulated
-// broker, with a number that stays the same from publish to delivery.
-func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
+// The trace has one message. The history has one for each of its dispatches, as from the simulated broker,
+// with the same number from publish to delivery.
+func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	e := broker.Envelope{MessageID: "7.1+1", Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Timestamp: time.Unix(2e9, 0)}
 	for id := execution.ID(7); id < 9; id++ {
 		e.Dispatches = append(e.Dispatches, broker.Dispatch{Key: execution.Key{ID: id, Epoch: 1}, Worker: 3, Incarnation: 4})
@@ -28,7 +28,7 @@ func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 	var told []history.Event
 	hear := func(key string, headers amqp.Table) {
 		headers["properties"] = amqp.Table{"message_id": e.MessageID}
-		f.hear(&amqp.Delivery{RoutingKey: key, Headers: headers, Body: body}, func(e *history.Event) { told = append(told, *e) })
+		f.receiveTrace(&amqp.Delivery{RoutingKey: key, Headers: headers, Body: body}, func(e *history.Event) { told = append(told, *e) })
 	}
 	queue := broker.WorkerQueue(3)
 	hear("publish."+broker.ExchangeExecutions, amqp.Table{"exchange_name": broker.ExchangeExecutions, "routed_queues": []any{queue}})
@@ -45,25 +45,25 @@ func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 	for id, place := range map[execution.ID]int{7: 1, 8: 2} {
 		want := fmt.Sprintf("%v %d; %v %d; %v %d; ", history.Published, place, history.Enqueued, place, history.Delivered, place)
 		if of[id] != want {
-			t.Errorf("of execution %d is told %q, want %q", id, of[id], want)
+			t.Errorf("events of execution %d: %q, want %q", id, of[id], want)
 		}
 	}
 	if numbers[7] == numbers[8] {
-		t.Errorf("both have the number %d", numbers[7])
+		t.Errorf("both dispatches have the message number %d", numbers[7])
 	}
 }
 
-// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue that its key
-// names, even if the queue doesn't exist.
-func TestAProbeOfThePublisherIsNoMessage(t *testing.T) {
+// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue named by its key, even if
+// the queue doesn't exist.
+func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0
 	for _, queue := range []string{rabbitmq.ProbeKey, "q"} {
-		f.hear(&amqp.Delivery{RoutingKey: "publish.", Headers: amqp.Table{
+		f.receiveTrace(&amqp.Delivery{RoutingKey: "publish.", Headers: amqp.Table{
 			"exchange_name": "", "routed_queues": []any{queue}, "properties": amqp.Table{},
 		}}, func(*history.Event) { heard++ })
 	}
 	if heard != 2 {
-		t.Errorf("heard %d events of a probe and a message to queue q, want 2: q's published and enqueued", heard)
+		t.Errorf("%d events of a probe and a message to queue q, want 2: q's published and enqueued", heard)
 	}
 }

@@ -9,53 +9,53 @@ import (
 	"handoff/core/execution"
 )
 
-// Lag is how late a message's event may be seen: the trace travels through the broker and over a
-// connection. A consequence in the database that is seen up to this much earlier than its message
-// is placed after the message.
+// Lag is the maximum delay of a message's event, because the trace travels through the broker and a
+// connection. A consequence in the database that is seen up to Lag before its message is placed after the
+// message.
 const Lag = 2 * time.Second
 
-// Sources is all evidence of a run.
+// Sources holds all evidence of a run.
 type Sources struct {
-	// Own is what the harness itself did and saw.
+	// Own holds the harness's own acts and observations.
 	Own      []Item
 	Database []Item
 	Messages []Item
 	Gaps     []Gap
 	Witness  []Item
-	// DaemonLog is what the daemons logged; invariants don't see it.
+	// DaemonLog holds the daemons' log lines, which invariants ignore.
 	DaemonLog []Item
-	// Depths counts the messages in each queue at the end; nil if they could not be counted.
+	// Depths counts the messages in each queue at the end; nil if that failed.
 	Depths map[string]int
-	// Failure is why an action failed that ended with an exit code, and the exit code that says so, 0
-	// if the action gave its reason in words.
+	// Failure returns the reason of a failed action with an exit code, and the exit code that states it; 0 if
+	// the action printed the reason.
 	Failure func(id execution.ID, code int) (execution.Reason, int)
 }
 
-// placed is an event with its position: by time, then by source, then in the source's order.
-type placed struct {
+// placedItem is an event with its position: by time, then source, then index in the source.
+type placedItem struct {
 	Item
 	source, index int
 }
 
-// Order makes one history of all sources: sorted by time, causes before consequences, and numbered.
-// Events of one transaction without others between them have the same number.
+// Order makes one history of all sources: sorted by time, causes before consequences, and numbered. Adjacent
+// events of one transaction have the same number.
 func Order(s Sources) []history.Event {
 	claims := make(map[execution.Key]history.Event)
-	incarnations(s.Database, claims)
-	return order(s, claims)
+	collectClaims(s.Database, claims)
+	return orderWithClaims(s, claims)
 }
 
-// order is Order with known claims.
-func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
-	messages := settle(s.Messages, s.Gaps, s.Own, s.Depths)
-	causes(messages, s.Database)
-	var all []placed
-	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.DaemonLog} {
+// orderWithClaims is Order with known claims: owners maps claimed epochs to the claims.
+func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
+	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
+	moveCausesFirst(messages, s.Database)
+	var all []placedItem
+	for source, list := range [][]Item{s.Own, messages, successorsLast(fillCancelRequests(fillRetries(groupTransactions(s.Database)))), s.Witness, s.DaemonLog} {
 		for i := range list {
-			all = append(all, placed{list[i], source, i})
+			all = append(all, placedItem{list[i], source, i})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b placed) int {
+	slices.SortStableFunc(all, func(a, b placedItem) int {
 		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.source, b.source), cmp.Compare(a.index, b.index))
 	})
 	events := make([]history.Event, len(all))
@@ -83,8 +83,8 @@ func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	return events
 }
 
-// incarnations adds the claims: which incarnation may run which epoch.
-func incarnations(database []Item, claims map[execution.Key]history.Event) {
+// collectClaims adds the claims of the evidence: which incarnation may run which epoch.
+func collectClaims(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
 			claims[execution.Key{ID: e.Execution, Epoch: e.Epoch}] = *e
@@ -92,11 +92,10 @@ func incarnations(database []Item, claims map[execution.Key]history.Event) {
 	}
 }
 
-// together gives everything that one transaction wrote the same time, that of its last trigger,
-// because nothing was visible before. Its handlings come last: the triggers of one statement that
-// writes several rows and tables fire in no particular order. Children that wait for a handling are
-// started or skipped by later transactions.
-func together(database []Item) []Item {
+// groupTransactions dates everything that one transaction wrote by its last trigger, because nothing was
+// visible before. Its handlings come last, because the triggers of one statement fire in no particular order.
+// Later transactions start or skip the children that wait for a handling.
+func groupTransactions(database []Item) []Item {
 	type handling struct {
 		transaction int64
 		chain       execution.ID
@@ -112,7 +111,7 @@ func together(database []Item) []Item {
 			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
-	// 0 for an event that is no handling.
+	// of returns the place of a handling, 0 for any other event.
 	of := func(item *Item) int {
 		if item.Event.Kind != history.Orchestrated {
 			return 0
@@ -131,8 +130,8 @@ func together(database []Item) []Item {
 	return out
 }
 
-// retriesNamed sets the retry in each handling: one statement writes both.
-func retriesNamed(database []Item) []Item {
+// fillRetries sets the retry in each handling. One statement writes both.
+func fillRetries(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
 		count int64
@@ -151,9 +150,9 @@ func retriesNamed(database []Item) []Item {
 	return database
 }
 
-// cancelled sets, in each cancellation request, the last row of the chain and its status: the
-// request itself is stored in the first row.
-func cancelled(database []Item) []Item {
+// fillCancelRequests sets, in each cancellation request, the chain's last row and its status. The request
+// itself is stored in the first row.
+func fillCancelRequests(database []Item) []Item {
 	last := make(map[execution.ID]execution.ID)
 	status := make(map[execution.ID]execution.Status)
 	for i := range database {
@@ -179,8 +178,8 @@ func cancelled(database []Item) []Item {
 	return database
 }
 
-// successorsLast puts a registration directly after the end of the incarnation that it supersedes:
-// one statement writes both too.
+// successorsLast puts a registration directly after the end of the incarnation that it supersedes. One
+// statement writes both.
 func successorsLast(database []Item) []Item {
 	type registration struct {
 		transaction int64
@@ -206,9 +205,9 @@ func successorsLast(database []Item) []Item {
 	return database
 }
 
-// causes moves a message's events before the resulting change of status, if the database's event
+// moveCausesFirst moves a message's events before the resulting change of status, if the database's event
 // was seen first.
-func causes(messages, database []Item) {
+func moveCausesFirst(messages, database []Item) {
 	left := make(map[execution.Key]time.Time)
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.From == execution.Scheduled {

@@ -11,29 +11,29 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(ms int, e history.Event) Item {
+func itemAt(ms int, e history.Event) Item {
 	e.At = time.Duration(ms) * time.Millisecond
 	return Item{Wall: start.Add(e.At), Event: e}
 }
 
-func heard(ms int, kind history.Kind, queue string, count int64) Item {
-	return at(ms, history.Event{Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1})
+func messageItem(ms int, kind history.Kind, queue string, count int64) Item {
+	return itemAt(ms, history.Event{Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1})
 }
 
-func kinds(events []history.Event) (names []string) {
+func kindNames(events []history.Event) (names []string) {
 	for _, e := range events {
 		names = append(names, e.Kind.String())
 	}
 	return names
 }
 
-// The trace doesn't say how a copy left its queue; other evidence implies it.
-func TestHowACopyLeavesItsQueue(t *testing.T) {
-	sent := []Item{heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0)}
-	delivered := append(slices.Clone(sent), heard(5, history.Delivered, "q", 0))
+// The trace doesn't show how a copy left its queue. Other evidence implies it.
+func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
+	sent := []Item{messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0)}
+	delivered := append(slices.Clone(sent), messageItem(5, history.Delivered, "q", 0))
 	corrupt := slices.Clone(delivered)
 	corrupt[2].Unreadable = "corrupt x"
-	died := append(slices.Clone(sent), heard(9, history.Expired, "q", 0), heard(9, history.DeadLettered, "q", 1), heard(9, history.Enqueued, "dead", 0))
+	died := append(slices.Clone(sent), messageItem(9, history.Expired, "q", 0), messageItem(9, history.DeadLettered, "q", 1), messageItem(9, history.Enqueued, "dead", 0))
 	for _, c := range []struct {
 		name   string
 		trace  []Item
@@ -53,21 +53,21 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 		{"delivered without having been published", delivered[2:], nil, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
 	} {
 		events := Order(Sources{Messages: c.trace, Gaps: c.gaps, Depths: c.depths})
-		if got := kinds(events); !slices.Equal(got, c.want) {
+		if got := kindNames(events); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 			continue
 		}
 		if last := events[len(events)-1]; last.Fault != c.fault {
-			t.Errorf("%s: it is due to %q, want %q", c.name, last.Fault, c.fault)
+			t.Errorf("%s: fault %q, want %q", c.name, last.Fault, c.fault)
 		}
 	}
 }
 
-// What a broker has not confirmed when its publisher is killed may be lost.
-func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
-	sent := []Item{heard(1000, history.Published, "", 1), heard(1000, history.Enqueued, "q", 0)}
+// A message that the broker has not confirmed when its publisher is killed may be lost.
+func TestKilledPublishersMessageMayBeLost(t *testing.T) {
+	sent := []Item{messageItem(1000, history.Published, "", 1), messageItem(1000, history.Enqueued, "q", 0)}
 	killed := func(ms int) []Item {
-		return []Item{at(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
+		return []Item{itemAt(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
 	}
 	for _, c := range []struct {
 		name  string
@@ -78,7 +78,7 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 		{"a kill just after", killed(1100), "kill of executor-1"},
 		{"a kill long before", killed(1000 - int(Lag/time.Millisecond)), ""},
 		{"a kill long after", killed(1000 + int(Lag/time.Millisecond)), ""},
-		{"a stop", []Item{at(1000, history.Event{Kind: history.ProcessStopped, Process: "executor-1"})}, ""},
+		{"a stop", []Item{itemAt(1000, history.Event{Kind: history.ProcessStopped, Process: "executor-1"})}, ""},
 	} {
 		events := Order(Sources{Messages: sent, Own: c.own})
 		i := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Dropped })
@@ -86,16 +86,16 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 			t.Errorf("%s: %v; want it dropped because of %q", c.name, events, c.fault)
 		}
 	}
-	delivered := append(slices.Clone(sent), heard(1010, history.Delivered, "q", 0))
-	if got := kinds(Order(Sources{Messages: delivered, Own: killed(1000)})); slices.Contains(got, "dropped") {
+	delivered := append(slices.Clone(sent), messageItem(1010, history.Delivered, "q", 0))
+	if got := kindNames(Order(Sources{Messages: delivered, Own: killed(1000)})); slices.Contains(got, "dropped") {
 		t.Errorf("delivered: %v; want no loss", got)
 	}
 }
 
-// A message seen slightly after its consequence is placed before it. A message seen long after was
-// not the cause and stays.
-func TestCausesComeFirst(t *testing.T) {
-	taken := at(100, history.Event{
+// A message seen slightly after its consequence is placed before it. A message seen long after was not the
+// cause, so it stays.
+func TestOrderPutsCausesFirst(t *testing.T) {
+	taken := itemAt(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
 	})
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestCausesComeFirst(t *testing.T) {
 		want string
 	}{{20, "expired"}, {int(Lag/time.Millisecond) + 50, "transition"}} {
 		events := Order(Sources{Database: []Item{taken}, Messages: []Item{
-			heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0), heard(100+c.late, history.Expired, "q", 0),
+			messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0), messageItem(100+c.late, history.Expired, "q", 0),
 		}})
 		first := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Expired || e.Kind == history.Transition })
 		if got := events[first].Kind.String(); got != c.want {
@@ -112,43 +112,43 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 }
 
-// Events of one statement come in the order of the model.
-func TestTheOrderWithinAStatement(t *testing.T) {
+// Events of one statement are in the model's order.
+func TestOrderWithinStatementFollowsModel(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{
-		in(1, at(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
-		in(1, at(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
-		in(3, at(12, history.Event{Kind: history.PublishedMarked, Execution: 9})),
-		in(1, at(15, history.Event{Kind: history.SlotFreed, Execution: 1})),
-		in(2, at(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
-		in(2, at(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
+		in(1, itemAt(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
+		in(1, itemAt(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
+		in(3, itemAt(12, history.Event{Kind: history.PublishedMarked, Execution: 9})),
+		in(1, itemAt(15, history.Event{Kind: history.SlotFreed, Execution: 1})),
+		in(2, itemAt(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
+		in(2, itemAt(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
 	}
 	events := Order(Sources{Database: database})
-	if got := kinds(events); !slices.Equal(got, []string{"published_marked", "created", "slot_freed", "orchestrated", "worker_lifecycle", "worker_registered"}) {
+	if got := kindNames(events); !slices.Equal(got, []string{"published_marked", "created", "slot_freed", "orchestrated", "worker_lifecycle", "worker_registered"}) {
 		t.Errorf("%v", got)
 	}
 	if events[3].Related != 2 {
 		t.Errorf("the handling names retry %d, want 2", events[3].Related)
 	}
 	if events[0].Step == events[1].Step || events[1].Step != events[3].Step || events[3].Step == events[4].Step {
-		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
+		t.Errorf("steps %d %d %d %d: one transaction is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
 	}
 }
 
-// Several handlings in one transaction keep their order; later transactions settle their children.
-func TestChildrenStandBehindTheHandling(t *testing.T) {
+// Several handlings in one transaction keep their order. Later transactions start or skip their children.
+func TestOrderPutsChildrenAfterHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }
 	created := func(id, parent execution.ID) Item {
-		return at(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
+		return itemAt(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
 	}
 	handled := func(id execution.ID) Item {
-		return in(at(10, history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Completed}))
+		return in(itemAt(10, history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Completed}))
 	}
 	events := Order(Sources{Database: []Item{
 		created(3, 1), created(4, 2), handled(1), handled(2),
-		settled(at(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
-		settled(at(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
+		settled(itemAt(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
+		settled(itemAt(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
 	}})
 	var order []execution.ID
 	for _, e := range events {

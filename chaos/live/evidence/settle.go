@@ -8,34 +8,33 @@ import (
 	"handoff/chaos/history"
 )
 
-// copyOf is a message in a queue.
-type copyOf struct {
+// queuedCopy is a message in a queue.
+type queuedCopy struct {
 	message uint64
 	queue   string
 }
 
-// stay is the trace's information about the copies of a message in one queue.
+// stay holds the trace's information about the copies of a message in one queue.
 type stay struct {
-	copyOf
+	queuedCopy
 	about                      history.Event
 	entered, deaths, delivered int
 	unreadable                 string
 	first, last                time.Time
 }
 
-// settle adds what the firehose leaves out: how each copy left its queue. The trace has no
-// acknowledgements. A copy that was delivered, is gone and did not die was acknowledged. A copy
-// that is gone but was never delivered was lost by the broker, unless it was there at a time when
-// nothing listened, or its publisher may have been killed before the broker confirmed it. own is
-// what the harness itself saw.
-func settle(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item {
-	stays := make(map[copyOf]*stay)
+// addDepartures adds the events by which copies left their queues, because the trace has no acknowledgements.
+// A copy that was delivered, has left and did not die was acknowledged. A copy that has left without a
+// delivery was lost by the broker, unless a gap may hide its fate or its publisher may have been killed
+// before the confirmation.
+func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item {
+	stays := make(map[queuedCopy]*stay)
 	var order []*stay
 	var out []Item
-	enter := func(at copyOf, item *Item) *stay {
+	enter := func(at queuedCopy, item *Item) *stay {
 		s := stays[at]
 		if s == nil {
-			s = &stay{copyOf: at, about: item.Event, first: item.Wall}
+			s = &stay{queuedCopy: at, about: item.Event, first: item.Wall}
 			stays[at] = s
 			order = append(order, s)
 		}
@@ -48,15 +47,15 @@ func settle(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item 
 			out = append(out, *item)
 			continue
 		}
-		s := enter(copyOf{e.Message, e.Queue}, item)
+		s := enter(queuedCopy{e.Message, e.Queue}, item)
 		s.last, s.unreadable = item.Wall, item.Unreadable
 		switch e.Kind {
 		case history.Enqueued:
 			s.entered++
 		case history.Delivered, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 			if s.entered == 0 {
-				// It was published when nothing listened.
-				out = append(out, unheard(item)...)
+				// It was published during a gap.
+				out = append(out, impliedArrival(item)...)
 				s.entered++
 			}
 			switch e.Kind {
@@ -71,22 +70,22 @@ func settle(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item 
 		out = append(out, *item)
 	}
 	for _, s := range order {
-		out = append(out, s.leave(gaps, own, depths)...)
+		out = append(out, s.impliedDepartures(gaps, own, depths)...)
 	}
 	slices.SortStableFunc(out, func(a, b Item) int { return cmp.Compare(a.Wall.UnixNano(), b.Wall.UnixNano()) })
 	return out
 }
 
-// unheard returns the publish and the arrival that must have come before.
-func unheard(item *Item) []Item {
+// impliedArrival returns the publish and the arrival that must have preceded an event.
+func impliedArrival(item *Item) []Item {
 	published, entered := *item, *item
 	published.Event.Kind, published.Event.Queue, published.Event.Process, published.Event.Count = history.Published, "", "", 1
 	entered.Event.Kind, entered.Event.Process, entered.Event.Count = history.Enqueued, "", 0
 	return []Item{published, entered}
 }
 
-// leave returns how the copies left the queue, as far as the trace doesn't say it.
-func (s *stay) leave(gaps []Gap, own []Item, depths map[string]int) []Item {
+// impliedDepartures returns the departures of copies from the queue that the trace lacks.
+func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) []Item {
 	left := s.entered - s.deaths
 	if left <= 0 {
 		return nil
@@ -100,12 +99,12 @@ func (s *stay) leave(gaps []Gap, own []Item, depths map[string]int) []Item {
 		return nil // some are still there, but it is unknown which
 	case s.delivered > 0:
 		e.Kind = history.Acked
-		// A deleted queue may have taken along what was delivered from it.
-		if excuse(gaps, s.first, s.queue) == "" {
+		// The deletion of a queue may have removed delivered copies.
+		if hidingFault(gaps, s.first, s.queue) == "" {
 			e.Fault = s.unreadable
 		}
 	default:
-		e.Kind, e.Fault = history.Dropped, cmp.Or(excuse(gaps, s.first, s.queue), unconfirmed(own, s.first))
+		e.Kind, e.Fault = history.Dropped, cmp.Or(hidingFault(gaps, s.first, s.queue), publisherKill(own, s.first))
 	}
 	items := make([]Item, left)
 	for i := range items {
@@ -114,8 +113,9 @@ func (s *stay) leave(gaps []Gap, own []Item, depths map[string]int) []Item {
 	return items
 }
 
-// excuse is the fault that may have hidden what happened to a message that was there at a time.
-func excuse(gaps []Gap, since time.Time, queue string) string {
+// hidingFault returns the fault of a gap that may hide the fate of a copy that entered a queue at a time;
+// empty for none.
+func hidingFault(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
 		if since.Before(g.To) && (g.Queue == "" || g.Queue == queue) {
 			return g.Fault
@@ -124,12 +124,12 @@ func excuse(gaps []Gap, since time.Time, queue string) string {
 	return ""
 }
 
-// unconfirmed says whose kill may have lost a message that was published at a time, and that nobody
-// got; empty if no process was killed then. A broker promises to keep what it has confirmed. The
-// trace tells of a publish when the channel routes it; when the publisher's connection ends, the
-// channel ends, too, and a quorum queue may not have got the message yet. (RabbitMQ 3.10 on a busy
-// machine: three dispatches of an executor that had been killed 75 ms before.)
-func unconfirmed(own []Item, published time.Time) string {
+// publisherKill returns the kill of a process that may have lost a message published at a time; empty if no
+// process was killed then. A broker need not keep a message before its confirmation. The trace reports a
+// publish when the channel routes it. If the publisher's connection then ends, the channel ends, too, and a
+// quorum queue may not have received the message. (RabbitMQ 3.10 on a busy machine lost three dispatches of
+// an executor killed 75 ms before.)
+func publisherKill(own []Item, published time.Time) string {
 	for i := range own {
 		if e := &own[i].Event; e.Kind == history.ProcessCrashed && published.Sub(own[i].Wall).Abs() < Lag {
 			return "kill of " + e.Process

@@ -13,18 +13,18 @@ import (
 	"handoff/core/execution"
 )
 
-// Stream makes a history from the evidence of a run that is too long to keep, window by window. It
-// forgets each window after passing it on, and deletes from the database what it has read.
+// Stream makes a history, window by window, from the evidence of a run that is too long to keep. It discards
+// each window after returning it, and deletes from the database the rows that it has read.
 //
-// A window ends at a moment before which everything is known. For the database that is the
-// beginning of the oldest transaction that has written and not ended, because triggers date what a
-// transaction writes, so not before it began. Shims write a line directly after reading the clock;
-// shimLag allows for that. A later line is put at the beginning of the next window, and counted.
+// A window ends at a moment before which everything is known. For the database, that is the beginning of the
+// oldest open transaction that has written: its rows are dated by triggers, so never before it began. Shims
+// write a line directly after reading the clock; shimLag allows for that. A later line is put at the
+// beginning of the next window, and counted.
 //
-// Messages are left out, because the broker's trace of everything costs more than the load itself.
-// The order is that of Order.
+// Messages are left out, because the broker's trace costs more than the load itself. Events are ordered as by
+// Order.
 //
-// A Stream is for one task.
+// A Stream is not safe for concurrent use.
 type Stream struct {
 	database  *Database
 	witnesses []*Witness
@@ -32,25 +32,24 @@ type Stream struct {
 	conn      *pgx.Conn
 
 	own, rows, runs []Item
-	// taken holds the numbers of evidence that was read and perhaps not deleted yet.
+	// taken holds the numbers of rows that were read, but perhaps not deleted yet.
 	taken map[int64]bool
-	// claims are the claims of executions that may still have a process; old are claims that no
-	// process runs any more, the oldest first.
+	// claims holds the claims of executions that may still have a process. old holds claims that have ended,
+	// the oldest first.
 	claims map[execution.Key]history.Event
 	old    []oldClaim
 	step   uint64
 	until  time.Time
-	// failure says why an action failed; see Sources.Failure.
+	// failure returns why an action failed; see Sources.Failure.
 	failure func(execution.ID, int) (execution.Reason, int)
-	// Late counts events that came after their window; Behind is how far the end of the last window
-	// was behind the present.
+	// Late counts events that came after their window. Behind is the age of the last window's end.
 	Late   int
 	Behind time.Duration
-	// Unread is the first unreadable line of a journal, nil if there was none.
+	// Unread is the error of the first unreadable line of a journal; nil for none.
 	Unread error
 }
 
-// oldClaim is a claim that has ended, with the time.
+// oldClaim is a claim that has ended, with the time of its end.
 type oldClaim struct {
 	key   execution.Key
 	since time.Time
@@ -58,7 +57,7 @@ type oldClaim struct {
 
 const (
 	shimLag = 2 * time.Second
-	// claimKept is how long after the end of a claim one of its processes may still report.
+	// claimKept is the time after the end of a claim in which its process may still report.
 	claimKept = 5 * time.Minute
 	// streamBatch limits the number of rows read at once.
 	streamBatch = 5000
@@ -66,8 +65,8 @@ const (
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of a database's evidence and of witnesses. failure says why their actions
-// failed; see Sources. Times count from start, as theirs do.
+// NewStream returns a stream of the evidence of a database and of witnesses. failure is Sources.Failure.
+// Times count from start, as those of the database and the witnesses must.
 func NewStream(database *Database, witnesses []*Witness, start time.Time, failure func(execution.ID, int) (execution.Reason, int)) *Stream {
 	return &Stream{
 		database: database, witnesses: witnesses, start: start, until: start, failure: failure,
@@ -75,17 +74,17 @@ func NewStream(database *Database, witnesses []*Witness, start time.Time, failur
 	}
 }
 
-// Close closes its connection.
+// Close closes the connection to the database.
 func (s *Stream) Close() {
 	if s.conn != nil {
 		_ = s.conn.Close(context.Background())
 	}
 }
 
-// Window takes the harness's own events since the last call and all other available evidence, and
-// returns the history up to the moment before which everything is known. An error means that the
-// database could not be asked, which may be a fault's work: its evidence then waits for the next
-// call. last says that nothing more will come.
+// Window takes the harness's own events since the last call and all other available evidence. It returns the
+// history up to the moment before which everything is known. An error means that reading the database failed,
+// perhaps because of a fault: its evidence then waits for the next call. last reports whether this is the
+// last call.
 func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.Event, error) {
 	s.own = append(s.own, own...)
 	began := time.Now().Round(0)
@@ -96,7 +95,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 			s.Unread = err
 		}
 	}
-	known, err := s.read(ctx)
+	known, err := s.readEvidence(ctx)
 	if err != nil {
 		if s.conn != nil {
 			_ = s.conn.Close(context.WithoutCancel(ctx))
@@ -111,13 +110,13 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 	if last {
 		known = time.Now().Add(time.Hour)
 	}
-	events := s.cut(known)
+	events := s.cutWindow(known)
 	s.Behind = time.Since(known)
 	return events, nil
 }
 
-// read takes the evidence from the database, and returns the moment before which there is no more.
-func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
+// readEvidence takes the evidence from the database, and returns the moment before which there is no more.
+func (s *Stream) readEvidence(ctx context.Context) (known time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamWithin)
 	defer cancel()
 	if s.conn == nil {
@@ -129,10 +128,10 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	const oldest = `select least(clock_timestamp(), min(xact_start)) from pg_stat_activity
 		where datname = current_database() and backend_xid is not null and pid <> pg_backend_pid()`
 	if err := s.conn.QueryRow(ctx, oldest).Scan(&known); err != nil {
-		return known, fmt.Errorf("asking for the oldest transaction: %w", err)
+		return known, fmt.Errorf("querying the oldest transaction: %w", err)
 	}
 	for {
-		n, err := s.batch(ctx)
+		n, err := s.readBatch(ctx)
 		if err != nil {
 			return known, err
 		}
@@ -142,16 +141,16 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	}
 }
 
-// batch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
-// and perhaps not deleted, because the answer was lost.
-func (s *Stream) batch(ctx context.Context) (n int, err error) {
+// readBatch takes one batch, and returns its number of rows. It skips rows that it has read before: the
+// answer to their deletion may have been lost.
+func (s *Stream) readBatch(ctx context.Context) (n int, err error) {
 	rows, err := s.conn.Query(ctx, selectEvidence+" order by id limit $1", streamBatch)
 	if err != nil {
 		return 0, fmt.Errorf("reading the evidence: %w", err)
 	}
 	var items []Item
 	var ids []int64
-	err = s.database.scan(rows, func(id int64, of []Item) {
+	err = s.database.scanRows(rows, func(id int64, of []Item) {
 		n++
 		if !s.taken[id] {
 			ids, items = append(ids, id), append(items, of...)
@@ -172,31 +171,30 @@ func (s *Stream) batch(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// cut orders what happened before a moment, and forgets it.
-func (s *Stream) cut(known time.Time) []history.Event {
+// cutWindow removes and returns, in order, the events before a moment.
+func (s *Stream) cutWindow(known time.Time) []history.Event {
 	// Everything that one transaction wrote has the time of its last trigger, and stays together.
-	s.rows = together(s.rows)
+	s.rows = groupTransactions(s.rows)
 	var window Sources
-	window.Own, s.own = s.before(s.own, known)
-	window.Database, s.rows = s.before(s.rows, known)
-	window.Witness, s.runs = s.before(s.runs, known)
+	window.Own, s.own = s.splitItems(s.own, known)
+	window.Database, s.rows = s.splitItems(s.rows, known)
+	window.Witness, s.runs = s.splitItems(s.runs, known)
 	window.Failure = s.failure
-	incarnations(window.Database, s.claims)
-	events := order(window, s.claims)
+	collectClaims(window.Database, s.claims)
+	events := orderWithClaims(window, s.claims)
 	for i := range events {
 		events[i].Step += s.step
 	}
 	if n := len(events); n > 0 {
 		s.step = events[n-1].Step
 	}
-	s.forget(window.Database, known)
+	s.forgetClaims(window.Database, known)
 	s.until = known
 	return events
 }
 
-// before divides items at a moment. An item that belongs to an earlier window is put at the
-// beginning of this one.
-func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
+// splitItems splits items at a moment. An item of an earlier window is put at the beginning of this one.
+func (s *Stream) splitItems(items []Item, known time.Time) (now, later []Item) {
 	for i := range items {
 		item := items[i]
 		if !item.Wall.Before(known) {
@@ -213,8 +211,8 @@ func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
 	return now, later
 }
 
-// forget drops the claims that ended long ago.
-func (s *Stream) forget(database []Item, now time.Time) {
+// forgetClaims drops claims that ended more than claimKept ago.
+func (s *Stream) forgetClaims(database []Item, now time.Time) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && (e.From == execution.Running || e.From == execution.Canceling) && e.To != execution.Canceling {
 			s.old = append(s.old, oldClaim{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, database[i].Wall})

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// busyHour makes the evidence of many executions: each is created, claimed, run and completed, in overlapping
+// busyHour returns the evidence of n executions: each is created, claimed and run, and fails, in overlapping
 // transactions.
 func busyHour(n int) (own, database, witness []Item) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -17,7 +17,7 @@ func busyHour(n int) (own, database, witness []Item) {
 	write := func(ms int, events ...history.Event) {
 		tx++
 		for i, e := range events {
-			item := at(ms+i*int(r.Uint64N(3)), e)
+			item := itemAt(ms+i*int(r.Uint64N(3)), e)
 			item.Transaction = tx
 			database = append(database, item)
 		}
@@ -26,21 +26,21 @@ func busyHour(n int) (own, database, witness []Item) {
 		id, ms := execution.ID(i+1), 20*i
 		write(ms, history.Event{Kind: history.Created, Execution: id, Chain: id, To: execution.Requested})
 		write(ms+50, history.Event{Kind: history.Transition, Execution: id, Chain: id, From: execution.Scheduled, To: execution.Running, OldEpoch: 1, Epoch: 1, Worker: 3, Incarnation: 7})
-		witness = append(witness, at(ms+60, history.Event{Kind: history.ActionStarted, Execution: id, Epoch: 1}))
+		witness = append(witness, itemAt(ms+60, history.Event{Kind: history.ActionStarted, Execution: id, Epoch: 1}))
 		took := 100 + int(r.Uint64N(5000))
-		witness = append(witness, at(ms+60+took, history.Event{Kind: history.ActionEnded, Execution: id, Epoch: 1, To: execution.Failed}))
+		witness = append(witness, itemAt(ms+60+took, history.Event{Kind: history.ActionEnded, Execution: id, Epoch: 1, To: execution.Failed}))
 		write(ms+70+took,
 			history.Event{Kind: history.Transition, Execution: id, Chain: id, From: execution.Running, To: execution.Failed, OldEpoch: 1, Epoch: 1},
 			history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Failed})
 		if i%50 == 0 {
-			own = append(own, at(ms+5, history.Event{Kind: history.FaultBegan, Fault: "x"}))
+			own = append(own, itemAt(ms+5, history.Event{Kind: history.FaultBegan, Fault: "x"}))
 		}
 	}
 	return own, database, witness
 }
 
 // The windows together are the same history as the whole evidence, wherever they end.
-func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
+func TestStreamWindowsEqualWholeHistory(t *testing.T) {
 	own, database, witness := busyHour(200)
 	failure := func(_ execution.ID, code int) (execution.Reason, int) { return execution.Connection, code + 1 }
 	want := Order(Sources{Own: own, Database: database, Witness: witness, Failure: failure})
@@ -48,8 +48,7 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := NewStream(nil, nil, start, failure)
 		var got []history.Event
-		// Everything before a moment is available, in any order between the sources, and the window
-		// ends at that moment.
+		// Everything before a moment is available, and the window ends at that moment.
 		at := start
 		for given := (Sources{Own: own, Database: database, Witness: witness}); at.Before(start.Add(20 * time.Second)); {
 			at = at.Add(time.Duration(r.Uint64N(700)) * time.Millisecond)
@@ -68,7 +67,7 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 			hand(&s.own, &given.Own)
 			hand(&s.rows, &given.Database)
 			hand(&s.runs, &given.Witness)
-			got = append(got, s.cut(at)...)
+			got = append(got, s.cutWindow(at)...)
 		}
 		if len(got) != len(want) {
 			t.Fatalf("seed %d: %d events of %d", seed, len(got), len(want))
@@ -85,26 +84,26 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 }
 
 // A stream keeps only the claims of executions that may still run.
-func TestAStreamForgetsClaims(t *testing.T) {
+func TestStreamForgetsOldClaims(t *testing.T) {
 	_, database, _ := busyHour(200)
 	s := NewStream(nil, nil, start, nil)
 	s.rows = database
-	s.cut(start.Add(time.Minute))
+	s.cutWindow(start.Add(time.Minute))
 	if len(s.claims) != 200 {
-		t.Errorf("%d claims are kept for their processes, of 200", len(s.claims))
+		t.Errorf("%d of 200 claims are kept for their processes", len(s.claims))
 	}
-	s.cut(start.Add(time.Hour))
+	s.cutWindow(start.Add(time.Hour))
 	if len(s.claims) != 0 || len(s.old) != 0 {
 		t.Errorf("after an hour %d claims are kept", len(s.claims))
 	}
 }
 
-// A line that comes after its window is judged at the beginning of the next window, and counted.
-func TestALateLineIsCounted(t *testing.T) {
+// A line that comes after its window is put at the beginning of the next one, and counted.
+func TestStreamCountsLateLine(t *testing.T) {
 	s := NewStream(nil, nil, start, nil)
-	s.cut(start.Add(time.Second))
-	s.runs = append(s.runs, at(400, history.Event{Kind: history.ActionStarted, Execution: 1, Epoch: 1}))
-	events := s.cut(start.Add(2 * time.Second))
+	s.cutWindow(start.Add(time.Second))
+	s.runs = append(s.runs, itemAt(400, history.Event{Kind: history.ActionStarted, Execution: 1, Epoch: 1}))
+	events := s.cutWindow(start.Add(2 * time.Second))
 	if s.Late != 1 || len(events) != 1 || events[0].At != time.Second {
 		t.Errorf("%d late: %+v", s.Late, events)
 	}

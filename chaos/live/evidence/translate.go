@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// row is a row of any of the tables, as the trigger wrote it. Columns that a table lacks are zero.
+// row is a row of any table, as the trigger wrote it. Columns that its table lacks are zero.
 type row struct {
 	ID            int64      `json:"id"`
 	Execution     int64      `json:"execution"`
@@ -71,7 +71,7 @@ type row struct {
 	Registered *time.Time `json:"registered_at"`
 }
 
-// healthFigures are a worker's figures of its runs, from a heartbeat.
+// healthFigures holds a worker's statistics of its runs, from a heartbeat.
 type healthFigures struct {
 	Total       int64      `json:"total_executions"`
 	Failed      int64      `json:"failed_executions"`
@@ -79,15 +79,15 @@ type healthFigures struct {
 	LastFailure *time.Time `json:"last_failure"`
 }
 
-// bad says that they contain a failure.
-func (h *healthFigures) bad() bool { return h.Consecutive+h.Failed > 0 }
+// hasFailure reports whether the statistics contain a failure.
+func (h *healthFigures) hasFailure() bool { return h.Consecutive+h.Failed > 0 }
 
-// differs says that they are new information, by the rule of the database's model.
-func (h *healthFigures) differs(was *healthFigures) bool {
-	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.bad() && h.Total != was.Total
+// differsFrom reports whether the statistics are new information, by the rule of the database's model.
+func (h *healthFigures) differsFrom(was *healthFigures) bool {
+	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.hasFailure() && h.Total != was.Total
 }
 
-// translation turns one row's change into events.
+// translation turns the change of one row into events.
 type translation struct {
 	start   time.Time
 	at      time.Time
@@ -96,60 +96,60 @@ type translation struct {
 	*row
 }
 
-// since is a time as time since the start; 0 for none.
-func (tr *translation) since(t *time.Time) time.Duration {
+// sinceStart returns the time since the start; 0 for nil.
+func (tr *translation) sinceStart(t *time.Time) time.Duration {
 	if t == nil {
 		return 0
 	}
 	return t.Sub(tr.start)
 }
 
-// moment is when the database decided the change, if the row says so; the trigger fires slightly
-// later.
-func (tr *translation) moment(t *time.Time) time.Duration {
+// decisionTime returns the time at which the database decided the change, if the row has it, else that of the
+// trigger, which fires slightly later.
+func (tr *translation) decisionTime(t *time.Time) time.Duration {
 	if t == nil || t.After(tr.at) {
 		return tr.at.Sub(tr.start)
 	}
 	return t.Sub(tr.start)
 }
 
-func (tr *translation) event(kind history.Kind) history.Event {
+func (tr *translation) newEvent(kind history.Kind) history.Event {
 	return history.Event{At: tr.at.Sub(tr.start), Kind: kind, Process: tr.process}
 }
 
-func (tr *translation) chain() execution.ID {
+func (tr *translation) chainID() execution.ID {
 	if tr.Original != 0 {
 		return execution.ID(tr.Original)
 	}
 	return execution.ID(tr.ID)
 }
 
-func (tr *translation) execution() ([]history.Event, error) {
+func (tr *translation) executionEvents() ([]history.Event, error) {
 	var events []history.Event
 	status, err := execution.ParseStatus(tr.Status)
 	if err != nil {
 		return nil, err
 	}
 	if tr.was == nil {
-		e, err := tr.created(status)
+		e, err := tr.creationEvent(status)
 		return []history.Event{e}, err
 	}
-	// A claim that marks its dispatch does so first, as in the model.
+	// A claim that also marks its dispatch as published does so first, as in the model.
 	if tr.was.PublishedAt == nil && tr.PublishedAt != nil {
-		e := tr.event(history.PublishedMarked)
-		e.At = tr.moment(tr.PublishedAt)
+		e := tr.newEvent(history.PublishedMarked)
+		e.At = tr.decisionTime(tr.PublishedAt)
 		e.Execution, e.Epoch = execution.ID(tr.ID), execution.Epoch(tr.Epoch)
 		events = append(events, e)
 	}
 	if tr.was.Status != tr.Status {
-		e, err := tr.transition(status)
+		e, err := tr.transitionEvent(status)
 		if err != nil {
 			return nil, err
 		}
 		if e.From == execution.Requested && e.To == execution.Scheduled {
 			// One update made both transitions (migration 00012). A row shows only its last state.
 			claim := e
-			claim.To, claim.At = execution.Scheduling, tr.moment(tr.SchedulingAt)
+			claim.To, claim.At = execution.Scheduling, tr.decisionTime(tr.SchedulingAt)
 			claim.Epoch, claim.Worker, claim.Incarnation, claim.Due = e.OldEpoch, 0, 0, 0
 			e.From = execution.Scheduling
 			events = append(events, claim)
@@ -157,22 +157,22 @@ func (tr *translation) execution() ([]history.Event, error) {
 		events = append(events, e)
 	}
 	if tr.was.Awaits && !tr.Awaits && tr.was.Status == tr.Status {
-		e := tr.event(history.ChildStarted)
+		e := tr.newEvent(history.ChildStarted)
 		e.Execution, e.Related = execution.ID(tr.ID), execution.ID(tr.Parent)
 		events = append(events, e)
 	}
 	if tr.was.Cancel == nil && tr.Cancel != nil {
 		// Order fills in the chain's last row and its status.
-		e := tr.event(history.CancelRequested)
-		e.Execution, e.Chain, e.Action = execution.ID(tr.ID), tr.chain(), tr.Action
+		e := tr.newEvent(history.CancelRequested)
+		e.Execution, e.Chain, e.Action = execution.ID(tr.ID), tr.chainID(), tr.Action
 		events = append([]history.Event{e}, events...)
 	}
-	// A mark that changes is a second handling.
+	// A changed mark is a second handling.
 	if tr.Orchestrated != nil && (tr.was.Orchestrated == nil || !tr.was.Orchestrated.Equal(*tr.Orchestrated)) {
-		e := tr.event(history.Orchestrated)
-		e.At = tr.moment(tr.Orchestrated)
-		e.Execution, e.Chain, e.From = execution.ID(tr.ID), tr.chain(), status
-		e.Count = tr.RetryCount // Order finds the retry by it
+		e := tr.newEvent(history.Orchestrated)
+		e.At = tr.decisionTime(tr.Orchestrated)
+		e.Execution, e.Chain, e.From = execution.ID(tr.ID), tr.chainID(), status
+		e.Count = tr.RetryCount // Order finds the retry by this count
 		if e.Reason, err = execution.ParseReason(tr.FailureReason); err != nil {
 			return nil, err
 		}
@@ -184,15 +184,15 @@ func (tr *translation) execution() ([]history.Event, error) {
 	return events, nil
 }
 
-func (tr *translation) created(status execution.Status) (e history.Event, err error) {
-	e = tr.event(history.Created)
-	e.At = tr.moment(tr.Created)
-	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chain(), status
-	e.Count, e.Limit, e.Due = tr.RetryCount, tr.MaxRetries, tr.since(tr.RetryAt)
+func (tr *translation) creationEvent(status execution.Status) (e history.Event, err error) {
+	e = tr.newEvent(history.Created)
+	e.At = tr.decisionTime(tr.Created)
+	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chainID(), status
+	e.Count, e.Limit, e.Due = tr.RetryCount, tr.MaxRetries, tr.sinceStart(tr.RetryAt)
 	e.Action, e.Key, e.Worker, e.Text = tr.Action, tr.Key, execution.WorkerID(tr.Pinned), tr.Runtime
-	e.RunTimeout, e.DispatchTimeout = oracle.DefaultRunTimeout, seconds(tr.WaitTimeout)
+	e.RunTimeout, e.DispatchTimeout = oracle.DefaultRunTimeout, secondsToDuration(tr.WaitTimeout)
 	if tr.RunTimeout > 0 {
-		e.RunTimeout = seconds(tr.RunTimeout)
+		e.RunTimeout = secondsToDuration(tr.RunTimeout)
 	}
 	if tr.Awaits {
 		e.Related = execution.ID(tr.Parent)
@@ -204,12 +204,14 @@ func (tr *translation) created(status execution.Status) (e history.Event, err er
 	return e, err
 }
 
-// seconds converts the database's number of seconds, exact to the microsecond.
-func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }
+// secondsToDuration converts the database's number of seconds, rounded to microseconds.
+func secondsToDuration(s float64) time.Duration {
+	return time.Duration(math.Round(s*1e6)) * time.Microsecond
+}
 
-func (tr *translation) transition(to execution.Status) (e history.Event, err error) {
-	e = tr.event(history.Transition)
-	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chain(), to
+func (tr *translation) transitionEvent(to execution.Status) (e history.Event, err error) {
+	e = tr.newEvent(history.Transition)
+	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chainID(), to
 	e.Epoch, e.OldEpoch, e.Named = execution.Epoch(tr.Epoch), execution.Epoch(tr.was.Epoch), execution.Epoch(tr.Named)
 	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
 	if tr.Incarnation == 0 {
@@ -218,20 +220,20 @@ func (tr *translation) transition(to execution.Status) (e history.Event, err err
 	e.Writer, e.Count = execution.Incarnation(tr.Writer), tr.Dispatches
 	switch to {
 	case execution.Requested:
-		e.Due = tr.since(tr.RetryAt)
+		e.Due = tr.sinceStart(tr.RetryAt)
 	case execution.Scheduling:
-		e.At = tr.moment(tr.SchedulingAt)
+		e.At = tr.decisionTime(tr.SchedulingAt)
 	case execution.Scheduled:
-		e.At, e.Due = tr.moment(tr.ScheduledAt), tr.since(tr.Deadline)
+		e.At, e.Due = tr.decisionTime(tr.ScheduledAt), tr.sinceStart(tr.Deadline)
 	case execution.Running:
-		e.At, e.Due = tr.moment(tr.StartedAt), tr.since(tr.RunDeadline)
+		e.At, e.Due = tr.decisionTime(tr.StartedAt), tr.sinceStart(tr.RunDeadline)
 	case execution.Canceling:
-		e.Due = tr.since(tr.RunDeadline)
+		e.Due = tr.sinceStart(tr.RunDeadline)
 	case execution.Failed:
-		e.At, e.Text = tr.moment(tr.Ended), tr.Error
+		e.At, e.Text = tr.decisionTime(tr.Ended), tr.Error
 	default:
 		if oracle.Terminal(to) {
-			e.At = tr.moment(tr.Ended)
+			e.At = tr.decisionTime(tr.Ended)
 		}
 	}
 	if e.From, err = execution.ParseStatus(tr.was.Status); err != nil {
@@ -244,24 +246,24 @@ func (tr *translation) transition(to execution.Status) (e history.Event, err err
 	return e, err
 }
 
-func (tr *translation) worker() ([]history.Event, error) {
-	e := tr.event(history.WorkerRegistered)
+func (tr *translation) workerEvents() ([]history.Event, error) {
+	e := tr.newEvent(history.WorkerRegistered)
 	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
 	if tr.was == nil {
-		e.At, e.Due = tr.moment(tr.Registered), tr.since(tr.Lease)
+		e.At, e.Due = tr.decisionTime(tr.Registered), tr.sinceStart(tr.Lease)
 		e.Limit, e.Text = tr.Capacity, strings.Join(tr.Runtimes, " ")
 		return []history.Event{e}, nil
 	}
 	var events []history.Event
 	if tr.was.Beat != tr.Beat {
-		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, tr.Beat, tr.since(tr.Lease)
-		e.At = tr.moment(tr.LastBeat)
+		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, tr.Beat, tr.sinceStart(tr.Lease)
+		e.At = tr.decisionTime(tr.LastBeat)
 		if tr.ConsumerAlive {
 			e.Limit = 1
 		}
 		events = append(events, e)
-		if f := &tr.Capabilities.Health; f.differs(&tr.was.Capabilities.Health) {
-			events = append(events, tr.health(f))
+		if f := &tr.Capabilities.Health; f.differsFrom(&tr.was.Capabilities.Health) {
+			events = append(events, tr.healthEvent(f))
 		}
 	}
 	if tr.was.Lifecycle != tr.Lifecycle {
@@ -269,27 +271,27 @@ func (tr *translation) worker() ([]history.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := tr.event(history.WorkerLifecycle)
+		e := tr.newEvent(history.WorkerLifecycle)
 		e.Worker, e.Incarnation, e.Lifecycle = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation), life
 		events = append(events, e)
 	}
 	return events, nil
 }
 
-func (tr *translation) health(f *healthFigures) history.Event {
-	e := tr.event(history.HealthReported)
-	e.At = tr.moment(tr.LastBeat)
+func (tr *translation) healthEvent(f *healthFigures) history.Event {
+	e := tr.newEvent(history.HealthReported)
+	e.At = tr.decisionTime(tr.LastBeat)
 	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
 	e.Count, e.Limit, e.Message = f.Consecutive, f.Failed, uint64(max(0, f.Total))
-	if f.bad() {
-		e.Due = tr.since(f.LastFailure)
+	if f.hasFailure() {
+		e.Due = tr.sinceStart(f.LastFailure)
 	}
 	return e
 }
 
-// cordon is an operator's change of a worker.
-func (tr *translation) cordon() []history.Event {
-	e := tr.event(history.WorkerCordoned)
+// cordonEvents returns an operator's change of a worker.
+func (tr *translation) cordonEvents() []history.Event {
+	e := tr.newEvent(history.WorkerCordoned)
 	e.Worker = execution.WorkerID(tr.ID)
 	if tr.Cordoned != nil {
 		e.Count = 1
@@ -297,14 +299,14 @@ func (tr *translation) cordon() []history.Event {
 	return []history.Event{e}
 }
 
-// slot is a concurrency slot that is freed, taken, or passed on.
-func (tr *translation) slot() []history.Event {
+// slotEvents returns the events of a concurrency slot that is freed, taken, or passed on.
+func (tr *translation) slotEvents() []history.Event {
 	var events []history.Event
 	note := func(kind history.Kind, id int64) {
 		if id == 0 {
 			return
 		}
-		e := tr.event(kind)
+		e := tr.newEvent(kind)
 		e.Execution, e.Action, e.Count = execution.ID(id), tr.Action, tr.Number
 		events = append(events, e)
 	}
@@ -313,29 +315,29 @@ func (tr *translation) slot() []history.Event {
 	return events
 }
 
-func (tr *translation) refused() ([]history.Event, error) {
-	e := tr.event(history.RefusedResult)
+func (tr *translation) refusedResultEvents() ([]history.Event, error) {
+	e := tr.newEvent(history.RefusedResult)
 	e.Execution, e.Epoch, e.Incarnation = execution.ID(tr.Execution), execution.Epoch(tr.Epoch), execution.Incarnation(tr.Incarnation)
 	var err error
 	e.To, err = execution.ParseStatus(tr.Status)
 	return []history.Event{e}, err
 }
 
-func (tr *translation) deadLetter() ([]history.Event, error) {
-	e := tr.event(history.DeadLetterStored)
+func (tr *translation) deadLetterEvents() ([]history.Event, error) {
+	e := tr.newEvent(history.DeadLetterStored)
 	e.Execution, e.Epoch = execution.ID(tr.Execution), execution.Epoch(tr.Epoch)
 	return []history.Event{e}, nil
 }
 
-// observation is what an observing part would have done.
-func (tr *translation) observation() ([]history.Event, error) {
-	e := tr.event(history.Observed)
-	e.At = tr.moment(tr.At)
+// observationEvents returns the act that an observe-only part would have taken.
+func (tr *translation) observationEvents() ([]history.Event, error) {
+	e := tr.newEvent(history.Observed)
+	e.At = tr.decisionTime(tr.At)
 	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
 	if tr.Execution == 0 {
 		e.Count = 1
 		if tr.EndedAt != nil {
-			e.At, e.Count = tr.moment(tr.EndedAt), 0
+			e.At, e.Count = tr.decisionTime(tr.EndedAt), 0
 		}
 		return []history.Event{e}, nil
 	}

@@ -8,9 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The triggers' rows about a worker give the same events as the simulated database writes for these
-// changes.
-func TestRowsOfWorkers(t *testing.T) {
+// The triggers' rows about a worker become the same events as in the simulated database.
+func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const before = `{"worker": 1, "incarnation": 7, "name": "w", "lifecycle": "active", "beat": 3, "consumer_alive": true,
 		"capabilities": {"health": {"total_executions": 4, "failed_executions": 0, "consecutive_failures": 0}}}`
@@ -37,15 +36,15 @@ func TestRowsOfWorkers(t *testing.T) {
 			},
 		},
 		{
-			"an outage of its health endpoint that begins", "observation", "", `{"part": "health_prober", "worker": 1, "would": "unreachable", "reason": "refused", "at": "2026-01-01T00:00:03Z"}`,
+			"an outage of its health endpoint begins", "observation", "", `{"part": "health_prober", "worker": 1, "would": "unreachable", "reason": "refused", "at": "2026-01-01T00:00:03Z"}`,
 			[]history.Event{{Kind: history.Observed, Count: 1}},
 		},
 		{
-			"and is over", "observation", `{"part": "health_prober", "worker": 1}`, `{"part": "health_prober", "worker": 1, "ended_at": "2026-01-01T00:00:03Z"}`,
+			"the outage ends", "observation", `{"part": "health_prober", "worker": 1}`, `{"part": "health_prober", "worker": 1, "ended_at": "2026-01-01T00:00:03Z"}`,
 			[]history.Event{{Kind: history.Observed}},
 		},
 		{
-			"a dispatch that would be taken back", "observation", "",
+			"a dispatch that would be reclaimed", "observation", "",
 			`{"part": "execution_timeout_monitor", "worker": 1, "execution": 5, "epoch": 2, "would": "requested", "reason": "dispatch_timeout"}`,
 			[]history.Event{{Kind: history.Observed, Execution: 5, Epoch: 2, To: execution.Requested, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout}},
 		},
@@ -58,7 +57,7 @@ func TestRowsOfWorkers(t *testing.T) {
 			[]history.Event{{Kind: history.WorkerCordoned}},
 		},
 	} {
-		events, err := d.events(&record{at: start.Add(5 * time.Second), source: c.source, was: []byte(c.was), became: []byte(c.became)})
+		events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: c.source, was: []byte(c.was), became: []byte(c.became)})
 		if err != nil || len(events) != len(c.want) {
 			t.Errorf("%s: %v, %v", c.name, events, err)
 			continue
@@ -76,13 +75,12 @@ func TestRowsOfWorkers(t *testing.T) {
 	}
 }
 
-// An end that the same statement handles is two events of one moment: first the change, then the
-// handling.
-func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
+// An end that the same statement handles becomes two events at one time: first the change, then the handling.
+func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
 	const ended = `{"id": 5, "status": "completed", "epoch": 1, "worker": 1, "incarnation": 7, "written_by": "worker", "ended": "2026-01-01T00:00:03Z", "orchestrated_at": "2026-01-01T00:00:03Z"}`
-	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(ended)})
+	events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(ended)})
 	if err != nil || len(events) != 2 {
 		t.Fatalf("%+v, %v", events, err)
 	}
@@ -94,14 +92,14 @@ func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
 	}
 }
 
-// A dispatch that claims in the same update is the two transitions that the audit has, at one
-// moment; the first has no worker yet, and the epoch of before.
-func TestADispatchInOneStepIsTwoTransitions(t *testing.T) {
+// A dispatch that claims in the same update becomes two transitions at one time, as in the audit. The first
+// has no worker yet, and the old epoch.
+func TestOneStepDispatchBecomesTwoTransitions(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "requested", "epoch": 1}`
 	const became = `{"id": 5, "status": "scheduled", "epoch": 2, "worker": 1, "incarnation": 7, "written_by": "scheduler", "written_epoch": 1,
 		"scheduling_at": "2026-01-01T00:00:03Z", "scheduled_at": "2026-01-01T00:00:03Z", "dispatch_deadline": "2026-01-01T00:02:03Z"}`
-	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(became)})
+	events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(became)})
 	if err != nil || len(events) != 2 {
 		t.Fatalf("%+v, %v", events, err)
 	}

@@ -16,9 +16,9 @@ import (
 	"handoff/core/execution"
 )
 
-// Witness reads what the shims of one worker's machine wrote about the actions that ran there.
+// Witness reads the journal in which the shims of one worker's machine record the actions that ran there.
 type Witness struct {
-	// Path is the file, and Machine the machine to which it belongs.
+	// Path is the journal's file, and Machine the name of its machine.
 	Path, Machine string
 
 	start time.Time
@@ -27,34 +27,33 @@ type Witness struct {
 	read  int64
 	rest  []byte
 	items []Item
-	// taken is the number of actions, among those passed on by Take, that have started and not
-	// ended.
+	// taken is the number of running actions among the items that Take has returned.
 	taken int
 	bad   error
 }
 
-// NewWitness returns a reader; times count from start.
+// NewWitness returns a reader whose times count from start.
 func NewWitness(path, machine string, start time.Time) *Witness {
 	return &Witness{Path: path, Machine: machine, start: start}
 }
 
-// Items returns everything so far, and an error for unreadable lines.
+// Items returns all items that Take has not returned, and an error for unreadable lines.
 func (w *Witness) Items() ([]Item, error) {
-	err := w.poll(func(*history.Event) {})
+	err := w.readNewLines(func(*history.Event) {})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.items, errors.Join(err, w.bad)
 }
 
-// Alive is the number of actions that have started and not ended.
+// Alive returns the number of actions that have started and not ended.
 func (w *Witness) Alive() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taken + alive(w.items)
+	return w.taken + countAlive(w.items)
 }
 
-// alive is the number of starts minus the number of ends in items.
-func alive(items []Item) (n int) {
+// countAlive returns the number of starts minus the number of ends in items.
+func countAlive(items []Item) (n int) {
 	for i := range items {
 		if items[i].Event.Kind == history.ActionStarted {
 			n++
@@ -65,28 +64,27 @@ func alive(items []Item) (n int) {
 	return n
 }
 
-// Take reads on, and returns new items and an error for unreadable lines; it keeps no items.
+// Take returns the items since its last call, and an error for unreadable lines. It keeps no items.
 func (w *Witness) Take() ([]Item, error) {
-	err := w.poll(func(*history.Event) {})
+	err := w.readNewLines(func(*history.Event) {})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	items, bad := w.items, w.bad
-	w.taken += alive(items)
+	w.taken += countAlive(items)
 	w.items, w.bad = nil, nil
 	return items, errors.Join(err, bad)
 }
 
-// Size is the number of bytes read from the file.
+// Size returns the number of bytes read from the file.
 func (w *Witness) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.read
 }
 
-// Over notes that everything that ran ended at a moment together with its container: no shim is
-// left to report that.
+// Over records that all running actions ended together with their container. No shim is left to report that.
 func (w *Witness) Over(at time.Time, take func(*history.Event)) {
-	_ = w.poll(take) // Items reads again and reports the error
+	_ = w.readNewLines(take) // Items repeats the read and returns the error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at = at.Round(0)
@@ -106,15 +104,15 @@ func (w *Witness) Over(at time.Time, take func(*history.Event)) {
 	}
 }
 
-// Follow passes on lines as they are written, until ctx ends.
+// Follow passes the events of new lines to take, until ctx ends.
 func (w *Witness) Follow(ctx context.Context, take func(*history.Event)) {
 	for ctx.Err() == nil {
-		_ = w.poll(take) // Items reads again and reports the error
-		pause(ctx, pollEvery)
+		_ = w.readNewLines(take) // Items repeats the read and returns the error
+		pauseFor(ctx, pollEvery)
 	}
 }
 
-func (w *Witness) poll(take func(*history.Event)) error {
+func (w *Witness) readNewLines(take func(*history.Event)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f, err := os.Open(w.Path)
@@ -140,7 +138,7 @@ func (w *Witness) poll(take func(*history.Event)) error {
 			return nil
 		}
 		w.rest = rest
-		item, err := w.item(line)
+		item, err := w.parseLine(line)
 		if err != nil {
 			w.bad = errors.Join(w.bad, fmt.Errorf("the witness of %s: %w in %q", w.Machine, err, line))
 			continue
@@ -150,7 +148,7 @@ func (w *Witness) poll(take func(*history.Event)) error {
 	}
 }
 
-func (w *Witness) item(line []byte) (Item, error) {
+func (w *Witness) parseLine(line []byte) (Item, error) {
 	var n struct {
 		Event            string
 		Execution, Epoch int64
@@ -175,13 +173,13 @@ func (w *Witness) item(line []byte) (Item, error) {
 	e.Kind = history.ActionEnded
 	switch {
 	case n.How == nil:
-		return Item{}, errors.New("an end does not say how")
+		return Item{}, errors.New("an end lacks the field how")
 	case n.How.Cause != "":
 		e.To = execution.Cancelled
 	case n.How.Signal != "":
 		e.To, e.Reason = execution.Failed, execution.Unknown
 	case n.How.Code != 0:
-		// Only the action knows the reason; Order fills it in.
+		// Order adds the reason, which depends on the action.
 		e.To, e.Count = execution.Failed, int64(n.How.Code)
 	default:
 		e.To = execution.Completed

@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The end of a container ends the actions in it, once; actions that had ended before don't end
-// again.
-func TestWhatRanInAContainerEndsWithIt(t *testing.T) {
+// The end of a container ends its running actions, once. Actions that had ended before don't end a second
+// time.
+func TestContainerEndEndsItsActions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "witness")
 	lines := `{"event":"start","execution":1,"epoch":1,"wall_ns":1000,"mono_ns":1000}
 {"event":"end","execution":1,"epoch":1,"wall_ns":2000,"mono_ns":2000,"how":{}}
@@ -32,7 +32,7 @@ func TestWhatRanInAContainerEndsWithIt(t *testing.T) {
 	w.Over(start.Add(time.Second), take)
 	w.Over(start.Add(2*time.Second), take)
 	if len(ended) != 1 || ended[0].Epoch != 3 || ended[0].To != execution.Cancelled || ended[0].At != time.Second {
-		t.Errorf("it ended as %+v", ended)
+		t.Errorf("execution 2 ended as %+v", ended)
 	}
 	if items, err := w.Items(); err != nil || len(items) != 4 || w.Alive() != 0 {
 		t.Errorf("%d items, %d alive, %v", len(items), w.Alive(), err)

@@ -16,9 +16,9 @@ import (
 	"handoff/chaos/live/manual"
 )
 
-// In containers, servers are services; undo resumes what is paused, because the engine refuses to
-// resume anything else, and starts the rest.
-func TestTheEngineIsAskedForServers(t *testing.T) {
+// In containers, servers are services. Mend resumes paused services, because the engine refuses to resume
+// others, and starts all services.
+func TestComposeControlsServersAsServices(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "docker")
 	const says = `#!/bin/sh
@@ -49,12 +49,12 @@ esac
 -f f.yaml start postgres rabbitmq executor-1 worker-1
 `
 	if asked, err := os.ReadFile(script + ".asked"); err != nil || string(asked) != want {
-		t.Errorf("asked (%v):\n%s\nwant:\n%s", err, asked, want)
+		t.Errorf("commands (%v):\n%s\nwant:\n%s", err, asked, want)
 	}
 }
 
-// Every link of the compose file passes a proxy with the name that chaos inject expects.
-func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {
+// Every link of the compose file leads through a proxy with the name that chaos inject expects.
+func TestEveryComposeLinkHasItsProxy(t *testing.T) {
 	var file struct {
 		Services map[string]struct {
 			Environment map[string]string
@@ -106,7 +106,7 @@ func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {
 			}
 			link := name + "." + server
 			if want := fmt.Sprintf("%s %s", u.Port(), upstream); left[link] != want {
-				t.Errorf("%s: the proxy is %q, and %q is wanted", link, left[link], want)
+				t.Errorf("%s: the proxy is %q, want %q", link, left[link], want)
 			}
 		}
 	}

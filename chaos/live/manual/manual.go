@@ -1,5 +1,5 @@
-// Package manual breaks a running system by hand, one fault at a time, named as in scenarios:
-// processes through their supervisor, links through toxiproxy's own client. It records and judges
+// Package manual breaks a running system by hand, one fault at a time, written as in scenarios. It acts on
+// processes through their supervisor, and on links through toxiproxy's own client. It records and judges
 // nothing; the audit shows the consequences.
 package manual
 
@@ -26,19 +26,19 @@ import (
 
 // Supervisor starts and ends the processes of a running system.
 type Supervisor interface {
-	// Processes lists them.
+	// Processes lists the processes.
 	Processes(ctx context.Context) ([]cluster.Named, error)
 	// Do acts on one process, or on a server: fault.Broker or fault.Database.
 	Do(ctx context.Context, name string, act cluster.Act) error
-	// Mend starts every server and process that is down, and resumes what is paused. It tries all
-	// of them and joins the errors.
+	// Mend starts every server and process that is down, and resumes those that are paused. It tries all of
+	// them and joins the errors.
 	Mend(ctx context.Context) error
 }
 
 // System is a running system.
 type System struct {
 	Supervisor Supervisor
-	// Toxiproxy is the address of its API, HOST:PORT. Its proxies are named PROCESS.SERVER.
+	// Toxiproxy is the address of toxiproxy's API, HOST:PORT. Its proxies are named PROCESS.SERVER.
 	Toxiproxy string
 }
 
@@ -77,8 +77,8 @@ faults: [{when: {at: 0s}, %s}]
 	return s, f, nil
 }
 
-// Kinds lists the faults that can be injected by hand, as they are written: those that need only
-// processes, links, and servers that can be stopped.
+// Kinds lists the faults that can be injected by hand, as they are written. These need only processes, links,
+// and servers that can be stopped.
 func Kinds() (names []string) {
 	for _, k := range fault.Kinds() {
 		if k.Lacks(reflect.TypeFor[*world]()) == "" {
@@ -92,8 +92,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Break injects a fault, waits until it should end or ctx ends, and ends it. It calls say for each
-// step.
+// Break injects a fault, waits for its time to pass or ctx to end, and ends it. It calls say for each step.
 func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
 	names := s.Cluster.Names()
 	w := &world{
@@ -103,7 +102,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 	var struck string
 	injector := run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: s.Config(s.Profiles[0]), World: w, Clock: w,
-		Draws:   func(string) run.Draws { return chance{} },
+		Draws:   func(string) run.Draws { return chanceDraws{} },
 		Workers: func(execution.WorkerID) string { return "" },
 		Fail:    func(err error) { w.failed = errors.Join(w.failed, err) },
 		Emit: func(e history.Event) {
@@ -113,7 +112,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 		},
 	})
 	injector.Arm()
-	w.step(ctx) // it begins
+	w.runNextTimer(ctx) // the fault begins
 	if w.failed == nil {
 		say(fmt.Sprintf("%s: %s", f.Kind.Name, strings.ReplaceAll(struck, ",", ", ")))
 		if lasts := max(f.For, f.RestartAfter); lasts > 0 {
@@ -122,7 +121,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 	}
 	later := len(w.due) > 0
 	for len(w.due) > 0 {
-		w.step(ctx)
+		w.runNextTimer(ctx)
 	}
 	if w.failed == nil && later {
 		say("it is over")
@@ -130,12 +129,12 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 	return w.failed
 }
 
-// world is what a running system offers to faults: its processes, links and servers. Everything
-// happens in one task, which waits for the next timer.
+// world gives faults access to a running system: its processes, links and servers. Everything runs in one
+// task, which waits for the next timer.
 type world struct {
 	system *System
 	names  []string // of all processes
-	//nolint:containedctx // of one fault; it goes on where the user has interrupted, to mend what was broken
+	//nolint:containedctx // of one fault; it outlives an interrupt, so that the fault can be ended
 	ctx       context.Context
 	processes map[string]*process
 	began     time.Time
@@ -149,7 +148,7 @@ var (
 	_ run.Clock       = (*world)(nil)
 )
 
-// timer is a call that is due at a time.
+// timer is a call that is due at a time since the beginning.
 type timer struct {
 	at time.Duration
 	do func()
@@ -164,8 +163,8 @@ func (w *world) After(d time.Duration, f func()) {
 	slices.SortStableFunc(w.due, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
 }
 
-// step makes the next call, at its time, or at once if ctx has ended.
-func (w *world) step(ctx context.Context) {
+// runNextTimer makes the next call at its time, or at once if ctx has ended.
+func (w *world) runNextTimer(ctx context.Context) {
 	next := w.due[0]
 	w.due = w.due[1:]
 	select {
@@ -178,21 +177,21 @@ func (w *world) step(ctx context.Context) {
 // actWithin limits a request to a supervisor.
 const actWithin = 10 * time.Second
 
-// patience limits a request to act on a process or a server.
-func patience(name string) time.Duration {
+// actTimeout returns the timeout for an act on a process or a server.
+func actTimeout(name string) time.Duration {
 	if isServer(name) {
 		return serverWithin
 	}
 	return actWithin
 }
 
-// do lets the supervisor act on a process or a server; an error ends the fault.
-func (w *world) do(name string, act cluster.Act) {
-	w.failed = errors.Join(w.failed, w.try(name, act))
+// actOrFail lets the supervisor act on a process or a server, and adds any error to those of the fault.
+func (w *world) actOrFail(name string, act cluster.Act) {
+	w.failed = errors.Join(w.failed, w.tryAct(name, act))
 }
 
-func (w *world) try(name string, act cluster.Act) error {
-	ctx, cancel := context.WithTimeout(w.ctx, patience(name))
+func (w *world) tryAct(name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(w.ctx, actTimeout(name))
 	defer cancel()
 	if err := w.system.Supervisor.Do(ctx, name, act); err != nil {
 		return fmt.Errorf("%s %s: %w", act, name, err)
@@ -200,8 +199,8 @@ func (w *world) try(name string, act cluster.Act) error {
 	return nil
 }
 
-// Process implements fault.Processes. It assumes that a process is alive until this fault ends it,
-// without asking.
+// Process implements fault.Processes. It assumes, without a check, that a process is alive until this fault
+// ends it.
 func (w *world) Process(name string) fault.Process {
 	p := w.processes[name]
 	if p == nil {
@@ -217,7 +216,7 @@ type process struct {
 	name  string
 	alive bool
 	ended func()
-	// starts counts its starts by this fault, which distinguishes instances.
+	// starts counts its starts by this fault; the count identifies an instance.
 	starts int
 }
 
@@ -232,22 +231,22 @@ func (p *process) Start() {
 	if !p.alive {
 		p.alive = true
 		p.starts++
-		p.w.do(p.name, cluster.Start)
+		p.w.actOrFail(p.name, cluster.Start)
 	}
 }
 
 // Terminate implements fault.Process. The supervisor answers when the process has stopped.
-func (p *process) Terminate() { p.end(cluster.Stop) }
+func (p *process) Terminate() { p.endBy(cluster.Stop) }
 
 // Kill implements fault.Process.
-func (p *process) Kill() { p.end(cluster.Crash) }
+func (p *process) Kill() { p.endBy(cluster.Crash) }
 
-func (p *process) end(act cluster.Act) {
+func (p *process) endBy(act cluster.Act) {
 	if !p.alive {
 		return
 	}
 	p.alive = false
-	p.w.do(p.name, act)
+	p.w.actOrFail(p.name, act)
 	if ended := p.ended; ended != nil {
 		p.ended = nil
 		p.w.After(0, ended)
@@ -270,12 +269,12 @@ func (p *process) Instance() fault.Instance { return instance{p, p.starts} }
 func (i instance) Alive() bool { return i.p.alive && i.p.starts == i.starts }
 
 // Pause implements fault.Instance.
-func (i instance) Pause() { i.p.w.do(i.p.name, cluster.Pause) }
+func (i instance) Pause() { i.p.w.actOrFail(i.p.name, cluster.Pause) }
 
 // Resume implements fault.Instance.
-func (i instance) Resume() { i.p.w.do(i.p.name, cluster.Resume) }
+func (i instance) Resume() { i.p.w.actOrFail(i.p.name, cluster.Resume) }
 
-// Affect implements fault.Links: it puts a toxic on every affected direction of the link.
+// Affect implements fault.Links: it adds a toxic to every affected direction of the link.
 func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
 	proxy, err := toxiproxy.NewClient(w.system.Toxiproxy).Proxy(process + "." + end)
 	if err != nil {
@@ -284,17 +283,17 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 	var placed []string
 	heal := func() {
 		for _, name := range placed {
-			if err := proxy.RemoveToxic(name); err != nil && !gone(err) {
-				w.failed = errors.Join(w.failed, fmt.Errorf("ending it: %w", onLink(process, end, err)))
+			if err := proxy.RemoveToxic(name); err != nil && !isGone(err) {
+				w.failed = errors.Join(w.failed, fmt.Errorf("ending the fault: %w", onLink(process, end, err)))
 			}
 		}
 	}
-	kind, toxicity, attributes := toxic(e)
-	for _, stream := range ways(way, end) {
+	kind, toxicity, attributes := toxicFor(e)
+	for _, stream := range toxicStreams(way, end) {
 		name := "by-hand-" + stream
 		if _, err := proxy.AddToxic(name, kind, stream, toxicity, attributes); err != nil {
 			heal()
-			if taken(err) {
+			if isTaken(err) {
 				err = errUndo
 			}
 			return nil, onLink(process, end, err)
@@ -304,10 +303,10 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 	return heal, nil
 }
 
-// toxic returns toxiproxy's toxic for an effect; toxicity is 1 unless something has to be drawn. A
-// timeout of 0 lets nothing through, and closes the connections when it is removed, because bytes
-// were lost. A slicer that doesn't cut makes the link wait after each piece.
-func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
+// toxicFor returns toxiproxy's toxic for an effect. toxicity is the probability for a connection, 1 except
+// for resets. A timeout of 0 blocks all data. Its removal closes the connections, because bytes were lost. A
+// slicer makes the link wait after each piece.
+func toxicFor(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
 	middle := func(s fault.Span) time.Duration { return (s.Least + s.Most) / 2 }
 	switch {
 	case e.ResetPerMillion > 0:
@@ -322,26 +321,28 @@ func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.
 	}
 }
 
-// chance draws without a seed: faults by hand are no evidence.
-type chance struct{}
+// chanceDraws draws without a seed, because faults by hand need not be reproducible.
+type chanceDraws struct{}
 
 // Uint64N implements run.Draws.
-func (chance) Uint64N(n uint64) uint64 { return rand.Uint64N(n) }
+func (chanceDraws) Uint64N(n uint64) uint64 { return rand.Uint64N(n) }
 
 // Chance implements run.Draws.
-func (chance) Chance(perMillion uint64) bool { return rand.Uint64N(1_000_000) < perMillion }
+func (chanceDraws) Chance(perMillion uint64) bool { return rand.Uint64N(1_000_000) < perMillion }
 
 // Duration implements run.Draws.
-func (chance) Duration(least, most time.Duration) time.Duration {
+func (chanceDraws) Duration(least, most time.Duration) time.Duration {
 	return least + rand.N(most-least+1)
 }
 
 // LogDuration implements run.Draws.
-func (c chance) LogDuration(least, most time.Duration) time.Duration { return c.Duration(least, most) }
+func (c chanceDraws) LogDuration(least, most time.Duration) time.Duration {
+	return c.Duration(least, most)
+}
 
-// ways are toxiproxy's names for the directions, seen from the process. On the link to the
+// toxicStreams returns toxiproxy's names for directions as seen from the process. On the link to the
 // executors, the process is the listener.
-func ways(d fault.Direction, server string) []string {
+func toxicStreams(d fault.Direction, server string) []string {
 	out, in := "upstream", "downstream"
 	if server == fault.Executors {
 		out, in = in, out

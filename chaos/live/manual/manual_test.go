@@ -21,7 +21,7 @@ import (
 
 var system = []cluster.Named{{Name: "executor-1"}, {Name: "worker-1", Worker: true}, {Name: "worker-2", Worker: true}} //nolint:gochecknoglobals // a constant list
 
-func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
+func TestParseRejectsFaultWithReason(t *testing.T) {
 	for text, want := range map[string]string{
 		"crash: worker-3":                    "worker-3",
 		"crash: worker-1, for: 2s":           "for",
@@ -39,17 +39,17 @@ func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
 	}
 }
 
-// supervised records its calls.
-type supervised struct{ asked []string }
+// supervisorRecorder is a supervisor that records the acts.
+type supervisorRecorder struct{ asked []string }
 
-func (s *supervised) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
+func (s *supervisorRecorder) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
 
-func (s *supervised) Do(_ context.Context, process string, act cluster.Act) error {
+func (s *supervisorRecorder) Do(_ context.Context, process string, act cluster.Act) error {
 	s.asked = append(s.asked, process+" "+string(act))
 	return nil
 }
 
-func TestProcessesAreBrokenAndMended(t *testing.T) {
+func TestBreakEndsAndRestoresProcesses(t *testing.T) {
 	for text, want := range map[string][]string{
 		"crash: worker-1":                         {"worker-1 crash"},
 		"crash: worker-1, restart_after: 1ms":     {"worker-1 crash", "worker-1 start"},
@@ -66,7 +66,7 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by := &supervised{}
+		by := &supervisorRecorder{}
 		if err := (&manual.System{Supervisor: by}).Break(t.Context(), s, f, func(string) {}); err != nil || !slices.Equal(inOrder(by.asked), inOrder(want)) {
 			t.Errorf("%q: %v, %v, want %v", text, by.asked, err, want)
 		}
@@ -74,14 +74,14 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 }
 
 // Mend implements manual.Supervisor.
-func (s *supervised) Mend(context.Context) error {
+func (s *supervisorRecorder) Mend(context.Context) error {
 	s.asked = append(s.asked, "mend")
 	return nil
 }
 
-// A slow database is slow for every process, and as fast as before after the fault. Undo heals what a
-// fault has left, and the fault's own end then finds nothing to do.
-func TestASlowDatabaseIsMended(t *testing.T) {
+// A slow database is slow for every process, until the fault ends. Undo heals the links, too, and the fault's
+// own end then has nothing to do.
+func TestSlowDatabaseIsMended(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 		api := httptest.NewServer(server.Routes())
@@ -107,7 +107,7 @@ func TestASlowDatabaseIsMended(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		by := &supervised{}
+		by := &supervisorRecorder{}
 		y := &manual.System{Supervisor: by, Toxiproxy: strings.TrimPrefix(api.URL, "http://")}
 		s, f, err := manual.Parse("database: {slow: 200ms}, for: 1h", system)
 		if err != nil {
@@ -125,7 +125,7 @@ func TestASlowDatabaseIsMended(t *testing.T) {
 		if s, f, err := manual.Parse("latency: {of: worker-1, to: [database], adds: 1ms}, for: 1h", system); err != nil {
 			t.Error(err)
 		} else if err := y.Break(t.Context(), s, f, func(string) {}); err == nil || !strings.Contains(err.Error(), "chaos inject --undo") {
-			t.Errorf("a second fault on the same link: %v; it should say what lasts there", err)
+			t.Errorf("a second fault on the same link: %v; the error should name --undo", err)
 		}
 		end := func() {
 			interrupt()
@@ -155,15 +155,15 @@ func inOrder(asked []string) []string {
 	return asked
 }
 
-// A cut link lets nothing through until the fault ends; Ctrl-C ends it early.
-func TestALinkIsCutAndHealed(t *testing.T) {
+// A cut link passes nothing until the fault ends. Ctrl-C ends it early.
+func TestLinkIsCutAndHealed(t *testing.T) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = echo.Close() }()
-	go answer(echo)
+	go serveEcho(echo)
 	link := toxiproxy.NewProxy(server, "worker-1.broker", "127.0.0.1:0", echo.Addr().String())
 	if err := server.Collection.Add(link, true); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestALinkIsCutAndHealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !passes(link.Listen, 5*time.Second) {
+	if !bytePasses(link.Listen, 5*time.Second) {
 		t.Fatal("nothing passes before the fault")
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -186,19 +186,19 @@ func TestALinkIsCutAndHealed(t *testing.T) {
 		over <- y.Break(ctx, s, f, func(string) { began <- struct{}{} })
 	}()
 	<-began
-	if passes(link.Listen, 300*time.Millisecond) {
+	if bytePasses(link.Listen, 300*time.Millisecond) {
 		t.Error("something passes a link that is cut")
 	}
 	interrupt()
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if !passes(link.Listen, 5*time.Second) {
+	if !bytePasses(link.Listen, 5*time.Second) {
 		t.Error("nothing passes after the fault")
 	}
 }
 
-func answer(l net.Listener) {
+func serveEcho(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -214,7 +214,7 @@ func answer(l net.Listener) {
 	}
 }
 
-func passes(address string, within time.Duration) bool {
+func bytePasses(address string, within time.Duration) bool {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		return false

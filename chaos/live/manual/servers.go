@@ -37,20 +37,20 @@ func (w *world) stopServer(server string, kill bool) (start func(), err error) {
 	if kill {
 		act = cluster.Crash
 	}
-	return w.begin(server, act, cluster.Start)
+	return w.actReversibly(server, act, cluster.Start)
 }
 
-// HangDatabase implements fault.DatabaseHanging: the server's processes are paused.
+// HangDatabase implements fault.DatabaseHanging: it pauses the server's processes.
 func (w *world) HangDatabase(*fault.Injection) (func(), error) {
-	return w.begin(fault.Database, cluster.Pause, cluster.Resume)
+	return w.actReversibly(fault.Database, cluster.Pause, cluster.Resume)
 }
 
-// begin acts on a server, and returns the function that acts on it again.
-func (w *world) begin(server string, act, back cluster.Act) (end func(), err error) {
-	if err := w.try(server, act); err != nil {
+// actReversibly acts on a server; end reverses that with the act back.
+func (w *world) actReversibly(server string, act, back cluster.Act) (end func(), err error) {
+	if err := w.tryAct(server, act); err != nil {
 		return nil, err
 	}
-	return func() { w.do(server, back) }, nil
+	return func() { w.actOrFail(server, back) }, nil
 }
 
 // SlowDatabase implements fault.DatabaseSlow. It slows every link to the database, because a client
@@ -68,13 +68,13 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	return fault.InOrder(heal), nil
 }
 
-// isServer says that a name is that of a server, not of a process.
+// isServer reports whether a name is that of a server, not of a process.
 func isServer(name string) bool { return name == fault.Broker || name == fault.Database }
 
-// errUndo says how to take back what another fault by hand has left.
-var errUndo = errors.New("another fault by hand lasts there: wait for its end, or take it back with chaos inject --undo")
+// errUndo explains how to end another fault by hand that is still in effect.
+var errUndo = errors.New("another fault by hand is in effect there: wait for its end, or end it with chaos inject --undo")
 
-// onLink says on which link something failed.
+// onLink adds the name of the link to an error.
 func onLink(process, end string, err error) error {
 	return fmt.Errorf("the link from %s to the %s: %w", process, end, err)
 }

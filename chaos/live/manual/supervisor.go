@@ -14,14 +14,14 @@ import (
 	"handoff/chaos/live/compose"
 )
 
-// Control is the supervisor of a running `chaos up`, given by the address of its control interface.
+// Control is the supervisor of a running `chaos up`: the address of its control interface.
 type Control string
 
 var _ Supervisor = Control("")
 
 // Processes implements Supervisor.
 func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error) {
-	body, err := c.ask(ctx, http.MethodGet, cluster.ProcessesPath)
+	body, err := c.sendRequest(ctx, http.MethodGet, cluster.ProcessesPath)
 	if err == nil {
 		err = json.Unmarshal(body, &all)
 	}
@@ -33,11 +33,11 @@ func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error)
 
 // Do implements Supervisor.
 func (c Control) Do(ctx context.Context, name string, act cluster.Act) error {
-	_, err := c.ask(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(name)+"/"+string(act))
+	_, err := c.sendRequest(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(name)+"/"+string(act))
 	return err
 }
 
-func (c Control) ask(ctx context.Context, method, path string) ([]byte, error) {
+func (c Control) sendRequest(ctx context.Context, method, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, string(c)+path, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -81,12 +81,12 @@ func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
 
 // Do implements Supervisor.
 func (c Compose) Do(ctx context.Context, name string, act cluster.Act) error {
-	_, err := c.Tool.Run(ctx, nil, "-f", c.File, verb(act), service(name))
+	_, err := c.Tool.Run(ctx, nil, "-f", c.File, composeCommand(act), serviceName(name))
 	return err
 }
 
-// service is the compose file's name for a process or a server.
-func service(name string) string {
+// serviceName returns the compose file's name for a process or a server.
+func serviceName(name string) string {
 	switch name {
 	case fault.Broker:
 		return "rabbitmq"
@@ -96,8 +96,9 @@ func service(name string) string {
 	return name
 }
 
-// verb is docker compose's command for an act. A stop takes as long as the service's grace period.
-func verb(act cluster.Act) string {
+// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace
+// period.
+func composeCommand(act cluster.Act) string {
 	switch act {
 	case cluster.Crash:
 		return "kill"

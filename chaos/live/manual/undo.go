@@ -13,10 +13,9 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// Undo takes back what faults by hand have left, also those of a chaos inject that was killed: it
-// starts servers and processes that are down, resumes those that are paused, and heals every link.
-// It tries everything and joins the errors. A chaos inject that still waits finds its fault ended,
-// and says no more than that it is over.
+// Undo ends all faults by hand, also those of a killed chaos inject: it starts servers and processes that are
+// down, resumes those that are paused, and heals every link. It tries everything and joins the errors. A
+// chaos inject that still waits later finds its fault ended, and reports no error.
 func (sy *System) Undo(ctx context.Context) error {
 	failed := sy.Supervisor.Mend(ctx)
 	if err := toxiproxy.NewClient(sy.Toxiproxy).ResetState(); err != nil {
@@ -25,13 +24,13 @@ func (sy *System) Undo(ctx context.Context) error {
 	return failed
 }
 
-// is says that toxiproxy answered with a status.
-func is(err error, status int) bool {
+// hasStatus reports whether toxiproxy answered with an HTTP status.
+func hasStatus(err error, status int) bool {
 	var answer *toxiproxy.ApiError
 	return errors.As(err, &answer) && answer.Status == status
 }
 
-// Mend implements Supervisor. A server or process that runs is left alone by both acts.
+// Mend implements Supervisor. Neither act affects a running server or process.
 func (c Control) Mend(ctx context.Context) error {
 	processes, err := c.Processes(ctx)
 	if err != nil {
@@ -44,7 +43,7 @@ func (c Control) Mend(ctx context.Context) error {
 	var failed error
 	for _, name := range names {
 		for _, act := range []cluster.Act{cluster.Start, cluster.Resume} {
-			if err := c.within(ctx, name, act); err != nil {
+			if err := c.doWithTimeout(ctx, name, act); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s %s: %w", act, name, err))
 				break
 			}
@@ -53,19 +52,20 @@ func (c Control) Mend(ctx context.Context) error {
 	return failed
 }
 
-func (c Control) within(ctx context.Context, name string, act cluster.Act) error {
-	ctx, cancel := context.WithTimeout(ctx, patience(name))
+func (c Control) doWithTimeout(ctx context.Context, name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(ctx, actTimeout(name))
 	defer cancel()
 	return c.Do(ctx, name, act)
 }
 
-// Mend implements Supervisor. The engine refuses to resume what is not paused, so it is asked first.
+// Mend implements Supervisor. The engine refuses to resume services that are not paused, so Mend lists the
+// paused ones first.
 func (c Compose) Mend(ctx context.Context) error {
 	processes, err := c.Processes(ctx)
 	if err != nil {
 		return err
 	}
-	services := []string{service(fault.Database), service(fault.Broker)}
+	services := []string{serviceName(fault.Database), serviceName(fault.Broker)}
 	for _, p := range processes {
 		services = append(services, p.Name)
 	}
@@ -77,8 +77,8 @@ func (c Compose) Mend(ctx context.Context) error {
 	return errors.Join(err, started)
 }
 
-// gone says that what a fault has put on a link is no longer there: somebody has healed the link.
-func gone(err error) bool { return is(err, http.StatusNotFound) }
+// isGone reports whether a fault's toxic has been removed already, because the link was healed.
+func isGone(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-// taken says that another fault by hand lasts on the link.
-func taken(err error) bool { return is(err, http.StatusConflict) }
+// isTaken reports whether another fault by hand is in effect on the link.
+func isTaken(err error) bool { return hasStatus(err, http.StatusConflict) }

@@ -1,5 +1,5 @@
-// Package scrape turns a daemon's answer at /metrics back into the figures from which it was made,
-// and passes them to the evaluator of the alert rules, like a Prometheus beside the daemons.
+// Package scrape parses a daemon's metrics page back into figures and passes them to the evaluator of the
+// alert rules, as a Prometheus alongside the daemons would.
 package scrape
 
 import (
@@ -18,37 +18,36 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Reader feeds an evaluator. Only one task at a time may use it.
+// Reader feeds an evaluator with scraped figures. It is not safe for concurrent use.
 type Reader struct {
 	evaluator *alert.Evaluator
-	// scale is the duration of one second of a scenario, in seconds.
+	// scale is the real duration, in seconds, of one second of a scenario.
 	scale   float64
 	table   []telemetry.Info
 	figures map[string]telemetry.Figure
 	// counted holds the latest value of every process's counters.
-	counted map[counter]int64
+	counted map[counterKey]int64
 }
 
-type counter struct {
+type counterKey struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
-	// times says that it counts a histogram's measurements, not their sum.
+	// times reports whether it counts a histogram's measurements, not their sum.
 	times bool
 }
 
-// ErrForeign means that the text has figures that this version doesn't export.
+// ErrForeign means that the page has figures that this version doesn't export.
 var ErrForeign = errors.New("not a figure of this version")
 
-// prefix begins the names of all figures; everything else that a process exports is about its
-// runtime.
+// prefix begins the names of all figures. Everything else that a process exports concerns its runtime.
 const prefix = "handoff_"
 
-// New returns a reader for processes whose durations are those of the scenario times scale. It
-// divides exported seconds by scale, because rules are on the scenario's time scale.
+// New returns a reader for processes whose durations are the scenario's times scale. It divides exported
+// seconds by scale, because rules use the scenario's time scale.
 func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
-		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
+		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counterKey]int64),
 	}
 	for f, info := range r.table {
 		r.figures[info.Name] = telemetry.Figure(f)
@@ -64,15 +63,14 @@ type sample struct {
 	value, measured int64
 }
 
-// Take takes one answer of a process. Figures that the process no longer exports are gone, as for
-// Prometheus. After an error nothing has been taken.
+// Take reads one page of a process. Figures that the process no longer exports disappear, as in Prometheus.
+// An error leaves the evaluator unchanged.
 //
-// A counter is assumed to have started at 0 with its process, and to have restarted if it is lower
-// than before. increase() does the same if Prometheus knows when a counter was created, that is,
-// with its feature created-timestamp-zero-ingestion. Without the feature it ignores a counter's
-// value at the first sight.
+// Take assumes that a counter started at 0 with its process, and restarted if it is lower than before.
+// Prometheus' increase() does the same with the feature created-timestamp-zero-ingestion, which uses a
+// counter's creation time. Without the feature, it ignores a counter's first value.
 func (r *Reader) Take(process string, text io.Reader) error {
-	samples, err := r.read(text)
+	samples, err := r.parsePage(text)
 	if err != nil {
 		return err
 	}
@@ -83,9 +81,9 @@ func (r *Reader) Take(process string, text io.Reader) error {
 			recorder.Set(s.figure, s.value, s.labels)
 			continue
 		}
-		grown := r.grown(counter{process, s.figure, s.labels, false}, s.value)
+		grown := r.counterGrowth(counterKey{process, s.figure, s.labels, false}, s.value)
 		if r.table[s.figure].Kind == telemetry.Histogram {
-			times := r.grown(counter{process, s.figure, s.labels, true}, s.measured)
+			times := r.counterGrowth(counterKey{process, s.figure, s.labels, true}, s.measured)
 			r.evaluator.Measured(s.figure, times, grown, s.labels)
 			continue
 		}
@@ -96,8 +94,8 @@ func (r *Reader) Take(process string, text io.Reader) error {
 	return nil
 }
 
-// grown is how much a counter has grown since the last answer.
-func (r *Reader) grown(c counter, value int64) int64 {
+// counterGrowth returns a counter's growth since the last page.
+func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 	grown := value - r.counted[c]
 	if grown < 0 {
 		grown = value
@@ -106,19 +104,18 @@ func (r *Reader) grown(c counter, value int64) int64 {
 	return grown
 }
 
-// Gone says that a process did not answer, so nothing exports its gauges.
+// Gone drops the gauges of a process that did not answer.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
-// read parses an answer.
-func (r *Reader) read(text io.Reader) (samples []sample, err error) {
+// parsePage parses a page, without the figures of the runtime and of the pools.
+func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	for name, family := range families {
-		// No rule uses the pools' figures, and no process reports them: they are read at each
-		// scrape.
+		// No rule uses the pools' figures, which are read at each scrape and not reported.
 		if !strings.HasPrefix(name, prefix) || slices.Contains(telemetry.PoolFigures(), name) {
 			continue
 		}
@@ -128,10 +125,10 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 		}
 		for _, m := range family.GetMetric() {
 			s := sample{figure: figure}
-			if s.labels, err = r.labels(figure, m); err != nil {
+			if s.labels, err = r.metricLabels(figure, m); err != nil {
 				return nil, err
 			}
-			if s.value, err = r.value(figure, m); err != nil {
+			if s.value, err = r.metricValue(figure, m); err != nil {
 				return nil, err
 			}
 			s.measured = int64(m.GetHistogram().GetSampleCount()) //nolint:gosec // no process measures that often
@@ -141,8 +138,8 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 	return samples, nil
 }
 
-// labels returns a line's labels in the order of the table.
-func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
+// metricLabels returns a line's labels in the order of the table.
+func (r *Reader) metricLabels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
 	info := &r.table[f]
 	values := make(map[string]string, len(info.Labels))
 	for _, pair := range m.GetLabel() {
@@ -161,8 +158,8 @@ func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, 
 	return l, nil
 }
 
-// value is a line's value as it was given to the recorder.
-func (r *Reader) value(f telemetry.Figure, m *dto.Metric) (int64, error) {
+// metricValue returns a line's value in the recorder's unit.
+func (r *Reader) metricValue(f telemetry.Figure, m *dto.Metric) (int64, error) {
 	info := &r.table[f]
 	var value float64
 	switch {

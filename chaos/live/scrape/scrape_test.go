@@ -14,44 +14,44 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// page is an exporter's answer.
-func page(e *exporter.Exporter) io.Reader {
+// exporterPage returns an exporter's page.
+func exporterPage(e *exporter.Exporter) io.Reader {
 	w := httptest.NewRecorder()
 	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body
 }
 
-// both records a figure twice: at an exporter that is scraped, and directly at an evaluator.
-type both []telemetry.Recorder
+// bothRecorders records a figure twice: in a scraped exporter, and directly in an evaluator.
+type bothRecorders []telemetry.Recorder
 
-func (b both) Listens() bool { return true }
+func (b bothRecorders) Listens() bool { return true }
 
-func (b both) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (b bothRecorders) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	for _, r := range b {
 		r.Add(f, n, l)
 	}
 }
 
-func (b both) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (b bothRecorders) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	for _, r := range b {
 		r.Set(f, v, l)
 	}
 }
 
-func (b both) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+func (b bothRecorders) Drop(f telemetry.Figure, series ...telemetry.Labels) {
 	for _, r := range b {
 		r.Drop(f, series...)
 	}
 }
 
-func (b both) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (b bothRecorders) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	for _, r := range b {
 		r.Observe(f, d, l)
 	}
 }
 
-// matching returns labels that a query selects, and others, if possible, that it doesn't.
-func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
+// matchingLabels returns labels that a query selects, and others, if possible, that it doesn't.
+func matchingLabels(q *telemetry.Query) (selected, other telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		selected[i], other[i] = "any", "any"
 		if len(q.Match[i]) > 0 {
@@ -61,10 +61,10 @@ func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
 	return selected, other
 }
 
-// report makes a rule hold, or stop holding, with values slightly beyond its limit.
-func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
+// reportRule makes a rule hold, or stop holding, with values slightly beyond its limit.
+func reportRule(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	say := func(q *telemetry.Query, value int64) {
-		selected, other := matching(q)
+		selected, other := matchingLabels(q)
 		info := telemetry.Table()[q.Figure]
 		if info.Kind == telemetry.Counter {
 			if value > 0 {
@@ -105,18 +105,18 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	}
 }
 
-// For every rule: the same alerts fire and resolve whether the core reports the figures to the
-// evaluator or the evaluator reads them from a page, with the names used there.
-func TestARuleSeesTheSameOnAPage(t *testing.T) {
+// For every rule, the same alerts fire and resolve whether the core reports the figures to the evaluator or
+// the evaluator reads them from a page.
+func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
 		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
-		core, reader := both{e, told.Process("executor-1")}, scrape.New(scraped, 1)
+		core, reader := bothRecorders{e, told.Process("executor-1")}, scrape.New(scraped, 1)
 		var stories [2]string
 		for i := range 80 {
 			if i == 0 || i == 40 || rule.Per != nil {
-				report(core, &rule, i < 40)
+				reportRule(core, &rule, i < 40)
 			}
-			if err := reader.Take("executor-1", page(e)); err != nil {
+			if err := reader.Take("executor-1", exporterPage(e)); err != nil {
 				t.Fatalf("%s: %v", rule.Name, err)
 			}
 			for n, b := range []*alert.Evaluator{told, scraped} {
@@ -126,13 +126,13 @@ func TestARuleSeesTheSameOnAPage(t *testing.T) {
 			}
 		}
 		if stories[0] != stories[1] || !strings.Contains(stories[0], "+"+rule.Name+" ") || !strings.Contains(stories[0], "-"+rule.Name+" ") {
-			t.Errorf("%s: told %q, read %q", rule.Name, stories[0], stories[1])
+			t.Errorf("%s: reported %q, read %q", rule.Name, stories[0], stories[1])
 		}
 	}
 }
 
-// fired takes one sample and returns the alerts that begin to fire.
-func fired(b *alert.Evaluator, at time.Duration) (names []string) {
+// firedAlerts takes one sample and returns the alerts that begin to fire.
+func firedAlerts(b *alert.Evaluator, at time.Duration) (names []string) {
 	for _, c := range b.Look(at) {
 		if c.Firing {
 			names = append(names, c.Alert)
@@ -141,20 +141,20 @@ func fired(b *alert.Evaluator, at time.Duration) (names []string) {
 	return names
 }
 
-func TestSecondsAreThoseOfTheScenario(t *testing.T) {
+func TestReaderScalesSeconds(t *testing.T) {
 	for seconds, fires := range map[int]bool{11: false, 13: true} {
 		e, b := exporter.New(), alert.NewEvaluator()
 		e.Set(telemetry.OrchestrationLag, int64(time.Duration(seconds)*time.Second), telemetry.Labels{})
-		if err := scrape.New(b, 0.2).Take("executor-1", page(e)); err != nil {
+		if err := scrape.New(b, 0.2).Take("executor-1", exporterPage(e)); err != nil {
 			t.Fatal(err)
 		}
-		if got := fired(b, 0); (len(got) == 1 && got[0] == "orchestration_lag") != fires {
+		if got := firedAlerts(b, 0); (len(got) == 1 && got[0] == "orchestration_lag") != fires {
 			t.Errorf("a lag of %d s at a fifth of real time: %v", seconds, got)
 		}
 	}
 }
 
-func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
+func TestReaderCountsGrowthAcrossCounterRestart(t *testing.T) {
 	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	take := func(dead int64) {
@@ -162,50 +162,50 @@ func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
 		if dead > 0 {
 			e.Add(telemetry.DeadLetters, dead, telemetry.Labels{"expired", "reclaimed"})
 		}
-		if err := reader.Take("executor-1", page(e)); err != nil {
+		if err := reader.Take("executor-1", exporterPage(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	take(8)
-	if got := fired(b, 0); got != nil {
+	if got := firedAlerts(b, 0); got != nil {
 		t.Errorf("eight: %v", got)
 	}
 	take(0) // restarted, and counts nothing yet
 	take(2)
-	if got := fired(b, telemetry.SampleInterval); got != nil {
+	if got := firedAlerts(b, telemetry.SampleInterval); got != nil {
 		t.Errorf("two more after a restart are ten: %v", got)
 	}
 	take(3)
-	if got := fired(b, 2*telemetry.SampleInterval); len(got) != 1 || got[0] != "dlq_rate" {
+	if got := firedAlerts(b, 2*telemetry.SampleInterval); len(got) != 1 || got[0] != "dlq_rate" {
 		t.Errorf("another one makes eleven: %v", got)
 	}
 }
 
-func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
+func TestGoneProcessLosesItsGauges(t *testing.T) {
 	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	e := exporter.New()
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-	if err := reader.Take("executor-1", page(e)); err != nil || !b.Firing("reaper_brake") && len(fired(b, 0)) != 1 {
+	if err := reader.Take("executor-1", exporterPage(e)); err != nil || !b.Firing("reaper_brake") && len(firedAlerts(b, 0)) != 1 {
 		t.Fatalf("the brake holds: %v", err)
 	}
 	reader.Gone("executor-1")
 	if changes := b.Look(telemetry.SampleInterval); len(changes) != 1 || changes[0].Firing {
-		t.Errorf("nobody answers: %v", changes)
+		t.Errorf("without an answer: %v", changes)
 	}
 }
 
-// A daemon's page also has the figures of its connection pools, which the core does not report.
-func TestAPageMayTellOfPools(t *testing.T) {
+// A daemon's page also has figures of its connection pools, which the core does not report.
+func TestReaderIgnoresPoolFigures(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-	if err := scrape.New(b, 1).Take("executor-1", page(e)); err != nil || len(fired(b, 0)) != 1 {
+	if err := scrape.New(b, 1).Take("executor-1", exporterPage(e)); err != nil || len(firedAlerts(b, 0)) != 1 {
 		t.Errorf("the brake holds: %v", err)
 	}
 }
 
-func TestWhatIsNoPageIsRefused(t *testing.T) {
+func TestReaderRejectsInvalidPages(t *testing.T) {
 	for text, foreign := range map[string]bool{
 		"<html>":                         false,
 		"handoff_reaper_brake 1":         false, // cut off
@@ -220,8 +220,8 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		if err == nil || errors.Is(err, scrape.ErrForeign) != foreign {
 			t.Errorf("%q: %v", text, err)
 		}
-		if got := fired(b, 0); got != nil {
-			t.Errorf("%q was taken nevertheless: %v", text, got)
+		if got := firedAlerts(b, 0); got != nil {
+			t.Errorf("%q was taken despite the error: %v", text, got)
 		}
 	}
 }

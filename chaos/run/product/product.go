@@ -1,6 +1,5 @@
 // Package product is the client of runs whose system under test is Handoff itself. It uses the same
-// functions as the handlers of the API, without HTTP, so an executor that is down doesn't keep it
-// from submitting.
+// functions as the handlers of the API, without HTTP, so it can submit while executors are down.
 package product
 
 import (
@@ -16,8 +15,8 @@ import (
 // Client implements run.Client.
 type Client struct {
 	API *submission.Submitter
-	// WorkerID returns the number of a worker's name, 0 if no worker has registered under it. It
-	// must be safe for concurrent use.
+	// WorkerID returns the id of a worker by its name, 0 if no worker has registered under it. It must be
+	// safe for concurrent use.
 	WorkerID func(name string) execution.WorkerID
 }
 
@@ -42,13 +41,13 @@ func (c *Client) Submit(ctx context.Context, requests []run.Request) ([]run.Answ
 	}
 	answers := make([]run.Answer, len(created))
 	for i := range created {
-		answers[i] = run.Answer{ID: created[i].ID, Existed: created[i].Existed, Refused: refused(&requests[i], &created[i])}
+		answers[i] = run.Answer{ID: created[i].ID, Existed: created[i].Existed, Refused: refusalText(&requests[i], &created[i])}
 	}
 	return answers, nil
 }
 
-// refused says why a request created no execution.
-func refused(r *run.Request, c *store.Created) string {
+// refusalText returns the reason why a request created no execution, empty if it did.
+func refusalText(r *run.Request, c *store.Created) string {
 	switch {
 	case c.UnknownAction:
 		return fmt.Sprintf("the request %q names the action %s, which does not exist", r.Key, r.Action)

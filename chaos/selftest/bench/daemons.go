@@ -31,8 +31,8 @@ func openDaemons(ctx context.Context, c *cluster.Cluster, o options) (*daemons, 
 
 func (d *daemons) close() { _ = d.db.Close(context.Background()) }
 
-// way is the way of working with n workers.
-func (d *daemons) way(n int) way {
+// workersWay is the way of working with n workers.
+func (d *daemons) workersWay(n int) way {
 	name := fmt.Sprintf("daemons, %d workers", n)
 	if n == 1 {
 		name = "daemons, 1 worker"
@@ -40,19 +40,19 @@ func (d *daemons) way(n int) way {
 	return way{
 		name: name, jobs: d.options.jobs,
 		throughput: func(ctx context.Context, jobs int) (*measurement, error) {
-			if err := d.workers(ctx, n); err != nil {
+			if err := d.setWorkers(ctx, n); err != nil {
 				return nil, err
 			}
-			if err := d.empty(ctx); err != nil {
+			if err := d.truncateTables(ctx); err != nil {
 				return nil, err
 			}
-			return d.throughput(ctx, name, work{jobs: jobs, batch: batch})
+			return d.measureThroughput(ctx, name, workload{jobs: jobs, batch: batch})
 		},
 	}
 }
 
-// workers leaves exactly n workers running.
-func (d *daemons) workers(ctx context.Context, n int) error {
+// setWorkers leaves exactly n workers running.
+func (d *daemons) setWorkers(ctx context.Context, n int) error {
 	for i, w := range d.cluster.Workers {
 		p := w.Instance()
 		switch {
@@ -70,28 +70,28 @@ func (d *daemons) workers(ctx context.Context, n int) error {
 	return nil
 }
 
-// clients is how many requests are under way at a time.
+// clients is the number of concurrent requests.
 const clients = 4
 
-// work is what a measurement creates: so many executions, in requests of `batch`. Their parameters
-// are a few bytes where none are given.
-type work struct {
+// workload describes the executions that a measurement creates: their number, in requests of `batch`.
+// Parameters are a few bytes if none are given.
+type workload struct {
 	jobs, batch int
 	parameters  any
 }
 
-// throughput creates many executions through the API, and waits until all of them are orchestrated.
-func (d *daemons) throughput(ctx context.Context, way string, w work) (*measurement, error) {
+// measureThroughput creates many executions through the API, and waits until all of them are orchestrated.
+func (d *daemons) measureThroughput(ctx context.Context, way string, w workload) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	last, err := d.newest(ctx)
+	last, err := d.newestID(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := d.db.Exec(ctx, "checkpoint"); err != nil {
 		return nil, err
 	}
-	meter, err := begin(ctx, d.db)
+	meter, err := startMeter(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +99,15 @@ func (d *daemons) throughput(ctx context.Context, way string, w work) (*measurem
 	group.SetLimit(clients)
 	for left := w.jobs; left > 0; left -= w.batch {
 		size := min(left, w.batch)
-		group.Go(func() error { return d.create(ctx, w, size) })
+		group.Go(func() error { return d.createExecutions(ctx, w, size) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if err := d.orchestrated(ctx, last); err != nil {
+	if err := d.awaitOrchestrated(ctx, last); err != nil {
 		return nil, err
 	}
-	m, err := meter.finish(ctx, way, w.jobs)
+	m, err := meter.newMeasurement(ctx, way, w.jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (d *daemons) throughput(ctx context.Context, way string, w work) (*measurem
 	return m, err
 }
 
-// newest is the highest id of an execution, 0 if there is none.
-func (d *daemons) newest(ctx context.Context) (id int64, err error) {
+// newestID is the highest id of an execution, 0 if there is none.
+func (d *daemons) newestID(ctx context.Context) (id int64, err error) {
 	err = d.db.QueryRow(ctx, "select coalesce(max(id), 0) from execution_record").Scan(&id)
 	return id, err
 }
@@ -129,10 +129,10 @@ func (d *daemons) newest(ctx context.Context) (id int64, err error) {
 // deadlockDetected is PostgreSQL's code of a statement that it ended because of one.
 const deadlockDetected = "40P01"
 
-// empty removes the rows of earlier measurements, so that they do not burden this one. The daemons
-// go on reading, and lock the tables in another order. So the truncation may meet a deadlock, and is
-// then made again.
-func (d *daemons) empty(ctx context.Context) error {
+// truncateTables removes the rows of earlier measurements, so that they do not burden this one. The daemons
+// keep reading and lock the tables in another order. So the truncation may meet a deadlock, and is then
+// repeated.
+func (d *daemons) truncateTables(ctx context.Context) error {
 	for {
 		_, err := d.db.Exec(ctx, "truncate execution_record, execution_work, execution_unhandled, transition_group")
 		var refused *pgconn.PgError
@@ -146,10 +146,10 @@ func (d *daemons) empty(ctx context.Context) error {
 	}
 }
 
-// batch is how many executions one request creates.
+// batch is the number of executions that one request creates.
 const batch = 200
 
-func (d *daemons) create(ctx context.Context, w work, n int) error {
+func (d *daemons) createExecutions(ctx context.Context, w workload, n int) error {
 	items := make([]map[string]any, n)
 	for i := range items {
 		items[i] = map[string]any{"action_ref": "bench.noop", "parameters": w.parameters}
@@ -157,10 +157,10 @@ func (d *daemons) create(ctx context.Context, w work, n int) error {
 			items[i]["parameters"] = map[string]any{"n": i}
 		}
 	}
-	return d.post(ctx, "/api/v1/executions/batch", map[string]any{"executions": items})
+	return d.postJSON(ctx, "/api/v1/executions/batch", map[string]any{"executions": items})
 }
 
-func (d *daemons) post(ctx context.Context, path string, body any) error {
+func (d *daemons) postJSON(ctx context.Context, path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -185,13 +185,13 @@ func (d *daemons) post(ctx context.Context, path string, body any) error {
 	return nil
 }
 
-// look is the pause between two checks whether all is done.
+// look is the pause between two checks whether everything is done.
 const look = 50 * time.Millisecond
 
-// orchestrated waits until every execution after the one with id `last` is orchestrated. Each check
-// costs time that is measured. So it checks one open execution by its key, and looks for another one
-// only when that is orchestrated. What is open has a row of work or one in the list of the unhandled.
-func (d *daemons) orchestrated(ctx context.Context, last int64) error {
+// awaitOrchestrated waits until every execution after the one with id `last` is orchestrated. Each check
+// costs measured time. So it checks one open execution by its key, and searches for another one only when
+// that is orchestrated. An open execution has a row of work, or one in the list of unhandled ends.
+func (d *daemons) awaitOrchestrated(ctx context.Context, last int64) error {
 	open := int64(0)
 	for {
 		done := true
@@ -211,14 +211,14 @@ func (d *daemons) orchestrated(ctx context.Context, last int64) error {
 				return nil
 			}
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return fmt.Errorf("execution %d was not orchestrated in time: %w", open, err)
 		}
 	}
 }
 
-// pause waits for the duration look, or returns the reason why ctx is over.
-func pause(ctx context.Context) error {
+// pauseCheck waits for the duration look, or returns the reason why ctx has ended.
+func pauseCheck(ctx context.Context) error {
 	timer := time.NewTimer(look)
 	defer timer.Stop()
 	select {
@@ -229,11 +229,11 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// latency creates executions at a steady pace and reads from the rows how long each took.
-func (d *daemons) latency(ctx context.Context, t *table) error {
+// measureLatency creates executions at a steady pace and reads from the rows how long each took.
+func (d *daemons) measureLatency(ctx context.Context, t *table) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := d.workers(ctx, 1); err != nil {
+	if err := d.setWorkers(ctx, 1); err != nil {
 		return err
 	}
 	for _, p := range []struct {
@@ -245,13 +245,13 @@ func (d *daemons) latency(ctx context.Context, t *table) error {
 		{"at 20 a second", d.options.samples, 1, 50 * time.Millisecond, []string{"running", "completed", "orchestrated"}},
 		{"at 1,000 a second", d.options.samples, 10, 10 * time.Millisecond, []string{"completed"}},
 	} {
-		if err := d.empty(ctx); err != nil {
+		if err := d.truncateTables(ctx); err != nil {
 			return err
 		}
-		if err := d.paced(ctx, p.n, p.of, p.every); err != nil {
+		if err := d.createPaced(ctx, p.n, p.of, p.every); err != nil {
 			return err
 		}
-		if err := d.orchestrated(ctx, 0); err != nil {
+		if err := d.awaitOrchestrated(ctx, 0); err != nil {
 			return err
 		}
 		for _, until := range p.until {
@@ -264,14 +264,14 @@ func (d *daemons) latency(ctx context.Context, t *table) error {
 			if err != nil {
 				return err
 			}
-			t.latency("daemons, created to "+until+", "+p.name, samples)
+			t.addLatency("daemons, created to "+until+", "+p.name, samples)
 		}
 	}
 	return nil
 }
 
-// paced makes n requests of `of` executions each. A late request does not delay the next one.
-func (d *daemons) paced(ctx context.Context, n, of int, every time.Duration) error {
+// createPaced makes n requests of `of` executions each. A late request does not delay the next one.
+func (d *daemons) createPaced(ctx context.Context, n, of int, every time.Duration) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -283,9 +283,9 @@ func (d *daemons) paced(ctx context.Context, n, of int, every time.Duration) err
 		}
 		group.Go(func() error {
 			if of == 1 {
-				return d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"})
+				return d.postJSON(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"})
 			}
-			return d.create(ctx, work{}, of)
+			return d.createExecutions(ctx, workload{}, of)
 		})
 	}
 	return group.Wait()

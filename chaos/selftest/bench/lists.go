@@ -17,12 +17,12 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// listers is how many clients read lists at a time. Each asks for its next page or filter as soon
-// as it has an answer.
+// listers is the number of clients that read lists concurrently. Each requests its next page or filter as
+// soon as it has an answer.
 const listers = 32
 
-// listRounds is how often the latency is measured without and with the listers, in turn, so that
-// other work of the machine disturbs both alike.
+// listRounds is the number of measurements without and with the listers, in turn, so that other work of the
+// machine affects both alike.
 const listRounds = 3
 
 // manyRows are executions that ended long ago. They are hard for lists: hardly one is abandoned,
@@ -52,7 +52,7 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 	}
 	defer d.close()
 	db := d.db
-	if err := d.workers(ctx, 1); err != nil {
+	if err := d.setWorkers(ctx, 1); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -67,12 +67,12 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 	}
 	fmt.Fprintf(os.Stderr, "%d rows made in %v\n", o.lists, time.Since(began).Round(time.Second))
 	var quiet, listing []time.Duration
-	var answers answered
-	if _, err := d.scheduling(ctx); err != nil { // warms up
+	var answers answerCounts
+	if _, err := d.measureScheduling(ctx); err != nil { // warms up
 		return err
 	}
 	for range listRounds {
-		without, err := d.scheduling(ctx)
+		without, err := d.measureScheduling(ctx)
 		if err != nil {
 			return err
 		}
@@ -83,11 +83,11 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 		fmt.Fprintf(os.Stderr, "scheduling, p99: %v without lists, %v with\n", p99(without), p99(with))
 		quiet, listing = append(quiet, without...), append(listing, with...)
 	}
-	t.latency(fmt.Sprintf("created to scheduled, %d rows", o.lists), quiet)
-	t.latency(fmt.Sprintf("the same beside %d listing clients", listers), listing)
+	t.addLatency(fmt.Sprintf("created to scheduled, %d rows", o.lists), quiet)
+	t.addLatency(fmt.Sprintf("the same beside %d listing clients", listers), listing)
 	fmt.Fprintf(os.Stderr, "p99 %v without and %v with listing clients: %.2f times\n", p99(quiet), p99(listing),
 		float64(p99(listing))/float64(max(1, p99(quiet))))
-	answers.print(os.Stderr)
+	answers.printAnswers(os.Stderr)
 	return nil
 }
 
@@ -97,9 +97,9 @@ func p99(samples []time.Duration) time.Duration {
 	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
 }
 
-// scheduling creates one execution after the other, and reads from the rows how long each waited to
+// measureScheduling creates one execution after the other, and reads from the rows how long each waited to
 // be scheduled.
-func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
+func (d *daemons) measureScheduling(ctx context.Context) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var last int64
@@ -107,10 +107,10 @@ func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 		return nil, err
 	}
 	for range d.options.samples {
-		if err := d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"}); err != nil {
+		if err := d.postJSON(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"}); err != nil {
 			return nil, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -135,8 +135,8 @@ func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Duration])
 }
 
-// besideListers does the same as scheduling while clients list.
-func (d *daemons) besideListers(ctx context.Context, a *answered) ([]time.Duration, error) {
+// besideListers does the same as measureScheduling while clients list.
+func (d *daemons) besideListers(ctx context.Context, a *answerCounts) ([]time.Duration, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	var next atomic.Int64
@@ -146,21 +146,21 @@ func (d *daemons) besideListers(ctx context.Context, a *answered) ([]time.Durati
 			for ctx.Err() == nil {
 				filter := listFilters[int(next.Add(1))%len(listFilters)]
 				began := time.Now()
-				code, err := d.get(ctx, client, "/api/v1/executions?"+filter)
+				code, err := d.getPath(ctx, client, "/api/v1/executions?"+filter)
 				if ctx.Err() == nil {
-					a.note(filter, code, err, time.Since(began))
+					a.countAnswer(filter, code, err, time.Since(began))
 				}
 			}
 		})
 	}
-	samples, err := d.scheduling(ctx)
+	samples, err := d.measureScheduling(ctx)
 	stop()
 	group.Wait()
 	client.CloseIdleConnections()
 	return samples, err
 }
 
-func (d *daemons) get(ctx context.Context, client *http.Client, path string) (code int, err error) {
+func (d *daemons) getPath(ctx context.Context, client *http.Client, path string) (code int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.cluster.Executors[0].URL+path, nil)
 	if err != nil {
 		return 0, err
@@ -174,22 +174,22 @@ func (d *daemons) get(ctx context.Context, client *http.Client, path string) (co
 	return response.StatusCode, err
 }
 
-// answered counts the answers of lists by filter and status.
-type answered struct {
+// answerCounts counts the answers of lists by filter and status.
+type answerCounts struct {
 	mu    sync.Mutex
-	kinds map[string]*answers
+	kinds map[string]*answerStats
 }
 
-type answers struct {
+type answerStats struct {
 	count   int
 	longest time.Duration
 }
 
-func (a *answered) note(filter string, code int, err error, took time.Duration) {
+func (a *answerCounts) countAnswer(filter string, code int, err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.kinds == nil {
-		a.kinds = make(map[string]*answers)
+		a.kinds = make(map[string]*answerStats)
 	}
 	kind := fmt.Sprintf("%-28s %d", filter, code)
 	if err != nil {
@@ -197,14 +197,14 @@ func (a *answered) note(filter string, code int, err error, took time.Duration) 
 	}
 	of := a.kinds[kind]
 	if of == nil {
-		of = &answers{}
+		of = &answerStats{}
 		a.kinds[kind] = of
 	}
 	of.count++
 	of.longest = max(of.longest, took)
 }
 
-func (a *answered) print(w io.Writer) {
+func (a *answerCounts) printAnswers(w io.Writer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var kinds []string

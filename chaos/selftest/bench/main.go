@@ -1,22 +1,22 @@
-// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how
-// many executions a second go from created to orchestrated, how much processor time one takes in
-// which process, and how long one takes under little load.
+// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how many
+// executions a second go from created to orchestrated, how much processor time one takes in which process,
+// and how long one takes under little load.
 //
-// In the same run, in turn with the daemons, it measures River, a well-maintained job queue on the
-// same PostgreSQL server without a broker: one transaction takes a job, another one completes it.
+// In the same run, in turn with the daemons, it measures River, a well-maintained job queue on the same
+// PostgreSQL server without a broker: one transaction takes a job, another one completes it.
 //
-// Rely on the processor times: rates depend on the machine's state during the run. README.md
-// explains the table, and has the tables of earlier versions.
+// Rely on the processor times: rates depend on the machine's state during the run. README.md explains the
+// table, and has the tables of earlier versions.
 //
-// With -lists N it instead compares how long scheduling takes with and without 32 clients that read
-// lists of N executions: readers must not slow down the work. The criterion: with them, at
-// 2,000,000 rows, the 99th percentile is at most twice that without them.
+// With -lists N it instead compares how long scheduling takes with and without 32 clients that read lists of
+// N executions: readers must not slow down the work. The criterion: with them, at 2,000,000 rows, the 99th
+// percentile is at most twice that without them.
 //
-// With -retention N it instead measures a day of retention: each second as many of N finished
-// executions leave as are created. The criterion: the retention keeps up at the highest rate, and
-// the 99th percentile of a claim is at most a tenth higher than while nothing leaves.
+// With -retention N it instead measures a day of retention: each second as many of N finished executions
+// leave as are created. The criterion: the retention keeps up at the highest rate, and the 99th percentile of
+// a claim is at most a tenth higher than while nothing leaves.
 //
-// It is its own module, because River needs newer versions of the product's dependencies, and a
+// The benchmark is its own module, because River needs newer versions of the product's dependencies, and a
 // module graph has one version of each.
 package main
 
@@ -46,8 +46,7 @@ type options struct {
 	samples int
 	lists   int
 	scale   int
-	// retention is how many finished executions there are beside a retention, and window how long
-	// a measurement beside it is.
+	// retention is the number of finished executions in a retention measurement, and window its duration.
 	retention int
 	window    time.Duration
 	workers   []int
@@ -56,7 +55,7 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := runBench(ctx, os.Args[1:])
 	stop()
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -67,12 +66,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) (err error) {
-	o, err := parse(args)
+func runBench(ctx context.Context, args []string) (err error) {
+	o, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
-	before, err := load()
+	before, err := loadAverage()
 	if err != nil {
 		return err
 	}
@@ -120,12 +119,12 @@ func run(ctx context.Context, args []string) (err error) {
 	case o.retention > 0:
 		err = measureRetention(ctx, c, o, t)
 	default:
-		err = measure(ctx, c, o, t)
+		err = measureWays(ctx, c, o, t)
 	}
 	if err != nil {
 		return err
 	}
-	t.print(os.Stdout)
+	t.printTable(os.Stdout)
 	return nil
 }
 
@@ -137,9 +136,9 @@ type way struct {
 	throughput func(ctx context.Context, jobs int) (*measurement, error)
 }
 
-// measure lets every way work once a round, so that other work of the machine affects all of them.
-// The first round warms up caches, plans and pools.
-func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+// measureWays runs every way once a round, so that other work of the machine affects all of them. The first
+// round warms up caches, plans and pools.
+func measureWays(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
 		return err
@@ -152,9 +151,9 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 	defer r.close()
 	var ways []way
 	for _, n := range o.workers {
-		ways = append(ways, d.way(n))
+		ways = append(ways, d.workersWay(n))
 	}
-	ways = append(ways, r.ways(o.jobs)...)
+	ways = append(ways, r.riverWays(o.jobs)...)
 	for round := range o.rounds + 1 {
 		for _, w := range ways {
 			jobs := w.jobs
@@ -166,22 +165,22 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 			if round > 0 {
-				t.add(round, m)
+				t.addMeasurement(round, m)
 			}
 		}
 	}
-	if err := d.latency(ctx, t); err != nil {
+	if err := d.measureLatency(ctx, t); err != nil {
 		return err
 	}
-	return r.latency(ctx, o, t)
+	return r.measureLatency(ctx, o, t)
 }
 
-// concurrency is how many executions a worker holds at a time. The default of 10 suits
-// subprocesses. noop actions end at once, and the measurement is about the way to the worker and
-// back. River's client with the best settings works on as many at a time.
+// concurrency is the number of executions that a worker holds at a time. The default of 10 suits
+// subprocesses. noop actions end at once, and the benchmark measures the way to the worker and back. River's
+// client with the best settings works on as many at a time.
 const concurrency = 1000
 
-func parse(args []string) (options, error) {
+func parseOptions(args []string) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "../../../bin", "the folder of the binaries executor and worker")

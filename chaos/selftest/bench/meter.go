@@ -18,40 +18,42 @@ type measurement struct {
 
 func (m *measurement) perSecond() float64 { return float64(m.n) / m.took.Seconds() }
 
-// each is the processor time of one execution in one kind of process.
-func (m *measurement) each(kind string) time.Duration { return m.used[kind] / time.Duration(m.n) }
+// timePerExecution is the processor time of one execution in one kind of process.
+func (m *measurement) timePerExecution(kind string) time.Duration {
+	return m.used[kind] / time.Duration(m.n)
+}
 
-// whole is the processor time of one execution in all processes.
-func (m *measurement) whole() (all time.Duration) {
+// totalPerExecution is the processor time of one execution in all processes.
+func (m *measurement) totalPerExecution() (all time.Duration) {
 	for _, used := range m.used {
 		all += used
 	}
 	return all / time.Duration(m.n)
 }
 
-// meter reads the figures at its start; finish returns what was used since.
+// meter reads the figures at its start; newMeasurement returns what was used since.
 type meter struct {
 	db   *pgx.Conn
 	used map[string]time.Duration
 	wal  int64
 }
 
-func begin(ctx context.Context, db *pgx.Conn) (*meter, error) {
+func startMeter(ctx context.Context, db *pgx.Conn) (*meter, error) {
 	m := &meter{db: db}
-	if err := m.position(ctx, &m.wal); err != nil {
+	if err := m.readWALPosition(ctx, &m.wal); err != nil {
 		return nil, err
 	}
 	var err error
-	m.used, err = processor()
+	m.used, err = processorTimes()
 	return m, err
 }
 
-func (m *meter) position(ctx context.Context, at *int64) error {
+func (m *meter) readWALPosition(ctx context.Context, at *int64) error {
 	return m.db.QueryRow(ctx, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").Scan(at)
 }
 
-func (m *meter) finish(ctx context.Context, way string, n int) (*measurement, error) {
-	used, err := processor()
+func (m *meter) newMeasurement(ctx context.Context, way string, n int) (*measurement, error) {
+	used, err := processorTimes()
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +61,6 @@ func (m *meter) finish(ctx context.Context, way string, n int) (*measurement, er
 		used[kind] -= m.used[kind]
 	}
 	var wal int64
-	err = m.position(ctx, &wal)
+	err = m.readWALPosition(ctx, &wal)
 	return &measurement{way: way, n: n, used: used, wal: wal - m.wal}, err
 }

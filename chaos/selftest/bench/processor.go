@@ -33,10 +33,10 @@ func kindOf(program string) string {
 // tick is the unit of Linux's processor times (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// processor returns how much processor time this process (clients) and its descendants have used,
+// processorTimes returns how much processor time this process (clients) and its descendants have used,
 // by kind. The time of an ended process counts with its parent, so that of a server process that
 // ends between two readings is not lost.
-func processor() (map[string]time.Duration, error) {
+func processorTimes() (map[string]time.Duration, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(paths) == 0 {
 		return nil, fmt.Errorf("reading processor times: /proc has no processes (%v); the benchmark runs on Linux", err)
@@ -84,8 +84,8 @@ func processor() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// load is the average number of programs that wanted a processor in the last minute.
-func load() (float64, error) {
+// loadAverage is the average number of programs that wanted a processor in the last minute.
+func loadAverage() (float64, error) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return 0, err

@@ -27,7 +27,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// retained is how long the executor keeps executions and their audit in measureRetention.
+// retained is the time for which the executor keeps executions and their audit in measureRetention.
 const retained = 24 * time.Hour
 
 // leastRetention is the smallest table for measureRetention: what leaves in the shortest window at
@@ -43,25 +43,24 @@ const (
 	dayLeaves     = "as many leave as come"
 )
 
-// mostOpen bounds the executions that are created and not yet claimed, so that both go on at the
+// mostOpen bounds the executions that are created and not yet claimed, so that creation and claims keep the
 // same rate during the whole window.
 const mostOpen = 10_000
 
-// measureRetention measures the steady state of a day of retention at the highest rate: each second
-// as many executions come of age, with their audit, as are created. The finished executions are
-// copies that ended evenly over the seconds of a day ago. In turn with that, the same table is
-// measured while it is too young. The executor's configuration is the same in both, and its
-// defaults otherwise.
+// measureRetention measures the steady state of a day of retention at the highest rate: each second as many
+// executions come of age, with their audit, as are created. The finished executions are copies that ended
+// evenly over the seconds of a day ago. In turn with that, the same table is measured before any execution
+// has come of age. The executor's configuration is the same in both, and its defaults otherwise.
 //
-// The only worker runs in this process, so that each of its claims is timed where it waits for
-// the answer. Its processor time counts with the clients.
+// The only worker runs in this process, so that each of its claims is timed where it waits for the answer.
+// Its processor time counts with the clients.
 func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *table) (err error) {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	defer d.close()
-	if err := d.workers(ctx, 0); err != nil {
+	if err := d.setWorkers(ctx, 0); err != nil {
 		return err
 	}
 	w, err := startTimed(ctx, c)
@@ -69,8 +68,8 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	a := &aged{daemons: d, worker: w}
-	if err := a.sample(ctx); err != nil {
+	a := &agingTables{daemons: d, worker: w}
+	if err := a.sampleExecutions(ctx); err != nil {
 		return err
 	}
 	for round := range o.rounds + 1 {
@@ -82,7 +81,7 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 			ways[0], ways[1] = ways[1], ways[0]
 		}
 		for _, way := range ways {
-			p, err := a.measure(ctx, way)
+			p, err := a.measureWindow(ctx, way)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
@@ -90,59 +89,59 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 				a.rate = p.created / p.window.Seconds()
 			}
 			if round > 0 {
-				t.purge(round, p)
+				t.addPurge(round, p)
 			}
 		}
 	}
 	return nil
 }
 
-// purged is a measurement beside a retention.
-type purged struct {
+// purgeMeasurement is a measurement during a retention.
+type purgeMeasurement struct {
 	measurement
 	claims []time.Duration
-	// created, executions and transitions are how many came and left in the window; ofAge is how
-	// many executions came of age in it.
+	// created, executions and transitions are the numbers of rows created and removed in the window. ofAge is
+	// the number of executions that came of age in it.
 	window                                  time.Duration
 	created, ofAge, executions, transitions float64
-	// behind is how long the first execution that is still there has been of age at the end of the
-	// window, behindAudit the same of the audit.
+	// behind is the time for which the oldest remaining execution has been of age at the end of the window,
+	// behindAudit the same for the audit.
 	behind, behindAudit time.Duration
 }
 
-// aged makes tables of executions that come of age, and measures beside them.
-type aged struct {
+// agingTables makes tables of executions that come of age, and measures during their retention.
+type agingTables struct {
 	*daemons
 	worker *timedWorker
-	// rate is how many executions come of age in a second: as many as were created in a second
-	// when last nothing came of age.
+	// rate is the number of executions that come of age in a second. It equals the rate of creation in the
+	// last measurement in which nothing came of age.
 	rate float64
-	// filling is how long the last filling took.
+	// filling is the duration of the last filling.
 	filling time.Duration
-	// first is when the first execution of the table ended.
+	// first is the end of the first execution of the table.
 	first time.Time
 }
 
-// sample keeps finished executions with their audit, for copies.
-func (a *aged) sample(ctx context.Context) error {
-	if err := a.empty(ctx); err != nil {
+// sampleExecutions keeps finished executions with their audit, for copies.
+func (a *agingTables) sampleExecutions(ctx context.Context) error {
+	if err := a.truncateTables(ctx); err != nil {
 		return err
 	}
 	const sampled = 20_000
-	if _, err := a.throughput(ctx, "sample", work{jobs: sampled, batch: batch}); err != nil {
+	if _, err := a.measureThroughput(ctx, "sample", workload{jobs: sampled, batch: batch}); err != nil {
 		return err
 	}
-	return a.script(ctx, []string{
+	return a.runScript(ctx, []string{
 		"create table sampled_record as select * from execution_record",
 		"create table sampled_group as select * from transition_group",
 	})
 }
 
-// fill makes a table of finished executions with their audit. They ended in the order of their ids:
+// fillTables makes a table of finished executions with their audit. They ended in the order of their ids:
 // the first of them comes of age when this is done, or in half a day. Its duration is guessed
 // from that of the last time.
-func (a *aged) fill(ctx context.Context, way string) error {
-	if err := a.empty(ctx); err != nil {
+func (a *agingTables) fillTables(ctx context.Context, way string) error {
+	if err := a.truncateTables(ctx); err != nil {
 		return err
 	}
 	began, until := time.Now(), retained/2
@@ -154,8 +153,8 @@ func (a *aged) fill(ctx context.Context, way string) error {
 		return err
 	}
 	var have, apart, from int64
-	// A group of the audit belongs to a block of 64 executions. Ids go on from those of before: the
-	// executor does not look for older ones.
+	// A group of the audit belongs to a block of 64 executions. Ids continue after the earlier ones, because
+	// the executor does not search older ids.
 	if err := a.db.QueryRow(ctx, `select count(*), (max(id) - min(id) + 64) / 64 * 64,
 		(nextval(pg_get_serial_sequence('execution_record', 'id')) - min(id) + 64) / 64 * 64 from sampled_record`).Scan(&have, &apart, &from); err != nil {
 		return err
@@ -180,7 +179,7 @@ func (a *aged) fill(ctx context.Context, way string) error {
          order by %[4]s$x$, columns, taken);
 end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(time.RFC3339Nano), spread, copies, from)
 	}
-	return a.script(ctx, []string{
+	return a.runScript(ctx, []string{
 		"set session_replication_role = replica", "alter table execution_record set (fillfactor = 100)",
 		copied("execution_record", "sampled_record", "id", "k, id", "ended", "overriding system value"),
 		// The stream's order is that of transactions: copies of one have those numbers that follow.
@@ -192,15 +191,15 @@ end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(t
 	})
 }
 
-// measure fills the tables, works at the highest rate for the window, and reads what has left.
-func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
+// measureWindow fills the tables, works at the highest rate for the window, and reads what has left.
+func (a *agingTables) measureWindow(ctx context.Context, way string) (*purgeMeasurement, error) {
 	if way == dayLeaves {
 		if most := float64(a.options.retention) / a.rate; most < (a.options.window + 2*leastWindow).Seconds() {
 			return nil, fmt.Errorf("%d finished executions leave in %.0f s, and a window of %v needs them for %v: raise --retention or lower --window",
 				a.options.retention, most, a.options.window, a.options.window+2*leastWindow)
 		}
 	}
-	if err := a.fill(ctx, way); err != nil {
+	if err := a.fillTables(ctx, way); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience+a.options.window)
@@ -210,26 +209,26 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 			return nil, err
 		}
 	}
-	last, err := a.newest(ctx)
+	last, err := a.newestID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	before, err := a.removed(ctx)
+	before, err := a.removedRows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	meter, err := begin(ctx, a.db)
+	meter, err := startMeter(ctx, a.db)
 	if err != nil {
 		return nil, err
 	}
-	a.worker.begin()
+	a.worker.resetClaims()
 	began := time.Now()
 	created, err := a.keepBusy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &purged{window: time.Since(began), created: float64(created), claims: a.worker.claims()}
-	after, err := a.removed(ctx)
+	p := &purgeMeasurement{window: time.Since(began), created: float64(created), claims: a.worker.claimTimes()}
+	after, err := a.removedRows(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -241,10 +240,10 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 			return nil, err
 		}
 	}
-	if err := a.orchestrated(ctx, last); err != nil {
+	if err := a.awaitOrchestrated(ctx, last); err != nil {
 		return nil, err
 	}
-	m, err := meter.finish(ctx, way, created)
+	m, err := meter.newMeasurement(ctx, way, created)
 	if err != nil {
 		return nil, err
 	}
@@ -258,22 +257,22 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 	return p, err
 }
 
-// comeOfAge waits until the first execution has been of age for as long as it may take until the
-// executor looks.
-func (a *aged) comeOfAge(ctx context.Context) error {
+// comeOfAge waits until the first execution has been of age for the longest time that the executor takes to
+// notice.
+func (a *agingTables) comeOfAge(ctx context.Context) error {
 	for {
 		of := false
 		if err := a.db.QueryRow(ctx, "select now() - $1::interval > $2", retained, a.first.Add(leastWindow)).Scan(&of); err != nil || of {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // keepBusy creates executions during the window, as fast as they are claimed.
-func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
+func (a *agingTables) keepBusy(ctx context.Context) (created int, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	window, end := context.WithTimeout(ctx, a.options.window)
 	defer end()
@@ -289,7 +288,7 @@ func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
 					continue
 				}
 				all.Add(batch)
-				if err := a.create(ctx, work{batch: batch}, batch); err != nil {
+				if err := a.createExecutions(ctx, workload{batch: batch}, batch); err != nil {
 					return err
 				}
 			}
@@ -300,8 +299,8 @@ func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
 	return int(all.Load()), err
 }
 
-// removed reads from the executor how many rows of each kind its retention has deleted.
-func (a *aged) removed(ctx context.Context) (map[string]float64, error) {
+// removedRows reads from the executor how many rows of each kind its retention has deleted.
+func (a *agingTables) removedRows(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.cluster.Executors[0].URL+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -369,36 +368,36 @@ func startTimed(ctx context.Context, c *cluster.Cluster) (*timedWorker, error) {
 }
 
 // Claim implements store.Worker.
-func (w *timedWorker) Claim(ctx context.Context, key store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (t *timedWorker) Claim(ctx context.Context, key store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	began := time.Now()
-	results, err := w.Worker.Claim(ctx, key, cs)
+	results, err := t.Worker.Claim(ctx, key, cs)
 	took, applied := time.Since(began), 0
 	for i := range results {
 		if results[i].Applied {
 			applied++
 		}
 	}
-	w.claimed.Add(int64(applied))
+	t.claimed.Add(int64(applied))
 	select {
-	case w.more <- struct{}{}:
+	case t.more <- struct{}{}:
 	default:
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times = append(w.times, took)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times = append(t.times, took)
 	return results, err
 }
 
-// begin forgets the claims so far.
-func (w *timedWorker) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times = nil
-	w.claimed.Store(0)
+// resetClaims forgets the claims so far.
+func (t *timedWorker) resetClaims() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times = nil
+	t.claimed.Store(0)
 }
 
-func (w *timedWorker) claims() []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.times
+func (t *timedWorker) claimTimes() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.times
 }

@@ -30,8 +30,8 @@ type noopWorker struct {
 }
 
 // Work implements river.Worker.
-func (w *noopWorker) Work(context.Context, *river.Job[noopArgs]) error {
-	w.worked.Add(1)
+func (n *noopWorker) Work(context.Context, *river.Job[noopArgs]) error {
+	n.worked.Add(1)
 	return nil
 }
 
@@ -64,7 +64,7 @@ func openRiver(ctx context.Context, c *cluster.Cluster) (*riverQueue, error) {
 	if r.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	migrator, err := rivermigrate.New(riverpgxv5.New(r.pool), &rivermigrate.Config{Logger: quiet()})
+	migrator, err := rivermigrate.New(riverpgxv5.New(r.pool), &rivermigrate.Config{Logger: quietLogger()})
 	if err != nil {
 		return nil, err
 	}
@@ -77,47 +77,47 @@ func (r *riverQueue) close() {
 	_ = r.db.Close(context.Background())
 }
 
-// settings are those of a client. River's rate depends on how many jobs it fetches at a time, and
-// how often.
-type settings struct {
+// clientSettings are a client's settings. River's rate depends on the number of jobs in each fetch and the
+// pause between fetches.
+type clientSettings struct {
 	maxWorkers int
 	cooldown   time.Duration
 	// sql creates jobs with inserts of many rows, not with COPY.
 	sql bool
 }
 
-var best = settings{maxWorkers: concurrency, cooldown: river.FetchCooldownMin}
+var best = clientSettings{maxWorkers: concurrency, cooldown: river.FetchCooldownMin}
 
-// ways are River with the fastest settings that we found, with both ways of creating jobs, and with
+// riverWays returns River with the fastest settings that we found, with both ways of creating jobs, and with
 // its defaults.
-func (r *riverQueue) ways(jobs int) []way {
+func (r *riverQueue) riverWays(jobs int) []way {
 	inserts := best
 	inserts.sql = true
 	var ways []way
 	for _, w := range []struct {
 		name string
-		settings
+		clientSettings
 		jobs int
 	}{
 		{riverBest, best, jobs},
 		{"River, best settings, inserts", inserts, jobs},
 		// At about a thousand jobs a second, fewer jobs suffice.
-		{"River, default settings, COPY", settings{maxWorkers: 100, cooldown: river.FetchCooldownDefault}, min(jobs, 5000)},
+		{"River, default settings, COPY", clientSettings{maxWorkers: 100, cooldown: river.FetchCooldownDefault}, min(jobs, 5000)},
 	} {
 		ways = append(ways, way{
 			name: w.name, jobs: w.jobs,
 			throughput: func(ctx context.Context, jobs int) (*measurement, error) {
-				return r.throughput(ctx, w.name, w.settings, jobs)
+				return r.measureThroughput(ctx, w.name, w.clientSettings, jobs)
 			},
 		})
 	}
 	return ways
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// start returns a working client, on a table without old jobs.
-func (r *riverQueue) start(ctx context.Context, s settings) (*river.Client[pgx.Tx], error) {
+// startClient returns a working client, on a table without old jobs.
+func (r *riverQueue) startClient(ctx context.Context, s clientSettings) (*river.Client[pgx.Tx], error) {
 	for _, statement := range []string{"truncate river_job", "checkpoint"} {
 		if _, err := r.db.Exec(ctx, statement); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (r *riverQueue) start(ctx context.Context, s settings) (*river.Client[pgx.T
 	river.AddWorker(workers, &noopWorker{worked: &r.worked})
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: s.maxWorkers}},
-		Workers: workers, FetchCooldown: s.cooldown, Logger: quiet(),
+		Workers: workers, FetchCooldown: s.cooldown, Logger: quietLogger(),
 	})
 	if err != nil {
 		return nil, err
@@ -136,15 +136,15 @@ func (r *riverQueue) start(ctx context.Context, s settings) (*river.Client[pgx.T
 	return client, client.Start(ctx)
 }
 
-func (r *riverQueue) stop(client *river.Client[pgx.Tx]) error {
+func (r *riverQueue) stopClient(client *river.Client[pgx.Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	return client.Stop(ctx)
 }
 
-// throughput measures from the creation of the first job to the completion of the last, as for the
+// measureThroughput measures from the creation of the first job to the completion of the last, as for the
 // daemons.
-func (r *riverQueue) throughput(ctx context.Context, way string, s settings, jobs int) (*measurement, error) {
+func (r *riverQueue) measureThroughput(ctx context.Context, way string, s clientSettings, jobs int) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	// The daemons would query the same server now and then. They are paused for less than a lease.
@@ -160,11 +160,11 @@ func (r *riverQueue) throughput(ctx context.Context, way string, s settings, job
 			paused = append(paused, p)
 		}
 	}
-	client, err := r.start(ctx, s)
+	client, err := r.startClient(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	meter, err := begin(ctx, r.db)
+	meter, err := startMeter(ctx, r.db)
 	if err != nil {
 		return nil, err
 	}
@@ -182,22 +182,22 @@ func (r *riverQueue) throughput(ctx context.Context, way string, s settings, job
 			return nil, err
 		}
 	}
-	if err := r.completed(ctx, jobs); err != nil {
+	if err := r.awaitCompleted(ctx, jobs); err != nil {
 		return nil, err
 	}
-	m, err := meter.finish(ctx, way, jobs)
+	m, err := meter.newMeasurement(ctx, way, jobs)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.db.QueryRow(ctx, "select max(finalized_at) - min(created_at) from river_job").Scan(&m.took); err != nil {
 		return nil, err
 	}
-	return m, r.stop(client)
+	return m, r.stopClient(client)
 }
 
-// completed waits until this many jobs are completed. The client counts the jobs that it worked on,
-// so the database is asked only when that count is reached.
-func (r *riverQueue) completed(ctx context.Context, jobs int) error {
+// awaitCompleted waits until this many jobs are completed. The client counts the jobs that it worked on, so
+// the database is queried only after that count is reached.
+func (r *riverQueue) awaitCompleted(ctx context.Context, jobs int) error {
 	for {
 		var open bool
 		if r.worked.Load() >= int64(jobs) {
@@ -206,17 +206,17 @@ func (r *riverQueue) completed(ctx context.Context, jobs int) error {
 				return err
 			}
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return fmt.Errorf("%d of %d jobs were worked on: %w", r.worked.Load(), jobs, err)
 		}
 	}
 }
 
-// latency creates jobs at the slow pace of the daemons' measurement.
-func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
+// measureLatency creates jobs at the slow pace of the daemons' measurement.
+func (r *riverQueue) measureLatency(ctx context.Context, o options, t *table) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := r.start(ctx, best)
+	client, err := r.startClient(ctx, best)
 	if err != nil {
 		return err
 	}
@@ -224,11 +224,11 @@ func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
 		if _, err := client.Insert(ctx, noopArgs{i}, nil); err != nil {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return err
 		}
 	}
-	if err := r.completed(ctx, o.samples); err != nil {
+	if err := r.awaitCompleted(ctx, o.samples); err != nil {
 		return err
 	}
 	rows, err := r.pool.Query(ctx, "select finalized_at - created_at from river_job")
@@ -239,6 +239,6 @@ func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
 	if err != nil {
 		return err
 	}
-	t.latency("River, best settings, created to completed, at 20 a second", samples)
-	return r.stop(client)
+	t.addLatency("River, best settings, created to completed, at 20 a second", samples)
+	return r.stopClient(client)
 }

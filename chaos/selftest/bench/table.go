@@ -20,7 +20,7 @@ type table struct {
 	load      float64
 	ways      []*wayRows
 	latencies []latencyRow
-	purges    []*purged
+	purges    []*purgeMeasurement
 }
 
 // wayRows are the measurements of one way, one for each round.
@@ -34,11 +34,11 @@ type latencyRow struct {
 	samples []time.Duration
 }
 
-func (t *table) add(round int, m *measurement) {
+func (t *table) addMeasurement(round int, m *measurement) {
 	if t.options.verbose {
-		fmt.Fprintf(os.Stderr, "%s: %d in %v, %.0f/s, %v each\n", m.way, m.n, m.took.Round(time.Millisecond), m.perSecond(), m.whole())
+		fmt.Fprintf(os.Stderr, "%s: %d in %v, %.0f/s, %v each\n", m.way, m.n, m.took.Round(time.Millisecond), m.perSecond(), m.totalPerExecution())
 	}
-	rows := t.way(m.way)
+	rows := t.findWay(m.way)
 	if rows == nil {
 		rows = &wayRows{name: m.way, rounds: map[int]*measurement{}}
 		t.ways = append(t.ways, rows)
@@ -46,7 +46,7 @@ func (t *table) add(round int, m *measurement) {
 	rows.rounds[round] = m
 }
 
-func (t *table) way(name string) *wayRows {
+func (t *table) findWay(name string) *wayRows {
 	for _, w := range t.ways {
 		if w.name == name {
 			return w
@@ -55,13 +55,13 @@ func (t *table) way(name string) *wayRows {
 	return nil
 }
 
-func (t *table) latency(name string, samples []time.Duration) {
+func (t *table) addLatency(name string, samples []time.Duration) {
 	slices.Sort(samples)
 	t.latencies = append(t.latencies, latencyRow{name, samples})
 }
 
-// all are the figures of a way, one for each round.
-func (w *wayRows) all(figure func(*measurement) float64) []float64 {
+// allFigures are the figures of a way, one for each round.
+func (w *wayRows) allFigures(figure func(*measurement) float64) []float64 {
 	var figures []float64
 	for _, m := range w.rounds {
 		figures = append(figures, figure(m))
@@ -69,8 +69,8 @@ func (w *wayRows) all(figure func(*measurement) float64) []float64 {
 	return figures
 }
 
-// beside are the figures of a way divided by those of another one in the same round.
-func (w *wayRows) beside(other *wayRows, figure func(*measurement) float64) []float64 {
+// ratiosTo are the figures of a way divided by those of another one in the same round.
+func (w *wayRows) ratiosTo(other *wayRows, figure func(*measurement) float64) []float64 {
 	var ratios []float64
 	for round, m := range w.rounds {
 		if o := other.rounds[round]; o != nil {
@@ -80,9 +80,9 @@ func (w *wayRows) beside(other *wayRows, figure func(*measurement) float64) []fl
 	return ratios
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func toMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func (t *table) print(w io.Writer) {
+func (t *table) printTable(w io.Writer) {
 	fmt.Fprintf(w, "%d cores, %s/%s, %s; servers, daemons and clients share them; load before: %.2f\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), t.load)
 	if len(t.ways) > 0 {
 		t.printWays(w)
@@ -102,7 +102,7 @@ func (t *table) printWays(w io.Writer) {
 		many = fmt.Sprintf("noop executions for %v, beside at least %d finished ones,", t.options.window, t.options.retention)
 	}
 	fmt.Fprintf(w, "%s a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", many, t.options.rounds, concurrency)
-	best, beside := t.way(riverBest), "River"
+	best, beside := t.findWay(riverBest), "River"
 	if best == nil {
 		best, beside = t.ways[0], "first"
 		if best.name == emptyTables {
@@ -116,14 +116,14 @@ func (t *table) printWays(w io.Writer) {
 	}
 	fmt.Fprintln(out, "\tWAL bytes\texecutions/s\tlowest\thighest\tof "+beside+"\t")
 	for _, r := range t.ways {
-		whole := func(m *measurement) float64 { return micros(m.whole()) }
-		fmt.Fprintf(out, "%s\t%.0f\t%.2f", r.name, median(r.all(whole)), median(r.beside(best, whole)))
+		whole := func(m *measurement) float64 { return toMicros(m.totalPerExecution()) }
+		fmt.Fprintf(out, "%s\t%.0f\t%.2f", r.name, median(r.allFigures(whole)), median(r.ratiosTo(best, whole)))
 		for _, kind := range kinds {
-			fmt.Fprintf(out, "\t%.0f", median(r.all(func(m *measurement) float64 { return micros(m.each(kind)) })))
+			fmt.Fprintf(out, "\t%.0f", median(r.allFigures(func(m *measurement) float64 { return toMicros(m.timePerExecution(kind)) })))
 		}
-		rates := r.all((*measurement).perSecond)
-		fmt.Fprintf(out, "\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t\n", median(r.all(func(m *measurement) float64 { return float64(m.wal) / float64(m.n) })),
-			median(rates), slices.Min(rates), slices.Max(rates), median(r.beside(best, (*measurement).perSecond)))
+		rates := r.allFigures((*measurement).perSecond)
+		fmt.Fprintf(out, "\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t\n", median(r.allFigures(func(m *measurement) float64 { return float64(m.wal) / float64(m.n) })),
+			median(rates), slices.Min(rates), slices.Max(rates), median(r.ratiosTo(best, (*measurement).perSecond)))
 	}
 	_ = out.Flush()
 	fmt.Fprintln(w)
@@ -133,7 +133,7 @@ func (t *table) printLatencies(w io.Writer) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "latency\tp50\tp99\tslowest\tsamples\t")
 	for _, l := range t.latencies {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t\n", l.name, short(quantile(l.samples, 0.50)), short(quantile(l.samples, 0.99)), short(l.samples[len(l.samples)-1]), len(l.samples))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t\n", l.name, shortDuration(quantile(l.samples, 0.50)), shortDuration(quantile(l.samples, 0.99)), shortDuration(l.samples[len(l.samples)-1]), len(l.samples))
 	}
 	_ = out.Flush()
 }
@@ -150,11 +150,13 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[min(max(at, 1), len(sorted))-1]
 }
 
-func short(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+func shortDuration(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
 
-// purge adds a measurement beside a retention.
-func (t *table) purge(round int, p *purged) {
-	t.add(round, &p.measurement)
+// addPurge adds a measurement during a retention.
+func (t *table) addPurge(round int, p *purgeMeasurement) {
+	t.addMeasurement(round, &p.measurement)
 	slices.Sort(p.claims)
 	t.purges = append(t.purges, p)
 	name := "claim, " + p.way
@@ -165,7 +167,7 @@ func (t *table) purge(round int, p *purged) {
 			return
 		}
 	}
-	t.latency(name, slices.Clone(p.claims))
+	t.addLatency(name, slices.Clone(p.claims))
 }
 
 // printPurges prints what left in each measurement, and how much longer than in the same round without that
@@ -180,7 +182,7 @@ func (t *table) printPurges(w io.Writer) {
 		if quiet.way != nothingLeaves {
 			quiet, leaving = leaving, quiet
 		}
-		for _, p := range []*purged{quiet, leaving} {
+		for _, p := range []*purgeMeasurement{quiet, leaving} {
 			s := p.window.Seconds()
 			ratio := float64(quantile(p.claims, 0.99)) / float64(quantile(quiet.claims, 0.99))
 			if p == leaving {
@@ -188,7 +190,7 @@ func (t *table) printPurges(w io.Writer) {
 				halves = append(halves, float64(quantile(p.claims, 0.5))/float64(quantile(quiet.claims, 0.5)))
 			}
 			fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f s\t%d\t%s\t%.2f\t\n", p.way, p.created/s, p.ofAge/s, p.executions/s, p.transitions/s,
-				p.behind.Seconds(), p.behindAudit.Seconds(), len(p.claims), short(quantile(p.claims, 0.99)), ratio)
+				p.behind.Seconds(), p.behindAudit.Seconds(), len(p.claims), shortDuration(quantile(p.claims, 0.99)), ratio)
 		}
 	}
 	_ = out.Flush()

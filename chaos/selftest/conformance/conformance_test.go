@@ -35,7 +35,7 @@ func TestReadme(t *testing.T) {
 }
 
 // Every difference has a reason and fits into a row of a table.
-func TestEveryDifferenceHasItsReason(t *testing.T) {
+func TestEveryDifferenceHasReason(t *testing.T) {
 	for _, d := range conformance.Differences() {
 		if d.About == "" || d.What == "" || d.Why == "" || strings.ContainsAny(d.What+d.Why, "|\n") {
 			t.Errorf("%+v", d)
@@ -45,7 +45,7 @@ func TestEveryDifferenceHasItsReason(t *testing.T) {
 
 // The page lists for each release the suite's expectations, and no behaviour that the suite
 // distinguishes is missing.
-func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
+func TestBehavioursMatchSuite(t *testing.T) {
 	if !slices.Equal(conformance.Modelled, simbroker.Versions()) {
 		t.Fatalf("the page has the releases %v, the model %v", conformance.Modelled, simbroker.Versions())
 	}
@@ -73,7 +73,7 @@ func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
 		for _, version := range conformance.Modelled[1:] {
 			for _, queue := range []string{brokertest.Quorum, brokertest.Classic} {
 				if !told[name] && feature(name, queue, version, false) != feature(name, queue, conformance.Modelled[0], false) {
-					t.Errorf("the suite tells releases apart by %s of %s queues, and the page does not say so", name, queue)
+					t.Errorf("the suite distinguishes releases by %s of %s queues, and the page does not list that", name, queue)
 				}
 			}
 		}
@@ -84,8 +84,8 @@ func feature(name, queue, version string, keeps bool) any {
 	return reflect.ValueOf(brokertest.FeaturesOf(queue, version, keeps)).FieldByName(name).Interface()
 }
 
-// Every mended divergence has an existing case, which keeps it mended.
-func TestEveryMendHasItsCase(t *testing.T) {
+// Every fixed divergence has an existing case, which prevents its return.
+func TestEveryMendHasCase(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, c := range storetest.Cases() {
 		cases[conformance.Store+c.Name] = true
@@ -100,8 +100,8 @@ func TestEveryMendHasItsCase(t *testing.T) {
 	}
 }
 
-// scenariosVariable says which scenarios passed in the live world, as .ci/newer counts them: a
-// server, its version, and how many.
+// scenariosVariable has the passed scenarios of the live world, as .ci/newer counts them: a server, its
+// version, and their number.
 const scenariosVariable = "HANDOFF_CONFORMANCE_SCENARIOS"
 
 // The suites record their own results. The results of the script that runs scenarios are recorded
@@ -120,7 +120,7 @@ func TestRecordScenarios(t *testing.T) {
 	}
 }
 
-// Results of a version come together from several suites, and none is lost.
+// Results of a version are merged from several suites, and none is lost.
 func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	t.Setenv(conformance.RecordVariable, path)

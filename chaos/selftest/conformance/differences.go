@@ -1,7 +1,7 @@
-// Package conformance says how faithful the models of the simulated world are: where they may
-// differ from the real servers, what they leave out, which divergences were mended, and which
-// servers agreed with them. The suites chaos/selftest/conformance/storetest and chaos/selftest/conformance/brokertest
-// find that out. A divergence that is not in this package's tables is a bug of the model.
+// Package conformance records how faithful the models of the simulated world are: where they may differ from
+// the real servers, what they leave out, which divergences were fixed, and which servers agreed with them.
+// The suites chaos/selftest/conformance/storetest and chaos/selftest/conformance/brokertest find that out. A
+// divergence that is not in this package's tables is a bug of the model.
 package conformance
 
 // Kind is the kind of a difference.

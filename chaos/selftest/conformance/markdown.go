@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown is README.md of this package: all tables. A test keeps the two equal.
+// Markdown returns README.md of this package: all tables. A test keeps the two equal.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# How true the models are

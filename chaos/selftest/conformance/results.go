@@ -17,20 +17,20 @@ var committed []byte
 // this package, if a release of a server is to be listed.
 const RecordVariable = "HANDOFF_CONFORMANCE_RECORD"
 
-// Result is the extent to which one version of a server agreed with its model. It contains no date
-// and no machine: it changes only when the suite or the server does.
+// Result is the extent to which one version of a server agreed with its model. It contains no date and no
+// machine, so it changes only when the suite or the server does.
 type Result struct {
 	Server, Version string
-	// Cases is how many passed. Skipped is how many can't be run on a server that was given by its
+	// Cases is the number that passed. Skipped is the number that can't be run on a server given by its
 	// address.
 	Cases   int `json:",omitempty"`
 	Skipped int `json:",omitempty"`
-	// Commands is how many commands of random sequences were compared. Calls is how many calls of
-	// concurrent clients were explained.
+	// Commands is the number of compared commands of random sequences. Calls is the number of explained calls
+	// of concurrent clients.
 	Commands int `json:",omitempty"`
 	Calls    int `json:",omitempty"`
-	// Scenarios is how many named scenarios passed in the live world, on this server and the other
-	// server of its release of Debian.
+	// Scenarios is the number of named scenarios that passed in the live world, on this server and the other
+	// server of its Debian release.
 	Scenarios int `json:",omitempty"`
 }
 

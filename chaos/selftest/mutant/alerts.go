@@ -12,16 +12,16 @@ import (
 // This file plants alerts that watch the wrong figure.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
 			About:    "the number of stored dead letters is reported as the depth of the dead letter queue, so no alert shows messages that its handler never stored",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{Recorder: r, p: p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowDepthRecorder{Recorder: r, p: p} },
 		},
 		Mutant{
 			Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
 			About: "the dead letter handler counts as alive because its task runs; no executor asks the broker whether the queue has a consumer",
-			Recorder: reporting("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.DeadLetterQueueConsumers {
 					v = max(v, 1)
 				}
@@ -35,8 +35,8 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						if d.Envelope.Type == broker.DeadLetterCanary {
 							d.Envelope.Type = broker.ExecutionRequested
 							p.Acted("treated a canary as a message that died")
@@ -53,18 +53,18 @@ func init() {
 					return b
 				}
 				flown := false
-				return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, p, &flown} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &oneCanarySession{s, p, &flown} }}
 			},
 		},
 		Mutant{
 			Name: "every-failure-is-the-workers", Source: "D59", Expected: 15, Scenario: "retries-exhausted",
 			About:    "failures are counted without their own reasons, so one user's broken action looks like a platform that loses work",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relabelRecorder{r, p} },
 		},
 		Mutant{
 			Name: "waiting-is-handoff", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
 			About:    "a dispatch that waits behind a full worker counts as a slow handoff, so a long queue raises the alarm of a broken message path",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &handoffWaitRecorder{r, p} },
 		},
 		Mutant{
 			Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
@@ -73,35 +73,35 @@ func init() {
 				if !p.Worker {
 					return r
 				}
-				return &lively{r, p}
+				return &foreignFigureRecorder{r, p}
 			},
 		},
 		Mutant{
 			Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
 			About:    "a worker measures the handoff only from the delivery of the message, so no alert shows that messages are slow",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &deliveryTimeRecorder{r, p} },
 		},
 		Mutant{
 			Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
 			About:    "failures are counted without their reasons, so no alert shows that the platform loses work",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &noReasonRecorder{r, p} },
 		},
 		Mutant{
 			Name: "last-values-stay", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
 			About:    "an executor that can't reach the database shows its last values, so all workers look live while nothing can be known",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relic{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &staleFigureRecorder{r, p} },
 		},
 		Mutant{
 			Name: "values-look-fresh", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
 			About: "the age of the shown values counts the time since the last look, whether or not it was answered, so no alert shows that the database is away",
-			Recorder: reporting("reported as fresh what the source has not said", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("reported as fresh what the source has not said", func(f telemetry.Figure, v int64) (int64, bool) {
 				return min(v, int64(telemetry.SampleInterval)), f == telemetry.SampleAge && v > int64(telemetry.SampleInterval)
 			}),
 		},
 		Mutant{
 			Name: "blocked-untold", Source: "D62", Expected: 15, Scenario: "broker-holds-publishers-back",
 			About: "an executor does not say that the broker holds back what it publishes, so no alert shows why nothing starts",
-			Recorder: reporting("reported a broker that takes everything", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("reported a broker that takes everything", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.BrokerBlocked {
 					v = 0
 				}
@@ -111,15 +111,15 @@ func init() {
 	)
 }
 
-// rowsForDepth reports the number of stored rows as the depth of the broker's queue.
-type rowsForDepth struct {
+// rowDepthRecorder reports the number of stored rows as the depth of the broker's queue.
+type rowDepthRecorder struct {
 	telemetry.Recorder
 	p     Process
 	depth atomic.Int64
 }
 
 // Set implements telemetry.Recorder.
-func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (r *rowDepthRecorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	switch f {
 	case telemetry.DeadLetterQueueMessages:
 		r.depth.Store(v)
@@ -134,15 +134,15 @@ func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	r.Recorder.Set(f, v, l)
 }
 
-// oneCanary reports every canary after the first as confirmed, although no queue took it.
-type oneCanary struct {
+// oneCanarySession reports every canary after the first as confirmed, although no queue took it.
+type oneCanarySession struct {
 	broker.Session
 	p     Process
 	flown *bool
 }
 
 // Publish implements broker.Session.
-func (o *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (o *oneCanarySession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := o.Session.Publish(ctx, ms)
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *o.flown {
@@ -154,14 +154,14 @@ func (o *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.O
 	return outcomes
 }
 
-// relabelled reports changes of a status with another reason.
-type relabelled struct {
+// relabelRecorder reports changes of a status with another reason.
+type relabelRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Add implements telemetry.Recorder.
-func (r *relabelled) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (r *relabelRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	const blamed = "worker_unavailable"
 	if f == telemetry.Transitions && l[1] == "failed" && l[3] != blamed {
 		r.p.Acted("counted a failure because of " + l[3] + " as one because of " + blamed)
@@ -170,80 +170,80 @@ func (r *relabelled) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.Recorder.Add(f, n, l)
 }
 
-// waiters reports all of the time in status scheduled as time of the handoff.
-type waiters struct {
+// handoffWaitRecorder reports the whole time in status scheduled as the duration of the handoff.
+type handoffWaitRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Observe implements telemetry.Recorder.
-func (w *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (h *handoffWaitRecorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	if f == telemetry.StageSeconds {
 		switch l[0] {
 		case telemetry.StageHandoff:
 			return
 		case "scheduled":
-			w.p.Acted("reported the whole time in scheduled as the handoff")
-			w.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
+			h.p.Acted("reported the whole time in scheduled as the handoff")
+			h.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
 		}
 	}
-	w.Recorder.Observe(f, d, l)
+	h.Recorder.Observe(f, d, l)
 }
 
-// lively lets workers report a figure that only executors have.
-type lively struct {
+// foreignFigureRecorder reports, from workers, a figure that only executors have.
+type foreignFigureRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Add implements telemetry.Recorder.
-func (li *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	li.p.Acted("reported that its values are fresh, which only executors can")
-	li.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
-	li.Recorder.Add(f, n, l)
+func (ffr *foreignFigureRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	ffr.p.Acted("reported that its values are fresh, which only executors can")
+	ffr.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
+	ffr.Recorder.Add(f, n, l)
 }
 
-// relic goes on showing what its source has not said for long.
-type relic struct {
+// staleFigureRecorder keeps showing figures that their source stopped reporting long ago.
+type staleFigureRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Drop implements telemetry.Recorder.
-func (r *relic) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+func (s *staleFigureRecorder) Drop(f telemetry.Figure, series ...telemetry.Labels) {
 	if len(series) > 0 {
-		r.Recorder.Drop(f, series...)
+		s.Recorder.Drop(f, series...)
 		return
 	}
-	r.p.Acted("kept its last values, although their source has not answered")
+	s.p.Acted("kept its last values, although their source has not answered")
 }
 
-// fromDelivery times handoffs only from the delivery on.
-type fromDelivery struct {
+// deliveryTimeRecorder measures handoffs only from the delivery on.
+type deliveryTimeRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Observe implements telemetry.Recorder.
-func (fd *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (dtr *deliveryTimeRecorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff && d > time.Millisecond {
-		fd.p.Acted("left the time before the delivery out of a handoff")
+		dtr.p.Acted("left the time before the delivery out of a handoff")
 		d = time.Millisecond
 	}
-	fd.Recorder.Observe(f, d, l)
+	dtr.Recorder.Observe(f, d, l)
 }
 
-// unexplained reports failures without their reasons.
-type unexplained struct {
+// noReasonRecorder reports failures without their reasons.
+type noReasonRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Add implements telemetry.Recorder.
-func (u *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (nrr *noReasonRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if f == telemetry.Transitions && l[3] != "" {
-		u.p.Acted("counted a change of a status without its reason, " + l[3])
+		nrr.p.Acted("counted a change of a status without its reason, " + l[3])
 		l[3] = ""
 	}
-	u.Recorder.Add(f, n, l)
+	nrr.Recorder.Add(f, n, l)
 }

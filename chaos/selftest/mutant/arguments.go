@@ -5,8 +5,8 @@ import "fmt"
 // flag is the flag of daemons that plants a mutant.
 const flag = "--mutant"
 
-// FromArguments takes --mutant NAME from a daemon's command line; nil if it is not there. It
-// returns the rest of the command line. An error says why the mutant can't be planted.
+// FromArguments reads --mutant NAME from a daemon's command line; nil if it is missing. It returns the
+// remaining arguments. An error states why the mutant can't be planted.
 func FromArguments(args []string) (m *Mutant, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		if args[i] != flag || i+1 == len(args) {

@@ -11,7 +11,7 @@ import (
 // This file plants daemons that treat a message of several dispatches as a single dispatch.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "block-acknowledged-first", Source: "D20", Expected: 24, Scenario: "messages-of-many",
 			About: "a worker acknowledges a message of several dispatches before it has claimed them, so dispatches that are too late never reach the dead letter handler",
@@ -19,7 +19,7 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &settled{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &earlyAckSession{s, p} }}
 			},
 		},
 		Mutant{
@@ -29,13 +29,13 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return unanimous{c, p}
+				return claimRefusalStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "messages-counted-as-one", Source: "D42", Expected: 9, Scenario: "messages-of-many",
 			About: "an executor counts the messages that wait at a worker and not the dispatches in them, so a worker gets more than it has room for",
-			Statements: unguarded("counted what waits at a worker as one", each(func(w *store.WorkerRow) {
+			Statements: dispatchUnguarded("counted what waits at a worker as one", forEachWorker(func(w *store.WorkerRow) {
 				if w.Queued > 1 {
 					w.Load -= w.Queued - 1
 				}
@@ -48,8 +48,8 @@ func init() {
 				if !p.Executor() {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						ds := d.Envelope.Dispatches
 						if len(ds) < 2 {
 							return
@@ -67,61 +67,61 @@ func init() {
 	)
 }
 
-// settled is a session of a worker whose blocks are acknowledged on arrival. The core can't settle
-// them any more.
-type settled struct {
+// earlyAckSession is a session of a worker whose blocks are acknowledged on arrival, so that the core can't
+// settle them.
+type earlyAckSession struct {
 	broker.Session
 	p Process
 }
 
 // Consume implements broker.Session.
-func (s *settled) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (e *earlyAckSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := e.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &settler{c, s.p}, nil
+	return &earlyAckConsumer{c, e.p}, nil
 }
 
-type settler struct {
+type earlyAckConsumer struct {
 	broker.Consumer
 	p Process
 }
 
 // Receive implements broker.Consumer.
-func (s *settler) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := s.Consumer.Receive(ctx)
+func (e *earlyAckConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := e.Consumer.Receive(ctx)
 	if err == nil && len(d.Envelope.Dispatches) > 1 {
-		s.p.Acted("acknowledged a message of several dispatches before it had claimed them", dispatched(d.Envelope)...)
-		s.Consumer.Ack(d)
+		e.p.Acted("acknowledged a message of several dispatches before it had claimed them", dispatchedIDs(d.Envelope)...)
+		e.Consumer.Ack(d)
 	}
 	return d, err
 }
 
 // Ack implements broker.Consumer.
-func (s *settler) Ack(d broker.Delivery) {
+func (e *earlyAckConsumer) Ack(d broker.Delivery) {
 	if len(d.Envelope.Dispatches) < 2 {
-		s.Consumer.Ack(d)
+		e.Consumer.Ack(d)
 	}
 }
 
 // Reject implements broker.Consumer.
-func (s *settler) Reject(d broker.Delivery, requeue bool) {
+func (e *earlyAckConsumer) Reject(d broker.Delivery, requeue bool) {
 	if len(d.Envelope.Dispatches) < 2 {
-		s.Consumer.Reject(d, requeue)
+		e.Consumer.Reject(d, requeue)
 	}
 }
 
-// unanimous is a store of a worker that treats one refused claim as the refusal of all claims of
+// claimRefusalStore is a store of a worker that treats one refused claim as the refusal of all claims of
 // the call.
-type unanimous struct {
+type claimRefusalStore struct {
 	store.Store
 	p Process
 }
 
 // Claim implements store.Store.
-func (u unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := u.Store.Claim(ctx, w, cs)
+func (c claimRefusalStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := c.Store.Claim(ctx, w, cs)
 	granted := 0
 	for i := range results {
 		if results[i].Applied {
@@ -133,7 +133,7 @@ func (u unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	}
 	for i := range results {
 		if results[i].Applied {
-			u.p.Acted("gave up a claim that was granted, because of another one", cs[i].Key.ID)
+			c.p.Acted("gave up a claim that was granted, because of another one", cs[i].Key.ID)
 			results[i].Applied, results[i].Row.Incarnation = false, 0
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "unknown-is-refused", Source: "D9", Expected: 2, Scenario: "network-partition",
 			About: "a publish whose confirm never came counts as refused by the broker",
@@ -17,7 +17,7 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, p, broker.Nacked} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &optimisticSession{s, p, broker.Nacked} }}
 			},
 		},
 		Mutant{
@@ -25,30 +25,30 @@ func init() {
 			About: "the dead letter handler keeps its messages for forensics by never acknowledging them",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
 				queue := broker.DeadLetterQueue(p.Config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
-				return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, p, queue} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &hoardingSession{s, p, queue} }}
 			},
 		},
 	)
 	registerMade(directDLX)
 }
 
-// sessions is a broker whose sessions are wrapped.
-type sessions struct {
+// sessionWrapper is a broker whose sessions are wrapped.
+type sessionWrapper struct {
 	broker.Broker
 	wrap func(broker.Session) broker.Session
 }
 
 // Connect implements broker.Broker.
-func (se *sessions) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := se.Broker.Connect(ctx)
+func (sw *sessionWrapper) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := sw.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return se.wrap(s), nil
+	return sw.wrap(s), nil
 }
 
-// dispatched are the executions that a message dispatches; none for another message.
-func dispatched(e broker.Envelope) []execution.ID {
+// dispatchedIDs are the executions that a message dispatches; none for another message.
+func dispatchedIDs(e broker.Envelope) []execution.ID {
 	ids := make([]execution.ID, len(e.Dispatches))
 	for i := range e.Dispatches {
 		ids[i] = e.Dispatches[i].Key.ID
@@ -56,48 +56,50 @@ func dispatched(e broker.Envelope) []execution.ID {
 	return ids
 }
 
-// optimist reads an unknown outcome as another one.
-type optimist struct {
+// optimisticSession reads an unknown outcome as another one.
+type optimisticSession struct {
 	broker.Session
 	p         Process
 	unknownIs broker.Outcome
 }
 
 // Publish implements broker.Session.
-func (o *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (o *optimisticSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := o.Session.Publish(ctx, ms)
 	for i := range outcomes {
 		if outcomes[i] == broker.Unknown {
 			outcomes[i] = o.unknownIs
-			o.p.Acted("treated a publish without a confirm as refused", dispatched(ms[i].Envelope)...)
+			o.p.Acted("treated a publish without a confirm as refused", dispatchedIDs(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
 }
 
-// hoarder never acknowledges messages from one queue.
-type hoarder struct {
+// hoardingSession never acknowledges messages from one queue.
+type hoardingSession struct {
 	broker.Session
 	p     Process
 	queue string
 }
 
 // Consume implements broker.Session.
-func (h *hoarder) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+func (h *hoardingSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := h.Session.Consume(ctx, queue, prefetch)
 	if err != nil || queue != h.queue {
 		return c, err
 	}
-	return &silent{c, h.p}, nil
+	return &silentConsumer{c, h.p}, nil
 }
 
-type silent struct {
+type silentConsumer struct {
 	broker.Consumer
 	p Process
 }
 
 // Ack implements broker.Consumer.
-func (s *silent) Ack(broker.Delivery) { s.p.Acted("kept a dead letter instead of acknowledging it") }
+func (s *silentConsumer) Ack(broker.Delivery) {
+	s.p.Acted("kept a dead letter instead of acknowledging it")
+}
 
 func directDLX() *Mutant {
 	direct := func(c config.RabbitMQ, t broker.Topology) broker.Topology {

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "first-refusal-stays", Source: "D25", Expected: 5, Scenario: "no-database-connections",
 			About: "a process opens its pool once and keeps the error: if the first connection is refused, it never makes another one",
@@ -19,22 +19,22 @@ func init() {
 				if p.Client {
 					return c
 				}
-				return &opened{Store: c, p: p}
+				return &openOnceStore{Store: c, p: p}
 			},
 		},
 		Mutant{
 			Name: "session-unwatched", Source: "D32", Expected: 26, Scenario: "quiet-then-busy",
 			About: "a process that only publishes notices the end of its connection when it wants to publish, and connects again after its pause: its hints of that time are lost",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &unwatched{Session: s, p: p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &unwatchedSession{Session: s, p: p} }}
 			},
 		},
 	)
 }
 
-// opened is a store that is opened once: the result of its first statement is that of all later
+// openOnceStore is a store that is opened once: the result of its first statement is that of all later
 // ones.
-type opened struct {
+type openOnceStore struct {
 	store.Store
 	p Process
 
@@ -44,8 +44,8 @@ type opened struct {
 	failed error
 }
 
-// once makes a statement, unless the store could not be opened.
-func once[T any](s *opened, ask func() (T, error)) (T, error) {
+// askOnce makes a statement, unless the store could not be opened.
+func askOnce[T any](s *openOnceStore, ask func() (T, error)) (T, error) {
 	s.mu.Lock()
 	first, failed := !s.asked, s.failed
 	s.asked = true
@@ -56,7 +56,7 @@ func once[T any](s *opened, ask func() (T, error)) (T, error) {
 		return none, failed
 	}
 	answer, err := ask()
-	if first && refused(err) {
+	if first && isRefused(err) {
 		s.mu.Lock()
 		s.failed = err
 		s.mu.Unlock()
@@ -65,33 +65,33 @@ func once[T any](s *opened, ask func() (T, error)) (T, error) {
 }
 
 // Register implements store.Store.
-func (o *opened) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
-	return once(o, func() (store.Registered, error) { return o.Store.Register(ctx, r) })
+func (o *openOnceStore) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
+	return askOnce(o, func() (store.Registered, error) { return o.Store.Register(ctx, r) })
 }
 
 // Workers implements store.Store.
-func (o *opened) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	return once(o, func() ([]store.WorkerRow, error) { return o.Store.Workers(ctx, into) })
+func (o *openOnceStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	return askOnce(o, func() ([]store.WorkerRow, error) { return o.Store.Workers(ctx, into) })
 }
 
 // DispatchDue implements store.Store.
-func (o *opened) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return once(o, func() (store.DueDispatched, error) { return o.Store.DispatchDue(ctx, d) })
+func (o *openOnceStore) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return askOnce(o, func() (store.DueDispatched, error) { return o.Store.DispatchDue(ctx, d) })
 }
 
 // ClaimForScheduling implements store.Store.
-func (o *opened) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return once(o, func() ([]execution.Execution, error) { return o.Store.ClaimForScheduling(ctx, c) })
+func (o *openOnceStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return askOnce(o, func() ([]execution.Execution, error) { return o.Store.ClaimForScheduling(ctx, c) })
 }
 
 // Find implements store.Store.
-func (o *opened) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	return once(o, func() ([]execution.Execution, error) { return o.Store.Find(ctx, f) })
+func (o *openOnceStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	return askOnce(o, func() ([]execution.Execution, error) { return o.Store.Find(ctx, f) })
 }
 
-// unwatched is a session whose end is noticed only by a publish, or by receiving over it. The next
+// unwatchedSession is a session that detects its end only by a publish, or by receiving over it. The next
 // session comes after a pause.
-type unwatched struct {
+type unwatchedSession struct {
 	broker.Session
 	p Process
 
@@ -100,36 +100,36 @@ type unwatched struct {
 }
 
 // Publish implements broker.Session.
-func (u *unwatched) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (u *unwatchedSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	if u.Session.Closed() {
-		u.want()
+		u.markWanted()
 	}
 	return u.Session.Publish(ctx, ms)
 }
 
 // Consume implements broker.Session.
-func (u *unwatched) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	u.want()
+func (u *unwatchedSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	u.markWanted()
 	return u.Session.Consume(ctx, queue, prefetch)
 }
 
-func (u *unwatched) want() {
+func (u *unwatchedSession) markWanted() {
 	u.mu.Lock()
 	u.wanted = true
 	u.mu.Unlock()
 }
 
-// Closed implements broker.Session: the caller wants to use it.
-func (u *unwatched) Closed() bool {
+// Closed implements broker.Session. A caller that finds the session closed needs a new one.
+func (u *unwatchedSession) Closed() bool {
 	closed := u.Session.Closed()
 	if closed {
-		u.want()
+		u.markWanted()
 	}
 	return closed
 }
 
 // Wait implements broker.Session.
-func (u *unwatched) Wait(ctx context.Context) error {
+func (u *unwatchedSession) Wait(ctx context.Context) error {
 	for err := u.Session.Wait(ctx); ; err = u.p.Host.Sleep(ctx, 10*time.Millisecond) {
 		u.mu.Lock()
 		wanted := u.wanted

@@ -9,11 +9,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants dead letter handlers and consumers that misread messages, lose them, or send
-// them round in a circle.
+// This file plants dead letter handlers and consumers that misread messages, lose them, or circulate them.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "death-reason-ignored", Source: "D19", Expected: 2, Scenario: "ttl-race",
 			About: "the dead letter handler treats every death as an expiry, even a rejection by the worker",
@@ -21,8 +20,8 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						if len(d.Deaths) > 0 && d.Deaths[0].Reason != broker.DeathExpired {
 							p.Acted("treated a rejected message as expired")
 							deaths := append([]broker.Death(nil), d.Deaths...)
@@ -40,7 +39,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &impatient{Store: c, p: p, seen: make(map[execution.Key]bool)}
+				return &firstReclaimStore{Store: c, p: p, seen: make(map[execution.Key]bool)}
 			},
 		},
 		Mutant{
@@ -50,7 +49,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return shredder{c, p}
+				return letterDropStore{c, p}
 			},
 		},
 		Mutant{
@@ -60,9 +59,9 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
 					rounds := make(map[string]int)
-					return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+					return &deliveryChangeSession{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
 						// Without a limit the run would not end.
 						if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
 							return false
@@ -77,46 +76,46 @@ func init() {
 	)
 }
 
-// translator changes deliveries on their way to the core.
-type translator struct {
+// deliveryChangeSession changes deliveries on their way to the core.
+type deliveryChangeSession struct {
 	broker.Session
 	change func(*broker.Delivery)
-	// settle replaces the acknowledgement of a delivery; false leaves it to the broker's.
+	// settle replaces the acknowledgement of a delivery. It returns false to leave it to the broker's own.
 	settle func(c broker.Consumer, d broker.Delivery) bool
 }
 
 // Consume implements broker.Session.
-func (t *translator) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := t.Session.Consume(ctx, queue, prefetch)
+func (d *deliveryChangeSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := d.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &translated{c, t}, nil
+	return &deliveryChangeConsumer{c, d}, nil
 }
 
-type translated struct {
+type deliveryChangeConsumer struct {
 	broker.Consumer
-	s *translator
+	s *deliveryChangeSession
 }
 
 // Receive implements broker.Consumer.
-func (t *translated) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := t.Consumer.Receive(ctx)
-	if err == nil && t.s.change != nil {
-		t.s.change(&d)
+func (dcc *deliveryChangeConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := dcc.Consumer.Receive(ctx)
+	if err == nil && dcc.s.change != nil {
+		dcc.s.change(&d)
 	}
 	return d, err
 }
 
 // Ack implements broker.Consumer.
-func (t *translated) Ack(d broker.Delivery) {
-	if t.s.settle == nil || !t.s.settle(t.Consumer, d) {
-		t.Consumer.Ack(d)
+func (dcc *deliveryChangeConsumer) Ack(d broker.Delivery) {
+	if dcc.s.settle == nil || !dcc.s.settle(dcc.Consumer, d) {
+		dcc.Consumer.Ack(d)
 	}
 }
 
-// impatient pretends, the first time, that a reclaim by the dead letter handler was made.
-type impatient struct {
+// firstReclaimStore pretends, the first time, that a reclaim by the dead letter handler was made.
+type firstReclaimStore struct {
 	store.Store
 	p    Process
 	mu   sync.Mutex
@@ -124,28 +123,28 @@ type impatient struct {
 }
 
 // Reclaim implements store.Store.
-func (i *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (f *firstReclaimStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	if len(rs) == 1 && rs[0].Cause == store.DeadLettered {
-		i.mu.Lock()
-		again := i.seen[rs[0].Key]
-		i.seen[rs[0].Key] = true
-		i.mu.Unlock()
+		f.mu.Lock()
+		again := f.seen[rs[0].Key]
+		f.seen[rs[0].Key] = true
+		f.mu.Unlock()
 		if !again {
-			i.p.Acted("acknowledged a dead letter and took nothing back", rs[0].Key.ID)
+			f.p.Acted("acknowledged a dead letter and took nothing back", rs[0].Key.ID)
 			return make([]store.Outcome, 1), nil
 		}
 	}
-	return i.Store.Reclaim(ctx, rs)
+	return f.Store.Reclaim(ctx, rs)
 }
 
-// shredder pretends that a dead letter was stored.
-type shredder struct {
+// letterDropStore pretends that a dead letter was stored.
+type letterDropStore struct {
 	store.Store
 	p Process
 }
 
 // StoreDeadLetters implements store.Store.
-func (s shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
-	s.p.Acted("acknowledged a message that can't be read, and stored it nowhere")
+func (l letterDropStore) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
+	l.p.Acted("acknowledged a message that can't be read, and stored it nowhere")
 	return nil
 }

@@ -1,8 +1,8 @@
 package mutant
 
 func init() {
-	register(
-		// keptDemoted is the pool before it gave up connections to a server that is no longer the primary.
+	registerMutants(
+		// This restores the pool that keeps connections to a server which is no longer the primary.
 		Mutant{
 			Name: "kept-demoted", Source: "C4", Expected: 17, Scenario: "demoted-database",
 			About:       "a connection over which writes are refused is kept, although a new one would reach the primary",

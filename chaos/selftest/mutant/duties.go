@@ -12,12 +12,11 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that neglect duties which only they have: to begin the executions that
-// they have claimed, come into service, keep within their capacity, stop when they are told to, and
-// report which dispatches they left unclaimed.
+// This file plants workers that neglect duties which only they have: to begin claimed executions, become
+// active, keep within their capacity, drain on request, and report unclaimed dispatches.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "claim-doubt-forgotten", Source: "D9", Expected: 20, Scenario: "claims-in-doubt",
 			About: "if a claim has an unknown outcome and the next attempt does not reach the database, the worker mistakes its own claim for another worker's and never begins",
@@ -25,7 +24,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &doubtful{Store: c, p: p, doubt: make(map[execution.Key]bool), forgotten: make(map[execution.Key]bool)}
+				return &claimForgettingStore{Store: c, p: p, doubt: make(map[execution.Key]bool), forgotten: make(map[execution.Key]bool)}
 			},
 		},
 		Mutant{
@@ -35,7 +34,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &announced{Store: c, p: p}
+				return &eagerActiveStore{Store: c, p: p}
 			},
 		},
 		Mutant{
@@ -45,7 +44,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return understating{c, p}
+				return fewerSlotsStore{c, p}
 			},
 		},
 		Mutant{
@@ -55,7 +54,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return undrained{c, p}
+				return drainHidingStore{c, p}
 			},
 		},
 		Mutant{
@@ -65,7 +64,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &drainForgetting{Store: c, p: p}
+				return &drainForgettingStore{Store: c, p: p}
 			},
 		},
 		Mutant{
@@ -75,7 +74,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &unwritten{c, p}
+				return &fencedResultStore{c, p}
 			},
 		},
 		Mutant{
@@ -85,7 +84,7 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &hushed{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &ackForRejectSession{s, p} }}
 			},
 		},
 		Mutant{
@@ -95,8 +94,8 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						d.Envelope.Dispatches = slices.Clone(d.Envelope.Dispatches)
 						for i := range d.Envelope.Dispatches {
 							own := &d.Envelope.Dispatches[i]
@@ -118,9 +117,9 @@ func init() {
 	)
 }
 
-// doubtful is a store of a worker that forgets, when the database can't be reached, that an earlier
+// claimForgettingStore is a store of a worker that forgets, when the database can't be reached, that an earlier
 // claim may have taken effect.
-type doubtful struct {
+type claimForgettingStore struct {
 	store.Store
 	p Process
 
@@ -131,90 +130,90 @@ type doubtful struct {
 }
 
 // Claim implements store.Store.
-func (d *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := d.Store.Claim(ctx, w, cs)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (cfs *claimForgettingStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := cfs.Store.Claim(ctx, w, cs)
+	cfs.mu.Lock()
+	defer cfs.mu.Unlock()
 	for i, c := range cs {
 		switch {
 		case errors.Is(err, store.ErrUnknownOutcome):
-			d.doubt[c.Key] = true
-			delete(d.forgotten, c.Key)
-		case err != nil && d.doubt[c.Key]:
-			d.forgotten[c.Key] = true
-		case err == nil && d.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
-			d.p.Acted("did not recognise its own claim", c.Key.ID)
+			cfs.doubt[c.Key] = true
+			delete(cfs.forgotten, c.Key)
+		case err != nil && cfs.doubt[c.Key]:
+			cfs.forgotten[c.Key] = true
+		case err == nil && cfs.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
+			cfs.p.Acted("did not recognise its own claim", c.Key.ID)
 			results[i].Row.Incarnation = 0
 		}
 		if err == nil {
-			delete(d.doubt, c.Key)
-			delete(d.forgotten, c.Key)
+			delete(cfs.doubt, c.Key)
+			delete(cfs.forgotten, c.Key)
 		}
 	}
 	return results, err
 }
 
-// announced is a store of a worker that believes itself active once it has asked to be.
-type announced struct {
+// eagerActiveStore is a store of a worker that treats itself as active once it has requested the lifecycle.
+type eagerActiveStore struct {
 	store.Store
 	p Process
-	// said is the latest incarnation that has asked.
+	// said is the latest incarnation that has requested it.
 	said execution.Incarnation
 }
 
 // SetLifecycle implements store.Store.
-func (a *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+func (e *eagerActiveStore) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	if to == execution.Active {
-		if a.said == w.Incarnation {
-			a.p.Acted("treated itself as active without an answer")
+		if e.said == w.Incarnation {
+			e.p.Acted("treated itself as active without an answer")
 			return nil
 		}
-		a.said = w.Incarnation
+		e.said = w.Incarnation
 	}
-	return a.Store.SetLifecycle(ctx, w, to)
+	return e.Store.SetLifecycle(ctx, w, to)
 }
 
-// understating is a store of a worker that registers one slot less than it has.
-type understating struct {
+// fewerSlotsStore is a store of a worker that registers one slot less than it has.
+type fewerSlotsStore struct {
 	store.Store
 	p Process
 }
 
 // Register implements store.Store.
-func (u understating) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+func (f fewerSlotsStore) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	if g.Capacity > 1 {
-		u.p.Acted("registered one slot less than it has")
+		f.p.Acted("registered one slot less than it has")
 		g.Capacity--
 	}
-	return u.Store.Register(ctx, g)
+	return f.Store.Register(ctx, g)
 }
 
-// undrained is a store of a worker that is not told of an operator's request to drain.
-type undrained struct {
+// drainHidingStore is a store that hides an operator's drain request from the worker.
+type drainHidingStore struct {
 	store.Store
 	p Process
 }
 
 // Heartbeat implements store.Store.
-func (u undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := u.Store.Heartbeat(ctx, b)
+func (d drainHidingStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := d.Store.Heartbeat(ctx, b)
 	if reply.Drain {
-		u.p.Acted("did not learn that an operator drains it")
+		d.p.Acted("did not learn that an operator drains it")
 	}
 	reply.Drain = false
 	return reply, err
 }
 
-// drainForgetting is a store that forgets an operator's request to a process when the process
+// drainForgettingStore is a store that forgets an operator's drain request when the worker's process
 // registers anew.
-type drainForgetting struct {
+type drainForgettingStore struct {
 	store.Store
 	p             Process
 	registrations int
 }
 
 // Register implements store.Store.
-func (d *drainForgetting) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+func (d *drainForgettingStore) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	r, err := d.Store.Register(ctx, g)
 	if err == nil {
 		d.registrations++
@@ -223,7 +222,7 @@ func (d *drainForgetting) Register(ctx context.Context, g store.Registration) (s
 }
 
 // Heartbeat implements store.Store.
-func (d *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (d *drainForgettingStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := d.Store.Heartbeat(ctx, b)
 	if d.registrations > 1 && reply.Drain {
 		d.p.Acted("forgot a drain when it registered anew")
@@ -232,49 +231,50 @@ func (d *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.Be
 	return reply, err
 }
 
-// unwritten is a store that treats the results of a fenced worker as refused, so that no hint tells of them.
-type unwritten struct {
+// fencedResultStore is a store that treats the results of a fenced worker as refused, so that no hint reports
+// them.
+type fencedResultStore struct {
 	store.Store
 	p Process
 }
 
 // Finish implements store.Store.
-func (u *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (f *fencedResultStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	if len(fs) == 1 && fs[0].Reason == execution.HeartbeatStale {
-		u.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
+		f.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
 		return []store.Outcome{{}}, nil
 	}
-	return u.Store.Finish(ctx, w, fs)
+	return f.Store.Finish(ctx, w, fs)
 }
 
-// hushed is a session whose consumers acknowledge messages that they should reject.
-type hushed struct {
+// ackForRejectSession is a session whose consumers acknowledge messages that they should reject.
+type ackForRejectSession struct {
 	broker.Session
 	p Process
 }
 
 // Consume implements broker.Session.
-func (h *hushed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := h.Session.Consume(ctx, queue, prefetch)
+func (a *ackForRejectSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := a.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &hushedConsumer{c, h.p}, nil
+	return &ackForRejectConsumer{c, a.p}, nil
 }
 
-type hushedConsumer struct {
+type ackForRejectConsumer struct {
 	broker.Consumer
 	p Process
 }
 
 // Reject implements broker.Consumer.
-func (h *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
+func (a *ackForRejectConsumer) Reject(d broker.Delivery, requeue bool) {
 	if requeue || d.Envelope.Dispatches == nil {
-		h.Consumer.Reject(d, requeue)
+		a.Consumer.Reject(d, requeue)
 		return
 	}
-	h.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
-	h.Consumer.Ack(d)
+	a.p.Acted("acknowledged a dispatch that came too late", dispatchedIDs(d.Envelope)...)
+	a.Consumer.Ack(d)
 }
 
 // avoidsNobody is a store whose rows name no worker to avoid.
@@ -286,7 +286,7 @@ func avoidsNobody() *Mutant {
 			if !p.Executor() {
 				return c
 			}
-			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+			return &claimChangeStore{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 				rows = slices.Clone(rows)
 				for i := range rows {
 					if rows[i].Avoid != 0 {

@@ -9,15 +9,15 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants ends that are handled in the step that writes them although something has to
-// follow, and hints of this that are misread.
+// This file plants two kinds of defects: ends that the writing step also handles although more must follow,
+// and hints of such ends that are misread.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
 			About: "a result handles the end of its execution without checking for children that wait for it",
-			Statements: endings(ending{
+			Statements: replaceCompletions(completionStore{
 				text: "handled an end for which children wait",
 				of: func(tx Tx, row *execution.Execution) bool {
 					return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0
@@ -28,7 +28,7 @@ func init() {
 		Mutant{
 			Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
 			About: "a result handles the end of its execution without checking for the concurrency slot that it holds",
-			Statements: endings(ending{
+			Statements: replaceCompletions(completionStore{
 				text: "handled the end of what holds a slot, and left it there",
 				of: func(tx Tx, row *execution.Execution) bool {
 					return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0
@@ -39,7 +39,7 @@ func init() {
 		Mutant{
 			Name: "end-handled-again", Source: "D24", Expected: 7, Scenario: "activation-on-a-bad-road",
 			About: "a result that is repeated, because its answer was lost, handles the end again",
-			Statements: endings(ending{
+			Statements: replaceCompletions(completionStore{
 				text:   "handled an end again",
 				again:  true,
 				of:     func(_ Tx, row *execution.Execution) bool { return !row.OrchestratedAt.IsZero() },
@@ -53,7 +53,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &believing{c, p}
+				return &handledAnswerStore{c, p}
 			},
 		},
 		Mutant{
@@ -63,8 +63,8 @@ func init() {
 				if !p.Executor() {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						d.Envelope.Changes = slices.DeleteFunc(slices.Clone(d.Envelope.Changes), func(c broker.Change) bool {
 							if c.Handled {
 								p.Acted("ignored an end that freed a slot", c.Key.ID)
@@ -78,23 +78,23 @@ func init() {
 	)
 }
 
-// ending is a worker's store in which some completions are written by an unguarded statement, which
+// completionStore is a worker's store in which some completions are written by an unguarded statement, which
 // handles the end as well.
-type ending struct {
+type completionStore struct {
 	store.Store
 	p      Process
 	client Database
 
-	// text says what the mutant does. The other functions say to which rows, and how it handles
-	// their ends. The rows are first rows of chains that the worker may complete; with again they
-	// have completed already, and the result is repeated.
+	// text describes the act. of selects the rows, and handle handles their ends. The rows are first rows of
+	// chains that the worker may complete. again selects rows that have completed already, and repeats the
+	// result.
 	text   string
 	again  bool
 	of     func(tx Tx, row *execution.Execution) bool
 	handle func(tx Tx, id execution.ID)
 }
 
-func endings(e ending) func(Process, Database) store.Store {
+func replaceCompletions(e completionStore) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		if !p.Worker {
 			return c
@@ -105,52 +105,52 @@ func endings(e ending) func(Process, Database) store.Store {
 	}
 }
 
-// Finish implements store.Worker. The core names one result a call.
-func (en *ending) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+// Finish implements store.Worker. The core passes one result a call.
+func (c *completionStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	var outcomes []store.Outcome
 	if f := &fs[0]; f.To == execution.Completed {
-		if err := en.client.Step(ctx, func(tx Tx) { outcomes = en.complete(tx, w, f) }); err != nil {
+		if err := c.client.Step(ctx, func(tx Tx) { outcomes = c.completeRun(tx, w, f) }); err != nil {
 			return nil, err
 		}
 	}
 	if outcomes != nil {
 		return outcomes, nil
 	}
-	return en.Store.Finish(ctx, w, fs)
+	return c.Store.Finish(ctx, w, fs)
 }
 
-// complete returns nil if the true statement should be made.
-func (en *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
+// completeRun returns nil if the true statement should be made.
+func (c *completionStore) completeRun(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
 	row := tx.Row(f.Key.ID)
-	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !en.of(tx, row) {
+	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !c.of(tx, row) {
 		return nil
 	}
 	from := row.Status
 	switch {
-	case en.again && from == execution.Completed:
-	case !en.again && from.Claimed():
+	case c.again && from == execution.Completed:
+	case !c.again && from.Claimed():
 		tx.Named(f.Key, w.Incarnation)
 		tx.Move(row.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) { e.Result = f.Result })
 	default:
 		return nil
 	}
-	en.p.Acted(en.text, row.ID)
-	en.handle(tx, row.ID)
-	return []store.Outcome{{Applied: !en.again, From: from, Row: *tx.Row(row.ID)}}
+	c.p.Acted(c.text, row.ID)
+	c.handle(tx, row.ID)
+	return []store.Outcome{{Applied: !c.again, From: from, Row: *tx.Row(row.ID)}}
 }
 
-// believing is a worker's store whose answers say that every end is handled.
-type believing struct {
+// handledAnswerStore is a worker's store whose answers show every end as handled.
+type handledAnswerStore struct {
 	store.Store
 	p Process
 }
 
 // Finish implements store.Worker.
-func (b *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := b.Store.Finish(ctx, w, fs)
+func (h *handledAnswerStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := h.Store.Finish(ctx, w, fs)
 	for i := range outcomes {
 		if row := &outcomes[i].Row; outcomes[i].Applied && row.OrchestratedAt.IsZero() {
-			b.p.Acted("treated an end as handled that was not", row.ID)
+			h.p.Acted("treated an end as handled that was not", row.ID)
 			row.OrchestratedAt = row.Ended
 		}
 	}

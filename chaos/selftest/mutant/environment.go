@@ -13,10 +13,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects that only show when a server or a clock misbehaves.
+// This file plants defects that show only when a server or a clock misbehaves.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
 			About: "a lease is over as soon as the database's clock says so, although no executor has watched the lease for that long",
@@ -24,23 +24,23 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &oneClock{c, p}
+				return &unwatchedReapStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
 			About: "a run has exceeded its time as soon as the database's clock says so, although no executor has watched the run for that long",
 			Store: func(p Process, c store.Store) store.Store {
-				return &misread{Store: c, p: p, read: later, misses: overruns, text: "ended a run on the word of a clock that was set"}
+				return &clockMisreadStore{Store: c, p: p, read: farFuture, misses: isOverrun, text: "ended a run on the word of a clock that was set"}
 			},
 		},
 		Mutant{
 			Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
 			About: "the second clock checks only the run deadline, without the grace, so that a step of the first clock ends a run that its worker is still ending",
 			Store: func(p Process, c store.Store) store.Store {
-				return &misread{
-					Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
-					// If a clock was always ahead by this much, every run began that much earlier.
+				return &clockMisreadStore{
+					Store: c, p: p, misses: isOverrun, text: "ended a run whose grace is not over on the second clock",
+					// For a clock that was always ahead by this much, every run began that much earlier.
 					read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
 				}
 			},
@@ -71,7 +71,7 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &deafSession{s, p} }}
 			},
 		},
 		Mutant{
@@ -79,7 +79,7 @@ func init() {
 			About: "a process declares its queues only at its start, so that a deleted queue is never restored",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
 				done := false
-				return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, p, &done} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &declareOnceSession{s, p, &done} }}
 			},
 		},
 		Mutant{
@@ -89,42 +89,46 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &careless{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &returnIgnoringSession{s, p} }}
 			},
 		},
 		Mutant{
 			Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
 			About: "a worker runs an execution whose claim was rolled back",
-			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, claims: true} },
+			Store: func(p Process, c store.Store) store.Store { return &refusalIgnoringStore{Store: c, p: p, claims: true} },
 		},
 		Mutant{
 			Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
 			About: "a worker does not check whether the transaction with its result was rolled back",
-			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, finishes: true} },
+			Store: func(p Process, c store.Store) store.Store {
+				return &refusalIgnoringStore{Store: c, p: p, finishes: true}
+			},
 		},
 		Mutant{
 			Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
 			About: "the dead letter handler acknowledges a message although the database refused the reclaim",
-			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, deadLetters: true} },
+			Store: func(p Process, c store.Store) store.Store {
+				return &refusalIgnoringStore{Store: c, p: p, deadLetters: true}
+			},
 		},
 		Mutant{
 			Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
 			About: "a worker row belongs to a host name, so that two processes with one name are one worker",
-			Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return &sharedNameStore{c, p} },
 		},
 	)
 }
 
-// oneClock reaps every incarnation whose lease is over by the database's clock, without watching
+// unwatchedReapStore reaps every incarnation whose lease is over by the database's clock, without watching
 // it.
-type oneClock struct {
+type unwatchedReapStore struct {
 	store.Store
 	p Process
 }
 
 // Workers implements store.Store.
-func (o *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := o.Store.Workers(ctx, into)
+func (u *unwatchedReapStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := u.Store.Workers(ctx, into)
 	if err != nil {
 		return nil, err
 	}
@@ -135,67 +139,67 @@ func (o *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store
 		}
 	}
 	if len(over) > 0 {
-		o.p.Acted("marked workers lost without having watched their leases")
-		_, err = o.Reap(ctx, over)
+		u.p.Acted("marked workers lost without having watched their leases")
+		_, err = u.Reap(ctx, over)
 	}
 	return workers, err
 }
 
-// misread is a database whose clock is misread, so that an executor does not notice that it was
+// clockMisreadStore is a database whose clock is misread, so that an executor does not detect that it was
 // set.
-type misread struct {
+type clockMisreadStore struct {
 	store.Store
 	p Process
 	// read turns the true time into the time that is read.
 	read func(time.Time) time.Time
-	// misses says in which reclaims a step of the clock is missed. text says what is wrong with
+	// misses selects the reclaims in which a step of the clock is missed. text describes what is wrong with
 	// them.
 	misses func(store.Reclaim) bool
 	text   string
 
 	mu    sync.Mutex
 	known bool
-	// first was read at the process's moment at. set says that the clock was set since.
+	// first was read at the process's moment at. set reports whether the clock was set since then.
 	first time.Time
 	at    time.Duration
 	set   bool
 }
 
 // Clock implements store.Store.
-func (m *misread) Clock(ctx context.Context) (time.Time, error) {
-	now, err := m.Store.Clock(ctx)
+func (c *clockMisreadStore) Clock(ctx context.Context) (time.Time, error) {
+	now, err := c.Store.Clock(ctx)
 	if err != nil {
 		return now, err
 	}
-	at := m.p.Host.Monotonic()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.known {
-		m.known, m.first, m.at = true, now, at
+	at := c.p.Host.Monotonic()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		c.known, c.first, c.at = true, now, at
 	}
-	step := now.Sub(m.first) - (at - m.at)
-	m.set = m.set || step.Abs() > time.Second
-	return m.read(now), nil
+	step := now.Sub(c.first) - (at - c.at)
+	c.set = c.set || step.Abs() > time.Second
+	return c.read(now), nil
 }
 
 // Reclaim implements store.Store.
-func (m *misread) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	m.mu.Lock()
-	set := m.set
-	m.mu.Unlock()
+func (c *clockMisreadStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	c.mu.Lock()
+	set := c.set
+	c.mu.Unlock()
 	for i := range rs {
-		if set && m.misses(rs[i]) {
-			m.p.Acted(m.text, rs[i].Key.ID)
+		if set && c.misses(rs[i]) {
+			c.p.Acted(c.text, rs[i].Key.ID)
 		}
 	}
-	return m.Store.Reclaim(ctx, rs)
+	return c.Store.Reclaim(ctx, rs)
 }
 
-// later is later than every event, so that nothing has been watched since it began.
-func later(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+// farFuture is later than every event, so that nothing has been watched since it began.
+func farFuture(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// overruns are the reclaims of runs that exceeded their time.
-func overruns(r store.Reclaim) bool { return r.Cause == store.Overrun }
+// isOverrun reports whether a reclaim is of a run that exceeded its time.
+func isOverrun(r store.Reclaim) bool { return r.Cause == store.Overrun }
 
 // wallClock is a host whose monotonic clock is the wall clock.
 type wallClock struct {
@@ -203,7 +207,7 @@ type wallClock struct {
 	p         Process
 	wall      time.Time
 	monotonic time.Duration
-	// said is by how much the wall clock was ahead at the last report of it.
+	// said is the lead of the wall clock at its last report.
 	said time.Duration
 }
 
@@ -217,19 +221,19 @@ func (w *wallClock) Monotonic() time.Duration {
 	return now
 }
 
-// deaf is a consumer that treats the end of its subscription as silence.
-type deaf struct {
+// deafConsumer is a consumer that treats the end of its subscription as an empty queue.
+type deafConsumer struct {
 	broker.Consumer
 	p     Process
 	never host.Signal
 }
 
 // Receive implements broker.Consumer.
-func (de *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := de.Consumer.Receive(ctx)
+func (dc *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := dc.Consumer.Receive(ctx)
 	if errors.Is(err, broker.ErrCancelled) {
-		de.p.Acted("treated the end of its subscription as silence")
-		_, err = de.never.Wait(ctx, host.Forever)
+		dc.p.Acted("treated the end of its subscription as silence")
+		_, err = dc.never.Wait(ctx, host.Forever)
 	}
 	return d, err
 }
@@ -245,18 +249,18 @@ func (d *deafSession) Consume(ctx context.Context, queue string, prefetch int) (
 	if err != nil {
 		return nil, err
 	}
-	return &deaf{c, d.p, d.p.Host.NewSignal()}, nil
+	return &deafConsumer{c, d.p, d.p.Host.NewSignal()}, nil
 }
 
-// declaredOnce is a session that declares nothing that its process has declared before.
-type declaredOnce struct {
+// declareOnceSession is a session that declares nothing that its process has declared before.
+type declareOnceSession struct {
 	broker.Session
 	p    Process
 	done *bool
 }
 
 // Declare implements broker.Session.
-func (d *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
+func (d *declareOnceSession) Declare(ctx context.Context, t broker.Topology) error {
 	if *d.done {
 		d.p.Acted("declared nothing, because it has declared its queues before")
 		return nil
@@ -266,58 +270,58 @@ func (d *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-type careless struct {
+type returnIgnoringSession struct {
 	broker.Session
 	p Process
 }
 
 // Publish implements broker.Session.
-func (c *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := c.Session.Publish(ctx, ms)
+func (r *returnIgnoringSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := r.Session.Publish(ctx, ms)
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
-			c.p.Acted("treated a message that no queue took as handed over", dispatched(ms[i].Envelope)...)
+			r.p.Acted("treated a message that no queue took as handed over", dispatchedIDs(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
 }
 
-// forgiving treats a write that the database has refused as done.
-type forgiving struct {
+// refusalIgnoringStore treats a write that the database has refused as done.
+type refusalIgnoringStore struct {
 	store.Store
 	p                             Process
 	claims, finishes, deadLetters bool
 }
 
-func refused(err error) bool {
+func isRefused(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknownOutcome)
 }
 
 // Claim implements store.Store.
-func (f *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := f.Store.Claim(ctx, w, cs)
-	if !f.claims || !refused(err) {
+func (r *refusalIgnoringStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := r.Store.Claim(ctx, w, cs)
+	if !r.claims || !isRefused(err) {
 		return results, err
 	}
 	granted := make([]store.ClaimResult, len(cs))
 	for i := range cs {
-		rows, readErr := f.Executions(ctx, []execution.ID{cs[i].Key.ID})
+		rows, readErr := r.Executions(ctx, []execution.ID{cs[i].Key.ID})
 		if readErr != nil || len(rows) == 0 {
 			return nil, err
 		}
 		granted[i] = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: rows[0]}}
 	}
-	f.p.Acted("treated a claim that was rolled back as granted", claimed(cs)...)
+	r.p.Acted("treated a claim that was rolled back as granted", claimedIDs(cs)...)
 	return granted, nil
 }
 
 // Finish implements store.Store.
-func (f *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := f.Store.Finish(ctx, w, fs)
-	if f.finishes && refused(err) {
+func (r *refusalIgnoringStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := r.Store.Finish(ctx, w, fs)
+	if r.finishes && isRefused(err) {
 		for i := range fs {
-			f.p.Acted("treated a result that was rolled back as stored", fs[i].Key.ID)
+			r.p.Acted("treated a result that was rolled back as stored", fs[i].Key.ID)
 		}
 		return make([]store.Outcome, len(fs)), nil
 	}
@@ -325,24 +329,24 @@ func (f *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 }
 
 // Reclaim implements store.Store.
-func (f *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := f.Store.Reclaim(ctx, rs)
-	if f.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
-		f.p.Acted("treated a take-back that was rolled back as made", rs[0].Key.ID)
+func (r *refusalIgnoringStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := r.Store.Reclaim(ctx, rs)
+	if r.deadLetters && isRefused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		r.p.Acted("treated a take-back that was rolled back as made", rs[0].Key.ID)
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err
 }
 
-// shared is a store in which a worker is only its name: a registration under the name gets the
-// living incarnation.
-type shared struct {
+// sharedNameStore is a store in which a worker is only its name: a registration under the name gets the
+// active incarnation.
+type sharedNameStore struct {
 	store.Store
 	p Process
 }
 
 // Register implements store.Store.
-func (s *shared) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
+func (s *sharedNameStore) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
 	workers, err := s.Workers(ctx, nil)
 	if err != nil {
 		return store.Registered{}, err

@@ -7,28 +7,28 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants figures that are not reported, so that an alert lies.
+// This file plants figures that are not reported, so that an alert is wrong.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
 			About: "the reaper's brake holds, and no figure shows it",
-			Recorder: reporting("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
 				return v, f != telemetry.ReaperBrake
 			}),
 		},
 		Mutant{
 			Name: "alert-for-ever", Source: "D59", Expected: 15, Scenario: "half-the-workers-die",
 			About: "the alarm of the reaper's brake is raised and never taken back",
-			Recorder: reporting("did not report that the reaper's brake let go", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("did not report that the reaper's brake let go", func(f telemetry.Figure, v int64) (int64, bool) {
 				return v, f != telemetry.ReaperBrake || v > 0
 			}),
 		},
 		Mutant{
 			Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
 			About: "the depth of the dead letter queue is reported as the number of open dead letters; the queue is empty as long as its handler lives",
-			Recorder: reporting("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.DeadLettersOpen {
 					v = 0
 				}
@@ -38,7 +38,7 @@ func init() {
 		Mutant{
 			Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
 			About: "the age of waiting executions begins anew with every look at them, so none ever waits for long",
-			Recorder: reporting("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
+			Recorder: changeFigures("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.OldestExecution {
 					v = min(v, int64(telemetry.SampleInterval))
 				}
@@ -48,7 +48,7 @@ func init() {
 		Mutant{
 			Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
 			About:    "the figures leave out health, so no alert shows workers that can't run anything",
-			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r, p} },
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthyRecorder{r, p} },
 		},
 		Mutant{
 			Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
@@ -67,59 +67,59 @@ func init() {
 	)
 }
 
-// reporter changes the reported figures.
-type reporter struct {
+// figureRecorder changes the reported figures.
+type figureRecorder struct {
 	telemetry.Recorder
 	p Process
-	// text says what is wrong with a figure that set has changed or held back.
+	// text describes what is wrong with a figure that set has changed or suppressed.
 	text string
 	set  func(f telemetry.Figure, v int64) (int64, bool)
 
 	mu sync.Mutex
 	// last are the values reported last.
-	last map[series]int64
+	last map[figureSeries]int64
 }
 
-// series is a figure with its labels.
-type series struct {
+// figureSeries is a figure with its labels.
+type figureSeries struct {
 	figure telemetry.Figure
 	labels telemetry.Labels
 }
 
-func newReporter(p Process, r telemetry.Recorder, text string, set func(f telemetry.Figure, v int64) (int64, bool)) *reporter {
-	return &reporter{Recorder: r, p: p, text: text, set: set, last: make(map[series]int64)}
+func newReporter(p Process, r telemetry.Recorder, text string, set func(f telemetry.Figure, v int64) (int64, bool)) *figureRecorder {
+	return &figureRecorder{Recorder: r, p: p, text: text, set: set, last: make(map[figureSeries]int64)}
 }
 
 // Set implements telemetry.Recorder.
-func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	shown, report := r.set(f, v)
-	of := series{f, l}
-	r.mu.Lock()
+func (fr *figureRecorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	shown, report := fr.set(f, v)
+	of := figureSeries{f, l}
+	fr.mu.Lock()
 	if report {
-		r.last[of] = shown
+		fr.last[of] = shown
 	}
-	seen := r.last[of]
-	r.mu.Unlock()
+	seen := fr.last[of]
+	fr.mu.Unlock()
 	if seen != v {
-		r.p.Acted(r.text)
+		fr.p.Acted(fr.text)
 	}
 	if report {
-		r.Recorder.Set(f, shown, l)
+		fr.Recorder.Set(f, shown, l)
 	}
 }
 
-func reporting(text string, set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
+func changeFigures(text string, set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
 	return func(p Process, r telemetry.Recorder) telemetry.Recorder { return newReporter(p, r, text, set) }
 }
 
-// healthy reports no worker as unhealthy.
-type healthy struct {
+// healthyRecorder reports no worker as unhealthy.
+type healthyRecorder struct {
 	telemetry.Recorder
 	p Process
 }
 
 // Set implements telemetry.Recorder.
-func (h *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (h *healthyRecorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() && v != 0 {
 		h.p.Acted("reported no unhealthy workers")
 		v = 0

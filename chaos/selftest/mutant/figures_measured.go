@@ -13,13 +13,13 @@ import (
 // This file plants figures and log lines that differ from what was measured, found or done.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "first-pass-late", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
 			About: "the first pass of a loop is reported as late by the whole time that its process has run",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 				told := make(map[string]bool)
-				return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+				return &durationRecorder{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 					if f == telemetry.LoopSeconds && !told[l[0]] {
 						told[l[0]] = true
 						p.Acted("reported how late a first pass was")
@@ -33,7 +33,7 @@ func init() {
 			Name: "deaths-measured-by-patience", Source: "D59", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
 			About: "the time of a dead letter is measured to the moment at which it would have been given up, not to its handling",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+				return &durationRecorder{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 					if f == telemetry.DeadLetterSeconds {
 						p.Acted("measured a time up to a later moment than its end")
 						d += 20 * time.Second
@@ -63,42 +63,42 @@ func init() {
 				if p.Worker {
 					return h
 				}
-				return &dawdling{h, p, 30 * time.Second, 4 * time.Minute}
+				return &slowPauseHost{h, p, 30 * time.Second, 4 * time.Minute}
 			},
 		},
 		Mutant{
 			Name: "observes-one-tells-another", Source: "D28", Expected: 29, Scenario: "monitor-and-probes-observe",
 			About: "the log of a timeout monitor that only observes reports a failure although it recorded a new dispatch",
-			Store: mistold(mistelling{would: execution.Failed}),
+			Store: changeAnswers(answerChangeStore{would: execution.Failed}),
 		},
 		Mutant{
 			Name: "early-deaths-count", Source: "D35", Expected: 2, Scenario: "step-past-late-dispatches",
 			About: "a dispatch that died early, because the database's clock was set, counts as left unclaimed",
-			Store: mistold(mistelling{counts: true}),
+			Store: changeAnswers(answerChangeStore{counts: true}),
 		},
 		Mutant{
 			Name: "sweep-ends-early", Source: "D22", Expected: 18, Scenario: "slots-edited-by-hand",
 			About: "a sweep of slots takes a full batch for the last one",
-			Store: mistold(mistelling{fewer: true}),
+			Store: changeAnswers(answerChangeStore{fewer: true}),
 		},
 	)
 }
 
-// measurer changes measured durations.
-type measurer struct {
+// durationRecorder changes measured durations.
+type durationRecorder struct {
 	telemetry.Recorder
 	observe func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels)
 }
 
 // Observe implements telemetry.Recorder.
-func (m *measurer) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-	m.observe(m.Recorder, f, d, l)
+func (dr *durationRecorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	dr.observe(dr.Recorder, f, d, l)
 }
 
 // countingUnder changes the labels of a counter.
 func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
 	return func(p Process, r telemetry.Recorder) telemetry.Recorder {
-		return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+		return &labelRecorder{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
 			if shown, other := of(f, l); other {
 				p.Acted(text)
 				return shown, true
@@ -108,33 +108,33 @@ func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) 
 	}
 }
 
-// dawdling is a machine on which a short pause of this length becomes a long one.
-type dawdling struct {
+// slowPauseHost is a machine on which a short pause of this length becomes a long one.
+type slowPauseHost struct {
 	host.Host
 	p           Process
 	pause, long time.Duration
 }
 
 // Sleep implements host.Host.
-func (da *dawdling) Sleep(ctx context.Context, d time.Duration) error {
-	if d == da.pause {
-		da.p.Acted("waited longer than it may after unreadable messages")
-		d = da.long
+func (s *slowPauseHost) Sleep(ctx context.Context, d time.Duration) error {
+	if d == s.pause {
+		s.p.Acted("waited longer than it may after unreadable messages")
+		d = s.long
 	}
-	return da.Host.Sleep(ctx, d)
+	return s.Host.Sleep(ctx, d)
 }
 
-// mistelling is an executor's store that changes the answers to its statements.
-type mistelling struct {
+// answerChangeStore is an executor's store that changes the answers to its statements.
+type answerChangeStore struct {
 	store.Store
 	p Process
-	// would replaces the status of an observation, unless it is None. counts makes each reclaim by
-	// the dead letter handler count. fewer leaves one of the freed slots out of the answer.
+	// would replaces the status of an observation, unless it is None. counts makes each reclaim by the dead
+	// letter handler count. fewer omits one of the freed slots from the answer.
 	would         execution.Status
 	counts, fewer bool
 }
 
-func mistold(as mistelling) func(Process, store.Store) store.Store {
+func changeAnswers(as answerChangeStore) func(Process, store.Store) store.Store {
 	return func(p Process, s store.Store) store.Store {
 		own := as
 		own.Store, own.p = s, p
@@ -143,35 +143,35 @@ func mistold(as mistelling) func(Process, store.Store) store.Store {
 }
 
 // ObserveReclaims implements store.Executor.
-func (m *mistelling) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	seen, err := m.Store.ObserveReclaims(ctx, rs)
+func (a *answerChangeStore) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	seen, err := a.Store.ObserveReclaims(ctx, rs)
 	for i := range seen {
-		if m.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
-			m.p.Acted("reported another status than it recorded", rs[i].Key.ID)
-			seen[i].Would = m.would
+		if a.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
+			a.p.Acted("reported another status than it recorded", rs[i].Key.ID)
+			seen[i].Would = a.would
 		}
 	}
 	return seen, err
 }
 
 // Reclaim implements store.Executor.
-func (m *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (a *answerChangeStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		r := &rs[i]
 		byTime := r.Reason == execution.QueueTimeout || r.Reason == execution.DispatchTimeout
-		if m.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
-			m.p.Acted("counted a dispatch that had not waited for its whole time", r.Key.ID)
+		if a.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
+			a.p.Acted("counted a dispatch that had not waited for its whole time", r.Key.ID)
 			r.Counts = true
 		}
 	}
-	return m.Store.Reclaim(ctx, rs)
+	return a.Store.Reclaim(ctx, rs)
 }
 
 // FreeSlots implements store.Executor.
-func (m *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
-	freed, err := m.Store.FreeSlots(ctx, limit)
-	if m.fewer && len(freed) > 1 {
-		m.p.Acted("reported one freed slot fewer")
+func (a *answerChangeStore) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
+	freed, err := a.Store.FreeSlots(ctx, limit)
+	if a.fewer && len(freed) > 1 {
+		a.p.Acted("reported one freed slot fewer")
 		freed = freed[1:]
 	}
 	return freed, err

@@ -7,15 +7,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants reported figures that are false. No alert reads them, or none is near.
+// This file plants reported figures that are false. No alert reads them, or none comes near its bound.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
 			About: "the load of a worker is reported as the depth of its queue, and the depth as the load",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
+				return &labelRecorder{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
 					switch f {
 					case telemetry.WorkerLoad:
 						f = telemetry.QueueDepth
@@ -35,7 +35,7 @@ func init() {
 			Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die", Unread: true,
 			About: "a worker that is marked lost is not counted",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				return &labelRecorder{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
 					if f == telemetry.LeasesExpired {
 						p.Acted("did not count a worker that was lost")
 					}
@@ -47,7 +47,7 @@ func init() {
 			Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
 			About: "a dispatch that died is counted without the worker in whose queue it died",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				return &labelRecorder{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
 					if f == telemetry.DeadLettered {
 						p.Acted("counted a dead dispatch for no worker")
 						l[2] = "0"
@@ -61,7 +61,7 @@ func init() {
 			About: "a status without executions keeps its last count",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 				last := make(map[telemetry.Labels]int64)
-				return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
+				return &labelRecorder{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
 					if f != telemetry.Executions {
 						return f, true
 					}
@@ -84,56 +84,56 @@ func init() {
 			Name: "late-first-passes", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
 			About: "a loop reports its first pass as late, measured from a moment at which none was due",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &early{r, p, make(map[string]bool)}
+				return &lateFirstPassRecorder{r, p, make(map[string]bool)}
 			},
 		},
 	)
 }
 
-// teller changes the reported figures, with their labels.
-type teller struct {
+// labelRecorder changes the reported figures, with their labels.
+type labelRecorder struct {
 	telemetry.Recorder
 	set func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool)
 	add func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)
 }
 
 // Set implements telemetry.Recorder.
-func (t *teller) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	if t.set != nil {
-		shown, report := t.set(f, v, l)
+func (lr *labelRecorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if lr.set != nil {
+		shown, report := lr.set(f, v, l)
 		if !report {
 			return
 		}
 		f = shown
 	}
-	t.Recorder.Set(f, v, l)
+	lr.Recorder.Set(f, v, l)
 }
 
 // Add implements telemetry.Recorder.
-func (t *teller) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	if t.add != nil {
-		shown, report := t.add(f, l)
+func (lr *labelRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if lr.add != nil {
+		shown, report := lr.add(f, l)
 		if !report {
 			return
 		}
 		l = shown
 	}
-	t.Recorder.Add(f, n, l)
+	lr.Recorder.Add(f, n, l)
 }
 
-// early reports each loop's first pass as late.
-type early struct {
+// lateFirstPassRecorder reports each loop's first pass as late.
+type lateFirstPassRecorder struct {
 	telemetry.Recorder
 	p     Process
 	known map[string]bool
 }
 
 // Observe implements telemetry.Recorder.
-func (e *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-	if f == telemetry.LoopSeconds && !e.known[l[0]] {
-		e.known[l[0]] = true
-		e.p.Acted("reported that the first pass of a loop came late")
-		e.Recorder.Observe(telemetry.LoopLag, e.p.Host.Monotonic(), l)
+func (lfpr *lateFirstPassRecorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.LoopSeconds && !lfpr.known[l[0]] {
+		lfpr.known[l[0]] = true
+		lfpr.p.Acted("reported that the first pass of a loop came late")
+		lfpr.Recorder.Observe(telemetry.LoopLag, lfpr.p.Host.Monotonic(), l)
 	}
-	e.Recorder.Observe(f, d, l)
+	lfpr.Recorder.Observe(f, d, l)
 }

@@ -10,23 +10,23 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that counts the time of a run from its first claim for it.
+// This file plants a worker that measures the time of a run from its first claim for it.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "time-from-the-first-claim", Source: "D13", Expected: 13, Scenario: "claims-wait-for-the-database", Unread: true,
 			About: "a run's time counts from the first attempt to claim it, even if that could not be sent: the time is over before the action begins",
 			Store: ofWorker(func(p Process, s store.Store) store.Store {
-				return &doubting{Store: s, p: p, doubted: make(map[execution.Key]bool)}
+				return &doubtedClaimStore{Store: s, p: p, doubted: make(map[execution.Key]bool)}
 			}),
 		},
 	)
 }
 
-// doubting is a store of a worker that treats each claim which could not be sent as one that may
+// doubtedClaimStore is a store of a worker that treats each claim which could not be sent as one that may
 // have taken effect.
-type doubting struct {
+type doubtedClaimStore struct {
 	store.Store
 	p Process
 
@@ -35,7 +35,7 @@ type doubting struct {
 }
 
 // Claim implements store.Worker.
-func (d *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (d *doubtedClaimStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := d.Store.Claim(ctx, w, cs)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +52,7 @@ func (d *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		}
 	}
 	if unsent {
-		// %v: the result must be only one of the two errors.
+		// %v: the result must wrap only one of the two errors.
 		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err)
 	}
 	return results, err

@@ -9,11 +9,11 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "hints-repeated", Source: "D24", Expected: 26, Scenario: "two-executors",
 			About: "a worker repeats each hint that the broker has accepted",
-			Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			Broker: changeHints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 				p.Acted("sent a hint again")
 				return append(ms, ms...)
 			}),
@@ -21,7 +21,7 @@ func init() {
 		Mutant{
 			Name: "hints-swallowed", Source: "D22", Expected: 26, Scenario: "two-executors",
 			About: "a worker sends no hints about its claims",
-			Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			Broker: changeHints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 				return slices.DeleteFunc(ms, func(m broker.Message) bool {
 					if m.Envelope.Type != broker.ExecutionStatusChanged || m.Envelope.Changes[0].To != execution.Running {
 						return false
@@ -34,7 +34,7 @@ func init() {
 		Mutant{
 			Name: "hints-vague", Source: "D24", Expected: 26, Scenario: "cancelled-together",
 			About: "a worker reports each end as if the execution had been running, even if it was canceling",
-			Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			Broker: changeHints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 				for i := range ms {
 					ms[i].Envelope.Changes = slices.Clone(ms[i].Envelope.Changes)
 					for k := range ms[i].Envelope.Changes {
@@ -52,7 +52,7 @@ func init() {
 			About: "the sender of cancellations sends them all to the worker of the first one",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
 				first := ""
-				return hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
+				return changeHints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
 					for i := range ms {
 						if ms[i].Envelope.Type != broker.ExecutionCancel {
 							continue
@@ -72,14 +72,14 @@ func init() {
 	)
 }
 
-// hinting is a session that changes the hints published over it.
-type hinting struct {
+// hintSession is a session that changes the hints published over it.
+type hintSession struct {
 	broker.Session
 	change func(ms []broker.Message) []broker.Message
 }
 
-// Publish implements broker.Session. Hints that change leaves out seem to be confirmed.
-func (h *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+// Publish implements broker.Session. Hints that change drops seem to be confirmed.
+func (h *hintSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	for i := range ms {
 		outcomes[i] = broker.Confirmed
@@ -94,13 +94,13 @@ func (h *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	return outcomes
 }
 
-func hints(who func(Process) bool, change func(p Process, ms []broker.Message) []broker.Message) func(Process, broker.Broker) broker.Broker {
+func changeHints(who func(Process) bool, change func(p Process, ms []broker.Message) []broker.Message) func(Process, broker.Broker) broker.Broker {
 	return func(p Process, b broker.Broker) broker.Broker {
 		if !who(p) {
 			return b
 		}
-		return &sessions{b, func(s broker.Session) broker.Session {
-			return &hinting{s, func(ms []broker.Message) []broker.Message { return change(p, ms) }}
+		return &sessionWrapper{b, func(s broker.Session) broker.Session {
+			return &hintSession{s, func(ms []broker.Message) []broker.Message { return change(p, ms) }}
 		}}
 	}
 }

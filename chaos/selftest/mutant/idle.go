@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "kept-letters-deleted", Source: "D28", Expected: 6, Scenario: "queue-keeps-its-dead",
 			About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps because they have no route",
@@ -19,58 +19,58 @@ func init() {
 				if !p.Executor() {
 					return b
 				}
-				shared := &gifts{given: make(map[execution.WorkerID]time.Duration)}
-				return &sessions{b, func(s broker.Session) broker.Session { return &tidy{s, p, shared} }}
+				shared := &dispatchTimes{given: make(map[execution.WorkerID]time.Duration)}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &queueDeletingSession{s, p, shared} }}
 			},
 		},
 	)
 }
 
-// tidy deletes the queues of workers that got no dispatch for the retention, as soon as they look
-// empty.
-type tidy struct {
+// queueDeletingSession deletes the queues of workers without a dispatch during the retention, as soon as they
+// seem empty.
+type queueDeletingSession struct {
 	broker.Session
 	p Process
-	*gifts
+	*dispatchTimes
 }
 
-// gifts is when each worker got its last dispatch. All sessions of a process share it.
-type gifts struct {
+// dispatchTimes has the time of each worker's last dispatch. All sessions of a process share it.
+type dispatchTimes struct {
 	mu    sync.Mutex
 	given map[execution.WorkerID]time.Duration
 }
 
 // Publish implements broker.Session.
-func (t *tidy) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	now := t.p.Host.Monotonic()
-	t.mu.Lock()
+func (qds *queueDeletingSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	now := qds.p.Host.Monotonic()
+	qds.mu.Lock()
 	for i := range ms {
 		if ds := ms[i].Envelope.Dispatches; len(ds) > 0 {
-			t.given[ds[0].Worker] = now
+			qds.given[ds[0].Worker] = now
 		}
 	}
-	t.mu.Unlock()
-	return t.Session.Publish(ctx, ms)
+	qds.mu.Unlock()
+	return qds.Session.Publish(ctx, ms)
 }
 
 // QueueState implements broker.Session.
-func (t *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+func (qds *queueDeletingSession) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	var idle []execution.WorkerID
-	now := t.p.Host.Monotonic()
-	t.mu.Lock()
-	for worker, at := range t.given { //detlint:ok they are sorted below
-		if now-at >= t.p.Config.Executor.QueueRetention {
+	now := qds.p.Host.Monotonic()
+	qds.mu.Lock()
+	for worker, at := range qds.given { //detlint:ok they are sorted below
+		if now-at >= qds.p.Config.Executor.QueueRetention {
 			idle = append(idle, worker)
-			delete(t.given, worker)
+			delete(qds.given, worker)
 		}
 	}
-	t.mu.Unlock()
+	qds.mu.Unlock()
 	slices.Sort(idle)
 	for _, worker := range idle {
-		for _, q := range broker.WorkerQueues(t.p.Config.MessageQueue.RabbitMQ, worker) {
-			t.p.Acted("deletes a queue without testing the dead letter path")
-			_, _ = t.Session.DeleteIdle(ctx, q)
+		for _, q := range broker.WorkerQueues(qds.p.Config.MessageQueue.RabbitMQ, worker) {
+			qds.p.Acted("deletes a queue without testing the dead letter path")
+			_, _ = qds.Session.DeleteIdle(ctx, q)
 		}
 	}
-	return t.Session.QueueState(ctx, queue)
+	return qds.Session.QueueState(ctx, queue)
 }

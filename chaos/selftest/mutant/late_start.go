@@ -8,11 +8,11 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that misinterprets a start which was prevented by its fence: it reports
-// that the machine can't start processes.
+// This file plants a worker that misinterprets a start which its fence prevented: it reports that the machine
+// can't start processes.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "late-start-blames-the-machine", Source: "D44", Expected: 13, Scenario: "worker-paused-beyond-lease",
 			About: "a run that could not begin before the worker's fence ends as if the machine could not start processes",
@@ -20,20 +20,20 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &lateStart{Store: c, p: p}
+				return &lateStartStore{Store: c, p: p}
 			},
 		},
 	)
 }
 
-// lateStart is a worker's store that gets another reason for runs that have not begun.
-type lateStart struct {
+// lateStartStore is a worker's store that records another reason for runs that have not begun.
+type lateStartStore struct {
 	store.Store
 	p Process
 }
 
 // Finish implements store.Worker.
-func (l *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (l *lateStartStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	fs = slices.Clone(fs)
 	for i := range fs {
 		if f := &fs[i]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {

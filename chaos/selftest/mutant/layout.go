@@ -8,17 +8,16 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants statements that leave the tables in disagreement. An execution has a row of what
-// waits or is live and a row that is kept, its unhandled end stands in a list, and one row of the audit
-// tells of many transitions.
+// This file plants statements that leave the tables inconsistent. An execution has a live row and a permanent
+// row. A list holds its unhandled end, and one audit row records several transitions.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "created-without-work", Source: "D8", Expected: 5, Scenario: "more-than-a-batch",
 			About: "the statement that creates several executions writes no row of what waits for the last one",
-			Statements: disagreeing(func(p Process) apart {
-				return apart{created: func(tx Tx, ids []execution.ID) {
+			Statements: changeTables(func(p Process) tableChangeStore {
+				return tableChangeStore{created: func(tx Tx, ids []execution.ID) {
 					if len(ids) > 1 {
 						last := slices.Max(ids)
 						p.Acted("created an execution that waits nowhere", last)
@@ -30,8 +29,8 @@ func init() {
 		Mutant{
 			Name: "taken-back-without-work", Source: "D8", Expected: 5, Scenario: "worker-never-picks-up",
 			About: "an execution that is taken back has no row of what waits any more",
-			Statements: disagreeing(func(p Process) apart {
-				return apart{retaken: func(tx Tx, id execution.ID) {
+			Statements: changeTables(func(p Process) tableChangeStore {
+				return tableChangeStore{retaken: func(tx Tx, id execution.ID) {
 					p.Acted("took an execution back that waits nowhere", id)
 					tx.Rewait(id, nil)
 				}}
@@ -41,14 +40,14 @@ func init() {
 			Name: "end-leaves-its-work", Source: "D23", Expected: 13, Scenario: "results-together",
 			About: "of the results that are written together, the last one leaves the row of what is live: the worker is told that it has ended, and everybody else that it runs",
 			Statements: func(p Process, c Database) store.Store {
-				return &leavesWork{c, p}
+				return &lastEndStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "end-keeps-no-reason", Source: "D22", Expected: 7, Scenario: "ends-told-to-nobody",
 			About: "the row that is kept of a failure lacks its reason, so no retry follows",
-			Statements: disagreeing(func(p Process) apart {
-				return apart{ended: func(tx Tx, id execution.ID) {
+			Statements: changeTables(func(p Process) tableChangeStore {
+				return tableChangeStore{ended: func(tx Tx, id execution.ID) {
 					if row := tx.Row(id); row.FailureReason != execution.NoReason {
 						p.Acted("kept a failure without its reason", id)
 						row.FailureReason = execution.NoReason
@@ -59,8 +58,8 @@ func init() {
 		Mutant{
 			Name: "end-in-no-list", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
 			About: "an end is not in the list of ends that nobody has handled, so only its message leads to it",
-			Statements: disagreeing(func(p Process) apart {
-				return apart{ended: func(tx Tx, id execution.ID) {
+			Statements: changeTables(func(p Process) tableChangeStore {
+				return tableChangeStore{ended: func(tx Tx, id execution.ID) {
 					p.Acted("left an end out of the list of the unhandled", id)
 					tx.Unlist(id)
 				}}
@@ -69,7 +68,7 @@ func init() {
 		Mutant{
 			Name: "retry-waits-unpinned", Source: "D10", Expected: 9, Scenario: "pinned-and-retried",
 			About: "the retry of a pinned execution waits in the lane of those that any worker may run",
-			Statements: waiting("let a retry wait for any worker", func(_ Tx, e *execution.Execution) bool {
+			Statements: changeRetryWait("let a retry wait for any worker", func(_ Tx, e *execution.Execution) bool {
 				was := e.Pinned
 				e.Pinned = 0
 				return was != 0
@@ -78,7 +77,7 @@ func init() {
 		Mutant{
 			Name: "retry-waits-unlimited", Source: "D24", Expected: 11, Scenario: "concurrency-under-crashes",
 			About: "the retry of an execution with a concurrency limit waits in the lane of those without one",
-			Statements: waiting("let a retry wait for no slot", func(_ Tx, e *execution.Execution) bool {
+			Statements: changeRetryWait("let a retry wait for no slot", func(_ Tx, e *execution.Execution) bool {
 				was := e.Action.Concurrency
 				e.Action.Concurrency = 0
 				return was != 0
@@ -87,7 +86,7 @@ func init() {
 		Mutant{
 			Name: "retry-waits-undelayed", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
 			About: "a retry keeps the moment from which it may run, and waits as if it were due",
-			Statements: waiting("let a retry wait as if it were due", func(tx Tx, e *execution.Execution) bool {
+			Statements: changeRetryWait("let a retry wait as if it were due", func(tx Tx, e *execution.Execution) bool {
 				early := e.NotBefore.After(tx.Now())
 				e.NotBefore = tx.Now()
 				return early
@@ -96,28 +95,28 @@ func init() {
 		Mutant{
 			Name: "group-loses-one", Source: "D12", Expected: 1, Scenario: "messages-of-many",
 			About:      "the group of the audit that tells of claims made together lacks the last one",
-			Statements: grouping("left a claim out of the audit's group", func(execution.ID) execution.ID { return 0 }),
+			Statements: misattributeClaim("left a claim out of the audit's group", func(execution.ID) execution.ID { return 0 }),
 		},
 		Mutant{
 			Name: "group-names-a-neighbour", Source: "D12", Expected: 1, Scenario: "messages-of-many",
 			About:      "the group of the audit that tells of claims made together names the first execution in place of the last one",
-			Statements: grouping("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
+			Statements: misattributeClaim("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
 		},
 	)
 }
 
-// apart is a store whose statements are followed by changes of single tables.
-type apart struct {
+// tableChangeStore is a store whose statements are followed by changes of single tables.
+type tableChangeStore struct {
 	Database
 
 	created func(tx Tx, ids []execution.ID)
-	// retaken gets a row that was taken back and waits, ended one that has ended.
+	// retaken is called with a row that was requeued, ended with one that has ended.
 	retaken, ended func(tx Tx, id execution.ID)
-	// retried gets a row that follows another one as its retry.
+	// retried is called with a row that is another row's retry.
 	retried func(tx Tx, id execution.ID)
 }
 
-func disagreeing(make func(p Process) apart) func(Process, Database) store.Store {
+func changeTables(make func(p Process) tableChangeStore) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		own := make(p)
 		own.Database = c
@@ -126,9 +125,9 @@ func disagreeing(make func(p Process) apart) func(Process, Database) store.Store
 }
 
 // Create implements store.Store.
-func (a *apart) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	created, err := a.Database.Create(ctx, items)
-	if err != nil || a.created == nil {
+func (t *tableChangeStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := t.Database.Create(ctx, items)
+	if err != nil || t.created == nil {
 		return created, err
 	}
 	var ids []execution.ID
@@ -137,59 +136,58 @@ func (a *apart) Create(ctx context.Context, items []store.NewExecution) ([]store
 			ids = append(ids, c.ID)
 		}
 	}
-	return created, a.Step(ctx, func(tx Tx) { a.created(tx, ids) })
+	return created, t.Step(ctx, func(tx Tx) { t.created(tx, ids) })
 }
 
 // Reclaim implements store.Store.
-func (a *apart) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := a.Database.Reclaim(ctx, rs)
-	if err != nil || a.retaken == nil {
+func (t *tableChangeStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := t.Database.Reclaim(ctx, rs)
+	if err != nil || t.retaken == nil {
 		return outcomes, err
 	}
-	return outcomes, a.Step(ctx, func(tx Tx) {
+	return outcomes, t.Step(ctx, func(tx Tx) {
 		for i := range outcomes {
 			if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
-				a.retaken(tx, o.Row.ID)
+				t.retaken(tx, o.Row.ID)
 			}
 		}
 	})
 }
 
 // Finish implements store.Store.
-func (a *apart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := a.Database.Finish(ctx, w, fs)
-	if err != nil || a.ended == nil {
+func (t *tableChangeStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := t.Database.Finish(ctx, w, fs)
+	if err != nil || t.ended == nil {
 		return outcomes, err
 	}
-	return outcomes, a.Step(ctx, func(tx Tx) {
+	return outcomes, t.Step(ctx, func(tx Tx) {
 		for i := range outcomes {
-			if o := &outcomes[i]; o.Applied && unhandled(tx.Row(o.Row.ID)) {
-				a.ended(tx, o.Row.ID)
+			if o := &outcomes[i]; o.Applied && isUnhandled(tx.Row(o.Row.ID)) {
+				t.ended(tx, o.Row.ID)
 			}
 		}
 	})
 }
 
 // Orchestrate implements store.Store.
-func (a *apart) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := a.Database.Orchestrate(ctx, os)
-	if err != nil || a.retried == nil {
+func (t *tableChangeStore) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := t.Database.Orchestrate(ctx, os)
+	if err != nil || t.retried == nil {
 		return done, err
 	}
-	return done, a.Step(ctx, func(tx Tx) {
+	return done, t.Step(ctx, func(tx Tx) {
 		for i := range done {
 			if done[i].Retry != 0 && tx.Row(done[i].Retry) != nil {
-				a.retried(tx, done[i].Retry)
+				t.retried(tx, done[i].Retry)
 			}
 		}
 	})
 }
 
-// waiting makes a mutant's retries wait otherwise than they should. change says whether it makes a
-// difference to the row.
-func waiting(says string, change func(tx Tx, e *execution.Execution) bool) func(Process, Database) store.Store {
-	return disagreeing(func(p Process) apart {
-		return apart{retried: func(tx Tx, id execution.ID) {
+// changeRetryWait makes a mutant's retries wait incorrectly. change reports whether it changes the row.
+func changeRetryWait(says string, change func(tx Tx, e *execution.Execution) bool) func(Process, Database) store.Store {
+	return changeTables(func(p Process) tableChangeStore {
+		return tableChangeStore{retried: func(tx Tx, id execution.ID) {
 			if copied := *tx.Row(id); copied.Status == execution.Requested && change(tx, &copied) {
 				p.Acted(says, id)
 				tx.Rewait(id, func(e *execution.Execution) { change(tx, e) })
@@ -198,14 +196,14 @@ func waiting(says string, change func(tx Tx, e *execution.Execution) bool) func(
 	})
 }
 
-// leavesWork is a store that leaves the last of several ends running.
-type leavesWork struct {
+// lastEndStore is a store that leaves the last of several ends running.
+type lastEndStore struct {
 	Database
 	p Process
 }
 
 // Finish implements store.Store.
-func (l *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (l *lastEndStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	last := len(fs) - 1
 	if last < 1 {
 		return l.Database.Finish(ctx, w, fs)
@@ -232,13 +230,13 @@ func (l *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 	return append(outcomes, left), nil
 }
 
-// grouping makes a mutant that claims the last of several executions so that the audit tells of the
-// execution `told` instead, 0 for none. first is the first of them.
-func grouping(says string, told func(first execution.ID) execution.ID) func(Process, Database) store.Store {
-	return func(p Process, c Database) store.Store { return &groups{c, p, says, told} }
+// misattributeClaim makes a mutant that claims the last of several executions, and records another execution
+// in the audit. That is `told`, given the first of them; 0 for none.
+func misattributeClaim(says string, told func(first execution.ID) execution.ID) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store { return &auditGroupStore{c, p, says, told} }
 }
 
-type groups struct {
+type auditGroupStore struct {
 	Database
 	p    Process
 	says string
@@ -246,18 +244,18 @@ type groups struct {
 }
 
 // Claim implements store.Store.
-func (g *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (a *auditGroupStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	last := len(cs) - 1
 	if last < 1 {
-		return g.Database.Claim(ctx, w, cs)
+		return a.Database.Claim(ctx, w, cs)
 	}
-	results, err := g.Database.Claim(ctx, w, cs[:last])
+	results, err := a.Database.Claim(ctx, w, cs[:last])
 	if err != nil {
 		return nil, err
 	}
 	replaced := false
 	var of store.ClaimResult
-	if err := g.Step(ctx, func(tx Tx) {
+	if err := a.Step(ctx, func(tx Tx) {
 		c := &cs[last]
 		row := tx.Row(c.Key.ID)
 		replaced = results[0].Applied && row != nil && row.Status == execution.Scheduled && row.Key() == c.Key && row.Incarnation == w.Incarnation &&
@@ -265,10 +263,10 @@ func (g *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		if !replaced {
 			return
 		}
-		g.p.Acted(g.says, row.ID)
+		a.p.Acted(a.says, row.ID)
 		tx.MarkPublished(c.Key.ID)
 		tx.Named(c.Key, w.Incarnation)
-		tx.MoveTold(c.Key.ID, g.told(cs[0].Key.ID), execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+		tx.MoveTold(c.Key.ID, a.told(cs[0].Key.ID), execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
 			e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
 		})
 		of = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}
@@ -278,7 +276,7 @@ func (g *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 	if replaced {
 		return append(results, of), nil
 	}
-	rest, err := g.Database.Claim(ctx, w, cs[last:])
+	rest, err := a.Database.Claim(ctx, w, cs[last:])
 	if err != nil {
 		return nil, err
 	}

@@ -7,16 +7,15 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors and workers that lose the limits that a request sets for its own
-// execution.
+// This file plants executors and workers that ignore the limits which a request sets for its own execution.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "limits-dropped", Source: "D29", Expected: 19, Scenario: "per-execution-limits",
 			About: "the statement that creates an execution takes every limit from the action and drops those of the request",
 			Statements: func(p Process, c Database) store.Store {
-				return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				return &requestStore{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 					err = c.Step(ctx, func(tx Tx) {
 						if created.ID = tx.Keyed(item.IdempotencyKey); created.ID != 0 {
 							created.Existed = true
@@ -36,7 +35,7 @@ func init() {
 			Name: "retry-forgets-limits", Source: "D29", Expected: 19, Scenario: "per-execution-limits",
 			About: "a retry is created from the action as it is, without the limits that the request of its chain had set",
 			Statements: func(p Process, c Database) store.Store {
-				return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+				return &handlingStore{Store: c, commit: func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 					actions, err := c.Actions(ctx, store.ActionQuery{Limit: 100})
 					if err != nil {
 						return nil, err
@@ -68,26 +67,26 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &lookedUp{c, p}
+				return &ownLimitsStore{c, p}
 			},
 		},
 	)
 }
 
-// lookedUp is a store that gives workers the action as it is defined, without the request's limits.
-type lookedUp struct {
+// ownLimitsStore is a store that gives workers the action as it is defined, without the request's limits.
+type ownLimitsStore struct {
 	store.Store
 	p Process
 }
 
 // Claim implements store.Store.
-func (l *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := l.Store.Claim(ctx, w, cs)
+func (o *ownLimitsStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := o.Store.Claim(ctx, w, cs)
 	for i := range results {
 		row := &results[i].Row
-		if found, failed := l.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
+		if found, failed := o.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
 			if found[0].RunTimeout() != row.Action.RunTimeout() {
-				l.p.Acted("ran it with the timeout of the action instead of its own", row.ID)
+				o.p.Acted("ran it with the timeout of the action instead of its own", row.ID)
 			}
 			row.Action = found[0]
 		}

@@ -10,16 +10,16 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "endpoints-untold", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
 			About: "if an executor's probes of a health endpoint begin to fail, or succeed again, it does not log that",
-			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 0} },
+			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeatLogHandler{h, p, 0} },
 		},
 		Mutant{
 			Name: "endpoints-told-twice", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
 			About: "an executor logs a change of a health endpoint more than once",
-			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 2} },
+			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeatLogHandler{h, p, 2} },
 		},
 		Mutant{
 			Name: "told-unasked", Source: "D22", Expected: 29, Scenario: "workers-gone-for-long",
@@ -29,65 +29,65 @@ func init() {
 				if p.Log == nil {
 					return s
 				}
-				return &talkative{s, p, make(map[execution.Incarnation]bool)}
+				return &talkativeStore{s, p, make(map[execution.Incarnation]bool)}
 			},
 		},
 	)
 }
 
-// endpointLine is what an executor logs when its probes find that a worker's health endpoint has
-// changed.
+// endpointLine is the message that an executor logs when its probes detect a change of a worker's health
+// endpoint.
 const endpointLine = "a worker's health endpoint changed"
 
-// repeating writes each line about a health endpoint several times.
-type repeating struct {
+// repeatLogHandler writes each line about a health endpoint several times.
+type repeatLogHandler struct {
 	slog.Handler
 	p     Process
 	times int
 }
 
 // Handle implements slog.Handler.
-func (re *repeating) Handle(ctx context.Context, r slog.Record) error {
+func (rlh *repeatLogHandler) Handle(ctx context.Context, r slog.Record) error {
 	times := 1
 	if r.Message == endpointLine {
-		if times = re.times; times == 0 {
-			re.p.Acted("did not log a change of a health endpoint")
+		if times = rlh.times; times == 0 {
+			rlh.p.Acted("did not log a change of a health endpoint")
 		} else {
-			re.p.Acted("logged the same change of a health endpoint twice")
+			rlh.p.Acted("logged the same change of a health endpoint twice")
 		}
 	}
 	var err error
 	for range times {
-		err = re.Handler.Handle(ctx, r)
+		err = rlh.Handler.Handle(ctx, r)
 	}
 	return err
 }
 
 // WithAttrs implements slog.Handler.
-func (re *repeating) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &repeating{re.Handler.WithAttrs(attrs), re.p, re.times}
+func (rlh *repeatLogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &repeatLogHandler{rlh.Handler.WithAttrs(attrs), rlh.p, rlh.times}
 }
 
 // WithGroup implements slog.Handler.
-func (re *repeating) WithGroup(name string) slog.Handler {
-	return &repeating{re.Handler.WithGroup(name), re.p, re.times}
+func (rlh *repeatLogHandler) WithGroup(name string) slog.Handler {
+	return &repeatLogHandler{rlh.Handler.WithGroup(name), rlh.p, rlh.times}
 }
 
-// talkative is the store of an executor that warns of workers with stale heartbeats whenever it
-// looks at them.
-type talkative struct {
+// talkativeStore is the store of an executor that warns of workers with stale heartbeats whenever it reads
+// the workers.
+type talkativeStore struct {
 	store.Store
 	p    Process
 	told map[execution.Incarnation]bool
 }
 
 // DispatchDue implements store.Store.
-func (t *talkative) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (t *talkativeStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Executor.
-func (t *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (t *talkativeStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := t.Store.ClaimForScheduling(ctx, c)
 	if err != nil || len(rows) > 0 {
 		return rows, err

@@ -9,25 +9,24 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that look for work too often, too seldom, or repeatedly at the same
-// rows.
+// This file plants executors that search for work too often, too seldom, or repeatedly in the same rows.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "looks-again-for-nothing", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
 			About: "a scheduler claims once more after each claim that returned fewer rows than it asked for",
-			Store: looking(looker{again: true}),
+			Store: changeLooks(lookChangeStore{again: true}),
 		},
 		Mutant{
 			Name: "observations-never-purged", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
 			About: "no executor deletes observations whose retention is over",
-			Store: looking(looker{unpurged: true}),
+			Store: changeLooks(lookChangeStore{unpurged: true}),
 		},
 		Mutant{
 			Name: "found-again-and-again", Source: "D22", Expected: 18, Scenario: "observed-beyond-a-batch",
 			About: "a pass that has left a batch of rows finds them again and again, and none of the rows behind them",
-			Store: looking(looker{forgetful: true}),
+			Store: changeLooks(lookChangeStore{forgetful: true}),
 		},
 		Mutant{
 			Name: "first-batch-only", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
@@ -36,18 +35,18 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &firstBatch{Store: c, p: p}
+				return &firstBatchStore{Store: c, p: p}
 			},
 		},
 		Mutant{
 			Name: "outage-told-twice", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
 			About: "a prober that only observes records the same outage again",
-			Store: looking(looker{repeating: true}),
+			Store: changeLooks(lookChangeStore{repeating: true}),
 		},
 		Mutant{
 			Name: "more-than-a-batch", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
 			About: "a scheduler claims more than a batch in one statement",
-			Store: looking(looker{unbounded: true}),
+			Store: changeLooks(lookChangeStore{unbounded: true}),
 		},
 		Mutant{
 			Name: "queue-in-use-forgotten", Source: "D28", Expected: 12, Scenario: "queues-in-use-of-the-gone",
@@ -56,7 +55,7 @@ func init() {
 				if p.Worker || p.Client {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &deleting{Session: s, p: p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &deleteOnceSession{Session: s, p: p} }}
 			},
 		},
 		Mutant{
@@ -66,7 +65,7 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &otherwise{Store: c, p: p, reason: true}
+				return &reclaimChangeStore{Store: c, p: p, reason: true}
 			},
 		},
 		Mutant{
@@ -76,7 +75,7 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &otherwise{Store: c, p: p, anyway: true}
+				return &reclaimChangeStore{Store: c, p: p, anyway: true}
 			},
 		},
 		Mutant{
@@ -86,7 +85,7 @@ func init() {
 				if p.Worker || p.Client {
 					return b
 				}
-				return &busybody{Broker: b, p: p}
+				return &canaryBroker{Broker: b, p: p}
 			},
 		},
 		Mutant{
@@ -96,14 +95,14 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return tardy{c, p}
+				return tardyClaimStore{c, p}
 			},
 		},
 	)
 }
 
-// looker is a store of an executor that looks for work in another way.
-type looker struct {
+// lookChangeStore is a store of an executor that searches for work differently.
+type lookChangeStore struct {
 	store.Store
 	p Process
 	// again makes a second claim after each claim that returned rows.
@@ -112,13 +111,13 @@ type looker struct {
 	unbounded bool
 	// unpurged never purges observations.
 	unpurged bool
-	// forgetful looks again at rows that a pass has left.
+	// forgetful searches rows again that a pass has left.
 	forgetful bool
 	// repeating reports each worker in each round.
 	repeating bool
 }
 
-func looking(l looker) func(Process, store.Store) store.Store {
+func changeLooks(l lookChangeStore) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if p.Worker || p.Client {
 			return c
@@ -130,7 +129,7 @@ func looking(l looker) func(Process, store.Store) store.Store {
 }
 
 // ClaimForScheduling implements store.Store.
-func (l *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (l *lookChangeStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if l.unbounded {
 		for i := range c.Pools {
 			if c.Pools[i] == l.p.Config.Executor.BatchSize {
@@ -151,12 +150,12 @@ func (l *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 }
 
 // DispatchDue implements store.Store.
-func (l *looker) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (l *lookChangeStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Find implements store.Store.
-func (l *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+func (l *lookChangeStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	if l.forgetful && len(f.Skip) > 0 {
 		l.p.Acted("looked again at rows that it had left", f.Skip...)
 		f.Skip = nil
@@ -165,7 +164,7 @@ func (l *looker) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 }
 
 // PurgeObservations implements store.Store.
-func (l *looker) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+func (l *lookChangeStore) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
 	if l.unpurged {
 		l.p.Acted("did not purge observations")
 		return 0, nil
@@ -174,7 +173,7 @@ func (l *looker) PurgeObservations(ctx context.Context, age time.Duration, limit
 }
 
 // ObserveWorkers implements store.Store.
-func (l *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+func (l *lookChangeStore) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	changed, err := l.Store.ObserveWorkers(ctx, ws)
 	if l.repeating && err == nil {
 		l.p.Acted("repeated a finding to the database")
@@ -183,22 +182,22 @@ func (l *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 	return changed, err
 }
 
-// firstBatch is a store whose scheduler hands on one batch of the rows that no worker can take, and
+// firstBatchStore is a store whose scheduler returns one batch of the rows that no worker can take, and
 // leaves the others.
-type firstBatch struct {
+type firstBatchStore struct {
 	store.Store
 	p Process
-	// until is when it looks again.
+	// until is the time of the next search.
 	until time.Duration
 }
 
 // DispatchDue implements store.Store.
-func (f *firstBatch) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (f *firstBatchStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (f *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (f *firstBatchStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if now := f.p.Host.Monotonic(); now < f.until {
 		f.p.Acted("left executions that no worker can take to a later poll")
 		return nil, nil
@@ -210,14 +209,14 @@ func (f *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingC
 	return rows, err
 }
 
-// deleting is a session that does not repeat the deletion of a queue that was in use.
-type deleting struct {
+// deleteOnceSession is a session that does not repeat the deletion of a queue that was in use.
+type deleteOnceSession struct {
 	broker.Session
 	p Process
 }
 
 // DeleteIdle implements broker.Session.
-func (d *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+func (d *deleteOnceSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := d.Session.DeleteIdle(ctx, q)
 	if err == nil && fate == broker.QueueInUse {
 		d.p.Acted("treated a queue that is in use as deleted")
@@ -226,80 +225,80 @@ func (d *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Queue
 	return fate, err
 }
 
-// otherwise is a store that makes reclaims in another way.
-type otherwise struct {
+// reclaimChangeStore is a store that makes reclaims in another way.
+type reclaimChangeStore struct {
 	store.Store
 	p Process
-	// reason replaces the reconciler's.
+	// reason replaces the reconciler's reason.
 	reason bool
-	// anyway also repeats, at each look, the earlier reclaims.
+	// anyway also repeats the earlier reclaims in each search.
 	anyway bool
 	taken  []store.Reclaim
 }
 
 // Reclaim implements store.Store.
-func (o *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	if o.reason {
+func (r *reclaimChangeStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if r.reason {
 		for i := range rs {
 			if rs[i].By == execution.Reconciler && rs[i].Reason == execution.Transient && rs[i].Cause == store.UnpublishedLate {
-				o.p.Acted("took a dispatch back for a reason that only actions report", rs[i].Key.ID)
+				r.p.Acted("took a dispatch back for a reason that only actions report", rs[i].Key.ID)
 				rs[i].Reason = execution.Connection
 			}
 		}
 	}
-	outcomes, err := o.Store.Reclaim(ctx, rs)
-	if o.anyway && err == nil {
-		o.taken = append(o.taken[:0], rs...)
+	outcomes, err := r.Store.Reclaim(ctx, rs)
+	if r.anyway && err == nil {
+		r.taken = append(r.taken[:0], rs...)
 	}
 	return outcomes, err
 }
 
 // PurgeDeadLetters implements store.Store.
-func (o *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	if o.anyway && len(o.taken) > 0 {
-		o.p.Acted("repeated an earlier take-back", o.taken[0].Key.ID)
-		_, _ = o.Store.Reclaim(ctx, o.taken)
+func (r *reclaimChangeStore) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if r.anyway && len(r.taken) > 0 {
+		r.p.Acted("repeated an earlier take-back", r.taken[0].Key.ID)
+		_, _ = r.Store.Reclaim(ctx, r.taken)
 	}
-	return o.Store.PurgeDeadLetters(ctx, age, limit)
+	return r.Store.PurgeDeadLetters(ctx, age, limit)
 }
 
-// busybody is a broker that also tests the dead letter path by itself.
-type busybody struct {
+// canaryBroker is a broker that also tests the dead letter path on its own.
+type canaryBroker struct {
 	broker.Broker
 	p     Process
 	begun bool
 }
 
 // Connect implements broker.Broker.
-func (b *busybody) Connect(ctx context.Context) (broker.Session, error) {
-	if !b.begun {
-		b.begun = true
-		b.p.Host.Go("another canary", func() {
-			for b.p.Host.Sleep(context.Background(), 2*time.Minute) == nil {
-				if s, err := b.Broker.Connect(context.Background()); err == nil {
-					b.p.Acted("tested the dead letter path again")
-					_ = broker.Canary(context.Background(), b.p.Host, s, b.p.Config.MessageQueue.RabbitMQ)
+func (c *canaryBroker) Connect(ctx context.Context) (broker.Session, error) {
+	if !c.begun {
+		c.begun = true
+		c.p.Host.Go("another canary", func() {
+			for c.p.Host.Sleep(context.Background(), 2*time.Minute) == nil {
+				if s, err := c.Broker.Connect(context.Background()); err == nil {
+					c.p.Acted("tested the dead letter path again")
+					_ = broker.Canary(context.Background(), c.p.Host, s, c.p.Config.MessageQueue.RabbitMQ)
 					s.Close()
 				}
 			}
 		})
 	}
-	return b.Broker.Connect(ctx)
+	return c.Broker.Connect(ctx)
 }
 
-// tardy is a store whose claims come late.
-type tardy struct {
+// tardyClaimStore is a store whose claims come late.
+type tardyClaimStore struct {
 	store.Store
 	p Process
 }
 
 // DispatchDue implements store.Store.
-func (t tardy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (t tardyClaimStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (t tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (t tardyClaimStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	t.p.Acted("looked late")
 	if err := t.p.Host.Sleep(ctx, 750*time.Millisecond); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // This file plants executors and workers that mark published dispatches wrongly, or not at all.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "marks-forgotten", Source: "D7", Expected: 25, Scenario: "alerts-fire-and-resolve",
 			About: "an executor remembers only one confirmed dispatch until it marks, and forgets others that were confirmed meanwhile",
@@ -18,7 +18,7 @@ func init() {
 				if !p.Executor() {
 					return s
 				}
-				return &marking{s, func(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+				return &markChangeStore{s, func(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 					if len(keys) > 1 {
 						p.Acted("forgot confirmed dispatches for which it had no room", keysOf(keys[1:])...)
 					}
@@ -33,7 +33,7 @@ func init() {
 				if !p.Executor() {
 					return c
 				}
-				return &marking{c, func(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+				return &markChangeStore{c, func(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 					return nil, c.Step(ctx, func(tx Tx) {
 						for _, key := range keys {
 							row := tx.Row(key.ID)
@@ -52,7 +52,7 @@ func init() {
 		Mutant{
 			Name: "claim-unmarked", Source: "D7", Expected: 25, Scenario: "two-executors",
 			About: "a claim does not note that the dispatch was received",
-			Statements: replacing(statements{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			Statements: replaceStatements(statementStore{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 				row := tx.Row(c.Key.ID)
 				if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation ||
 					!row.PublishedAt.IsZero() || !tx.Now().Before(row.DispatchDeadline) {
@@ -65,13 +65,13 @@ func init() {
 	)
 }
 
-// marking is a store whose marks of confirmed dispatches are changed.
-type marking struct {
+// markChangeStore is a store whose marks of confirmed dispatches are changed.
+type markChangeStore struct {
 	store.Store
 	mark func(ctx context.Context, keys []execution.Key) ([]execution.Key, error)
 }
 
 // MarkPublished implements store.Executor.
-func (m *marking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+func (m *markChangeStore) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	return m.mark(ctx, keys)
 }

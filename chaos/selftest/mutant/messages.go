@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
 			About: "a worker rejects unreadable messages, so that a hostile header ends the broker's dead lettering (S5)",
@@ -18,8 +18,8 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
 						if d.Malformed == nil {
 							return false
 						}
@@ -37,13 +37,13 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return believer{c, p}
+				return cancelBelievingStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
 			About: "a worker tries to store the whole body of an unreadable message, which the database refuses, so the message is never stored and its queue never empty (S2)",
-			Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return wholeBodyStore{c, p} },
 		},
 		Mutant{
 			Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
@@ -52,7 +52,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return blinkered{c, p}
+				return noDispatchStore{c, p}
 			},
 		},
 		Mutant{
@@ -62,38 +62,38 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &oneSession{Broker: b, p: p}
+				return &oneSessionBroker{Broker: b, p: p}
 			},
 		},
 	)
 }
 
-// believer makes a worker believe, after any hint, that the execution is to be cancelled.
-type believer struct {
+// cancelBelievingStore makes a worker treat any hint as a request to cancel the execution.
+type cancelBelievingStore struct {
 	store.Store
 	p Process
 }
 
 // Executions implements store.Store.
-func (b believer) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	rows, err := b.Store.Executions(ctx, ids)
+func (c cancelBelievingStore) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := c.Store.Executions(ctx, ids)
 	for i := range rows {
 		if rows[i].Status == execution.Running {
-			b.p.Acted("believed a message that the execution is to be cancelled", rows[i].ID)
+			c.p.Acted("believed a message that the execution is to be cancelled", rows[i].ID)
 			rows[i].Status = execution.Canceling
 		}
 	}
 	return rows, err
 }
 
-// wholeBodies stores whole bodies, however long.
-type wholeBodies struct {
+// wholeBodyStore stores whole bodies, however long.
+type wholeBodyStore struct {
 	store.Store
 	p Process
 }
 
 // StoreDeadLetters implements store.Store.
-func (w wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+func (w wholeBodyStore) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
 	whole := append([]store.DeadLetter(nil), ds...)
 	for i := range whole {
 		if d := &whole[i]; d.BodyBytes > len(d.Body) {
@@ -104,20 +104,20 @@ func (w wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 	return w.Store.StoreDeadLetters(ctx, whole...)
 }
 
-// blinkered finds nothing dispatched to a worker.
-type blinkered struct {
+// noDispatchStore finds nothing dispatched to a worker.
+type noDispatchStore struct {
 	store.Store
 	p Process
 }
 
 // Dispatched implements store.Store.
-func (b blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
-	b.p.Acted("did not ask for the rows dispatched to it")
+func (n noDispatchStore) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
+	n.p.Acted("did not ask for the rows dispatched to it")
 	return nil, nil
 }
 
-// oneSession returns the open session instead of a new one.
-type oneSession struct {
+// oneSessionBroker returns the open session instead of a new one.
+type oneSessionBroker struct {
 	broker.Broker
 	p    Process
 	mu   sync.Mutex
@@ -125,13 +125,13 @@ type oneSession struct {
 }
 
 // Connect implements broker.Broker.
-func (o *oneSession) Connect(ctx context.Context) (broker.Session, error) {
+func (o *oneSessionBroker) Connect(ctx context.Context) (broker.Session, error) {
 	o.mu.Lock()
 	open := o.open
 	o.mu.Unlock()
 	if open != nil && !open.Closed() {
 		o.p.Acted("used its own connection for a test")
-		return lent{open}, nil
+		return lentSession{open}, nil
 	}
 	s, err := o.Broker.Connect(ctx)
 	if err == nil {
@@ -142,8 +142,8 @@ func (o *oneSession) Connect(ctx context.Context) (broker.Session, error) {
 	return s, err
 }
 
-// lent is a session that belongs to another user.
-type lent struct{ broker.Session }
+// lentSession is a session that belongs to another user.
+type lentSession struct{ broker.Session }
 
 // Close implements broker.Session.
-func (lent) Close() {}
+func (lentSession) Close() {}

@@ -11,7 +11,7 @@
 // One file is enough. It registers the [Mutant], with the invariant that must find it (Expected) and the
 // scenario in which it shows:
 //
-//	func init() { register(Mutant{Name: "no-republish", …}) }
+//	func init() { registerMutants(Mutant{Name: "no-republish", …}) }
 //
 // The wrapper embeds the interface that it changes, and replaces the methods that the defect
 // concerns. It calls [hook.Process.Acted] at each moment at which its answer or its effect differs from
@@ -32,35 +32,35 @@ import (
 	"handoff/chaos/hook"
 )
 
-// The names of package hook that mutants use.
+// Names of package hook that mutants use.
 type (
-	// Mutant is that of package hook.
+	// Mutant is hook.Mutant.
 	Mutant = hook.Mutant
-	// Process is that of package hook.
+	// Process is hook.Process.
 	Process = hook.Process
-	// Database is that of package hook.
+	// Database is hook.Database.
 	Database = hook.Database
-	// Tx is that of package hook.
+	// Tx is hook.Tx.
 	Tx = hook.Tx
-	// Machine is that of package hook.
+	// Machine is hook.Machine.
 	Machine = hook.Machine
-	// Connections is that of package hook.
+	// Connections is hook.Connections.
 	Connections = hook.Connections
-	// Ports is that of package hook.
+	// Ports is hook.Ports.
 	Ports = hook.Ports
 )
 
-// registered are the mutants, and made the functions that make those with a state of their own. Only init
+// registered are the mutants without state, and made the functions that create those with state. Only init
 // functions write them.
 var (
 	registered []Mutant         //detlint:ok written before main starts, and All sorts what it holds
 	made       []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
 )
 
-// register adds mutants to All. The init function of the file that defines them calls it.
-func register(mutants ...Mutant) { registered = append(registered, mutants...) }
+// registerMutants adds mutants to All. The init function of the file that defines them calls it.
+func registerMutants(mutants ...Mutant) { registered = append(registered, mutants...) }
 
-// registerMade adds mutants that are made anew for each run.
+// registerMade adds mutants that are created anew for each run.
 func registerMade(mutants ...func() *Mutant) { made = append(made, mutants...) }
 
 // All makes every mutant, sorted by source (C before D, and each by its number) and then by name.
@@ -73,13 +73,13 @@ func All() []*Mutant {
 		all = append(all, make())
 	}
 	slices.SortFunc(all, func(a, b *Mutant) int {
-		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(number(a.Source), number(b.Source)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(sourceNumber(a.Source), sourceNumber(b.Source)), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// number is the number of a source, 0 for one without.
-func number(source string) int {
+// sourceNumber is the number of a source, 0 for one without.
+func sourceNumber(source string) int {
 	n, err := strconv.Atoi(source[1:])
 	if err != nil {
 		return 0

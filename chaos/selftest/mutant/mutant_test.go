@@ -16,7 +16,7 @@ import (
 	"handoff/core/store"
 )
 
-// clock is a host that has a clock and nothing else.
+// clock is a host that has only a clock.
 type clock struct {
 	host.Host
 	now time.Duration
@@ -29,7 +29,7 @@ type said struct {
 	id   execution.ID
 }
 
-func TestEveryMutantIsWholeAndHasItsOwnName(t *testing.T) {
+func TestMutantsAreCompleteAndUnique(t *testing.T) {
 	names := make(map[string]bool)
 	for _, m := range mutant.All() {
 		if names[m.Name] {
@@ -45,7 +45,7 @@ func TestEveryMutantIsWholeAndHasItsOwnName(t *testing.T) {
 	}
 }
 
-func TestMutantsAreSortedBySourceAndThenByName(t *testing.T) {
+func TestMutantsAreSortedBySourceThenName(t *testing.T) {
 	var order []string
 	for _, m := range mutant.All() {
 		order = append(order, m.Source+" "+m.Name)
@@ -55,12 +55,12 @@ func TestMutantsAreSortedBySourceAndThenByName(t *testing.T) {
 	} {
 		before, after := slices.Index(order, pair[0]), slices.Index(order, pair[1])
 		if before < 0 || after < 0 || before > after {
-			t.Errorf("%q stands at %d and %q at %d: the first has to come first", pair[0], before, pair[1], after)
+			t.Errorf("%q is at %d and %q at %d: the first must come first", pair[0], before, pair[1], after)
 		}
 	}
 }
 
-func TestNoMutantChangesNothing(t *testing.T) {
+func TestNilMutantChangesNothing(t *testing.T) {
 	c := config.Default(config.Hardened)
 	ports := mutant.Ports{Config: &c}
 	var none *mutant.Mutant
@@ -70,7 +70,7 @@ func TestNoMutantChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAChangedConfigurationIsSaidOnce(t *testing.T) {
+func TestChangedConfigurationIsReportedOnce(t *testing.T) {
 	c := config.Default(config.Hardened)
 	var all []said
 	p := mutant.Process{Name: "executor-1", Report: func(text string, id execution.ID) { all = append(all, said{text, id}) }}
@@ -85,15 +85,15 @@ func TestAChangedConfigurationIsSaidOnce(t *testing.T) {
 	}
 	m.Apply(p, &mutant.Ports{Config: &c, Host: &clock{}})
 	if len(all) != 1 || !strings.Contains(all[0].text, "executor.batch_size is 7 and not ") || all[0].id != 0 {
-		t.Errorf("a mutant with another batch size said %+v", all)
+		t.Errorf("a mutant with another batch size reported %+v", all)
 	}
 	m.Apply(p, &mutant.Ports{Config: &c, Host: &clock{}})
 	if len(all) != 1 {
-		t.Errorf("a mutant that changed nothing said %+v", all[1:])
+		t.Errorf("a mutant that changed nothing reported %+v", all[1:])
 	}
 }
 
-func TestAnActIsRepeatedAfterAMinuteOnly(t *testing.T) {
+func TestActedRepeatsAfterMinute(t *testing.T) {
 	var all []said
 	h := &clock{}
 	var planted mutant.Process
@@ -108,12 +108,12 @@ func TestAnActIsRepeatedAfterAMinuteOnly(t *testing.T) {
 	h.now = time.Minute
 	planted.Acted("kept a slot", 1)
 	if want := []said{{"kept a slot", 1}, {"kept a slot", 2}, {"kept a slot", 0}, {"kept a slot", 1}}; !slices.Equal(all, want) {
-		t.Errorf("it was told %+v, want %+v", all, want)
+		t.Errorf("it reported %+v, want %+v", all, want)
 	}
 	mutant.Process{}.Acted("nobody listens")
 }
 
-func TestOnlyADatabaseWithRawStatementsGetsThem(t *testing.T) {
+func TestStatementsMutantNeedsRawStatements(t *testing.T) {
 	wrapped := 0
 	m := &mutant.Mutant{Statements: func(_ mutant.Process, db mutant.Database) store.Store {
 		wrapped++
@@ -129,7 +129,7 @@ func TestOnlyADatabaseWithRawStatementsGetsThem(t *testing.T) {
 	}
 }
 
-func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
+func TestDaemonReadsMutantFromArguments(t *testing.T) {
 	m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml", "--mutant", "no-republish", "--verbose"})
 	if err != nil || m == nil || m.Name != "no-republish" || !slices.Equal(rest, []string{"--config", "x.yaml", "--verbose"}) {
 		t.Errorf("%+v, %q, %v", m, rest, err)
@@ -141,12 +141,12 @@ func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
 		"no-such-mutant": "no mutant is called", "unguarded-finish": "lacks its guard", "no-self-fence": "the machine on which actions run",
 	} {
 		if _, _, err := mutant.FromArguments([]string{"--mutant", name}); err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), name) {
-			t.Errorf("--mutant %s: %v, want an error that says %q", name, err, part)
+			t.Errorf("--mutant %s: %v, want an error with %q", name, err, part)
 		}
 	}
 }
 
-func TestADaemonLogsThatItsMutantActed(t *testing.T) {
+func TestDaemonLogsActingMutant(t *testing.T) {
 	var b strings.Builder
 	report := hook.LogTo(slog.New(slog.NewJSONHandler(&b, nil)))
 	report("kept a slot", 7)
@@ -158,7 +158,7 @@ func TestADaemonLogsThatItsMutantActed(t *testing.T) {
 }
 
 // The text of an act ends with the call in which the mutant acted.
-func TestAnActNamesItsCall(t *testing.T) {
+func TestActedNamesCall(t *testing.T) {
 	var told []string
 	p := mutant.Process{Report: func(text string, _ execution.ID) { told = append(told, text) }}
 	caller{p: p}.Claim()
@@ -167,7 +167,7 @@ func TestAnActNamesItsCall(t *testing.T) {
 	p.Acted("by a function")
 	want := []string{"late (in a call of the database: Claim)", "lost (in a call of the broker: Publish)", "of no call", "by a function"}
 	if !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("reported %q, want %q", told, want)
 	}
 }
 

@@ -9,11 +9,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that are set to observe only, and act, keep silent, repeat themselves or
-// misjudge.
+// This file plants parts that should only observe, but act, record nothing, repeat themselves or misjudge.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "observes-and-acts", Source: "D1", Expected: 2, Scenario: "monitor-and-probes-observe",
 			About:  "a timeout monitor that is set to observe takes rows back",
@@ -22,12 +21,12 @@ func init() {
 		Mutant{
 			Name: "observes-in-silence", Source: "D28", Expected: 12, Scenario: "monitor-and-probes-observe",
 			About: "a timeout monitor that is set to observe records nothing, so no operator learns what it would do",
-			Store: recording(observing{silent: true}),
+			Store: changeObservations(observationStore{silent: true}),
 		},
 		Mutant{
 			Name: "observes-again", Source: "D57", Expected: 2, Scenario: "monitor-and-probes-observe",
 			About: "the database does not remember what was recorded, so each pass and each executor records it again",
-			Store: recording(observing{forgetful: true}),
+			Store: changeObservations(observationStore{forgetful: true}),
 		},
 		Mutant{
 			Name: "observes-early", Source: "D21", Expected: 2, Scenario: "monitor-and-probes-observe",
@@ -42,7 +41,7 @@ func init() {
 		Mutant{
 			Name: "probes-ask-for-life", Source: "D32", Expected: 12, Scenario: "up-but-not-ready",
 			About: "executors ask a worker's health endpoint only whether its process is up, which says nothing about its work",
-			Store: recording(observing{alive: true}),
+			Store: changeObservations(observationStore{alive: true}),
 		},
 	)
 }
@@ -50,18 +49,17 @@ func init() {
 // forEver is more observations than any run makes.
 const forEver = 1_000_000
 
-// observing is a store that records observations in another way.
-type observing struct {
+// observationStore is a store that records observations in another way.
+type observationStore struct {
 	store.Store
 	p Process
-	// silent records none of the monitor's observations. forgetful forgets all before it records
-	// one.
+	// silent drops the monitor's observations. forgetful deletes all observations before it records one.
 	silent, forgetful bool
-	// alive lets executors ask whether the process is up.
+	// alive makes executors check whether the process is up.
 	alive bool
 }
 
-func recording(s observing) func(Process, store.Store) store.Store {
+func changeObservations(s observationStore) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		own := s
 		own.Store, own.p = c, p
@@ -70,7 +68,7 @@ func recording(s observing) func(Process, store.Store) store.Store {
 }
 
 // ObserveReclaims implements store.Store.
-func (o *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+func (o *observationStore) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
 	switch {
 	case o.silent:
 		for i := range rs {
@@ -90,7 +88,7 @@ func (o *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]
 }
 
 // Register implements store.Store.
-func (o *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+func (o *observationStore) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	if o.alive && strings.Contains(g.HealthURL, "/readyz") {
 		o.p.Acted("named an endpoint that only says whether its process is up")
 		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)

@@ -9,12 +9,12 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages",
 			About: "every message of completion handles the end of the execution anew",
 			Statements: func(p Process, c Database) store.Store {
-				return &handler{
+				return &handlingStore{
 					Store: c,
 					rows: func(rows []execution.Execution) {
 						for i := range rows {
@@ -39,7 +39,7 @@ func init() {
 			Name: "retry-at-once", Source: "D51", Expected: 8, Scenario: "dropped-status-messages",
 			About: "a retry is created with the present moment for its retry_at",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, change: func(o *store.Orchestration) {
+				return &handlingStore{Store: c, change: func(o *store.Orchestration) {
 					if o.Retry != nil && o.Retry.Delay > 0 {
 						p.Acted("made the retry due at once", o.ID)
 						o.Retry.Delay = 0
@@ -51,7 +51,7 @@ func init() {
 			Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
 			About: "every failure with a retriable reason is retried, whether or not its action allows it",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, rows: func(rows []execution.Execution) {
+				return &handlingStore{Store: c, rows: func(rows []execution.Execution) {
 					for i := range rows {
 						allowed := rows[i].Retriable()
 						rows[i].Action.MaxRetries = rows[i].RetryCount + 1
@@ -66,7 +66,7 @@ func init() {
 			Name: "deploys-cost-retries", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
 			About: "a retry that follows the stop of a worker counts like one that follows a failure, so some deployments use up the retries of a long action",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, change: func(o *store.Orchestration) {
+				return &handlingStore{Store: c, change: func(o *store.Orchestration) {
 					if o.Retry != nil && o.Retry.Free > 0 {
 						p.Acted("counted a retry that follows the stop of a worker", o.ID)
 						o.Retry.Free = 0
@@ -78,7 +78,7 @@ func init() {
 			Name: "stops-are-free-for-ever", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
 			About: "no number of stops ends a chain of retries: an action that is longer than the time between two deployments runs for ever",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, change: func(o *store.Orchestration) {
+				return &handlingStore{Store: c, change: func(o *store.Orchestration) {
 					if o.Retry != nil && o.Retry.Free > 0 {
 						p.Acted("made a retry free that may follow the stop of a worker", o.ID)
 						o.Retry.Free = 1000
@@ -89,8 +89,8 @@ func init() {
 	)
 }
 
-// handler is a store whose terminal handling is replaced; nil functions replace nothing.
-type handler struct {
+// handlingStore is a store whose terminal handling is replaced; nil functions replace nothing.
+type handlingStore struct {
 	store.Store
 	// change alters the core's decision. read acts on the rows that the core has read.
 	change func(*store.Orchestration)
@@ -101,7 +101,7 @@ type handler struct {
 }
 
 // Executions implements store.Store.
-func (h *handler) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+func (h *handlingStore) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	rows, err := h.Store.Executions(ctx, ids)
 	if err == nil && h.rows != nil {
 		h.rows(rows)
@@ -113,7 +113,7 @@ func (h *handler) Executions(ctx context.Context, ids []execution.ID) ([]executi
 }
 
 // Find implements store.Store.
-func (h *handler) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+func (h *handlingStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	rows, err := h.Store.Find(ctx, f)
 	if err == nil && h.rows != nil {
 		h.rows(rows)
@@ -122,7 +122,7 @@ func (h *handler) Find(ctx context.Context, f store.Finding) ([]execution.Execut
 }
 
 // Orchestrate implements store.Store.
-func (h *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+func (h *handlingStore) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	if h.change != nil {
 		for i := range os {
 			h.change(&os[i])

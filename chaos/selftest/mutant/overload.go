@@ -14,12 +14,12 @@ import (
 // a failure.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs",
 			About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
 			Statements: func(p Process, c Database) store.Store {
-				s := &statements{Store: c, client: c}
+				s := &statementStore{Store: c, client: c}
 				s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
 					if !r.Counts {
 						return outcome, false, nil
@@ -41,9 +41,9 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				// The last moment at which the worker had been full for long, as this executor saw it.
+				// The last time at which the worker had been full for long, as far as this executor knows.
 				grudges := make(map[execution.Incarnation]time.Duration)
-				return &finder{Store: c, see: noticing(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
+				return &searchStore{Store: c, see: reportFalseStates(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
 					now := p.Host.Monotonic()
 					for i := range ws {
 						w := &ws[i]
@@ -62,7 +62,7 @@ func init() {
 		Mutant{
 			Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
 			About: "if a claim is refused because the database's clock was set past the lease, the worker ends all its runs",
-			Store: func(p Process, c store.Store) store.Store { return strict{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return strictLeaseStore{c, p} },
 		},
 		Mutant{
 			Name: "one-clock-dispatch", Source: "C8", Expected: 2, Scenario: "step-while-a-worker-is-cut",
@@ -71,8 +71,8 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &misread{
-					Store: c, p: p, read: later, misses: func(r store.Reclaim) bool { return r.Counts },
+				return &clockMisreadStore{
+					Store: c, p: p, read: farFuture, misses: func(r store.Reclaim) bool { return r.Counts },
 					text: "blamed a worker for a dispatch that is only late by a clock that was set",
 				}
 			},
@@ -84,7 +84,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &finder{Store: c, see: noticing(p, "took a worker for absent whose lease is only over by the database's clock", each(func(w *store.WorkerRow) {
+				return &searchStore{Store: c, see: reportFalseStates(p, "took a worker for absent whose lease is only over by the database's clock", forEachWorker(func(w *store.WorkerRow) {
 					w.ConsumerAlive = w.ConsumerAlive && w.LeaseValid()
 				}))}
 			},
@@ -96,13 +96,13 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &late{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &lateSettleSession{s, p} }}
 			},
 		},
 	)
 }
 
-// countAlways makes every reclaim count, whatever the worker was doing.
+// countAlways makes every reclaim count, whatever the worker's state was.
 func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
 	row := tx.Row(r.Key.ID)
 	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Cause == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {
@@ -128,47 +128,47 @@ func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool)
 	return store.Outcome{Applied: true, From: execution.Scheduled, Row: *tx.Row(r.Key.ID)}, true
 }
 
-// strict is a store that treats a lease that is over by the database's clock as the end of the
+// strictLeaseStore is a store that treats a lease that is over by the database's clock as the end of the
 // incarnation.
-type strict struct {
+type strictLeaseStore struct {
 	store.Store
 	p Process
 }
 
 // Claim implements store.Store.
-func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (s strictLeaseStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
 	if errors.Is(err, store.ErrLeaseOver) {
-		s.p.Acted("treated a refused claim as the end of its incarnation", claimed(cs)...)
+		s.p.Acted("treated a refused claim as the end of its incarnation", claimedIDs(cs)...)
 		err = store.ErrLost
 	}
 	return results, err
 }
 
-// late is a session that settles each dispatch three quarters of an hour later than the worker
-// asks.
-type late struct {
+// lateSettleSession is a session that settles each dispatch three quarters of an hour after the worker
+// requests it.
+type lateSettleSession struct {
 	broker.Session
 	p Process
 }
 
 // Consume implements broker.Session.
-func (l *late) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+func (l *lateSettleSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := l.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &latecomer{c, l.p}, nil
+	return &lateSettleConsumer{c, l.p}, nil
 }
 
-type latecomer struct {
+type lateSettleConsumer struct {
 	broker.Consumer
 	p Process
 }
 
 // Ack implements broker.Consumer.
-func (l *latecomer) Ack(d broker.Delivery) {
-	if ids := dispatched(d.Envelope); len(ids) > 0 {
+func (l *lateSettleConsumer) Ack(d broker.Delivery) {
+	if ids := dispatchedIDs(d.Envelope); len(ids) > 0 {
 		l.p.Acted("did not acknowledge a dispatch that it has claimed", ids...)
 	}
 	l.p.Host.Go("late acknowledgement", func() {

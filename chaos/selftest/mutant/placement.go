@@ -14,11 +14,11 @@ import (
 // reports about themselves.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
 			About: "the executor has its own freshness rule, by which a worker stays fresh for a while after its lease",
-			Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
+			Statements: dispatchUnguarded("took a worker for fresh whose lease is over", forEachWorker(func(w *store.WorkerRow) {
 				if !w.LeaseValid() {
 					w.LeaseOverFor -= 8 * time.Second
 				}
@@ -27,12 +27,12 @@ func init() {
 		Mutant{
 			Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
 			About:      "no executor checks whether the consumer of a worker with heartbeats is alive",
-			Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
+			Statements: dispatchUnguarded("took a worker for alive whose consumer is not", forEachWorker(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
 		},
 		Mutant{
 			Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
 			About: "the first worker that fits gets everything, whatever it holds",
-			Statements: unguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
+			Statements: dispatchUnguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
 				for i := range ws {
 					ws[i].Load = 0
 				}
@@ -41,7 +41,7 @@ func init() {
 		Mutant{
 			Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
 			About: "an unhealthy worker gets nothing, so its count of failures never ends",
-			Store: seeing("took the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
+			Store: showFalseWorkers("took the failures of a worker for new ones", forEachWorker(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
 		},
 		Mutant{
 			Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
@@ -50,18 +50,18 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &blaming{Store: c, p: p}
+				return &blameStore{Store: c, p: p}
 			},
 		},
 		Mutant{
 			Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
 			About: "no executor reads the failures that a worker reports",
-			Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
+			Store: showFalseWorkers("did not see the failures of a worker", forEachWorker(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
 		},
 		Mutant{
 			Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
 			About: "unhealthy workers are never chosen, even if no other worker is left",
-			Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
+			Store: showFalseWorkers("took an unhealthy worker out of the choice", forEachWorker(func(w *store.WorkerRow) {
 				if w.Figures.Consecutive >= 10 {
 					w.Lifecycle = execution.Stopped
 				}
@@ -70,7 +70,7 @@ func init() {
 		Mutant{
 			Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
 			About: "every worker with a recent heartbeat counts as active, even while it drains",
-			Statements: unguarded("took a worker for active that is not", each(func(w *store.WorkerRow) {
+			Statements: dispatchUnguarded("took a worker for active that is not", forEachWorker(func(w *store.WorkerRow) {
 				if w.LeaseValid() {
 					w.Lifecycle = execution.Active
 				}
@@ -79,12 +79,12 @@ func init() {
 		Mutant{
 			Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
 			About:      "an operator's cordon is displayed and not obeyed",
-			Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
+			Statements: dispatchUnguarded("did not see the cordon of a worker", forEachWorker(func(w *store.WorkerRow) { w.Cordoned = false })),
 		},
 		Mutant{
 			Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
 			About: "a worker is chosen without checking its runtimes",
-			Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
+			Statements: dispatchUnguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
 				var all []string
 				for i := range ws {
 					all = append(all, ws[i].Runtimes...)
@@ -98,41 +98,41 @@ func init() {
 		Mutant{
 			Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
 			About: "an execution that no worker fits fails without saying that the cause was stale heartbeats",
-			Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return noReasonStore{c, p} },
 		},
 	)
 }
 
-// misplacing is a store that shows workers in a false state.
-type misplacing struct {
+// falseWorkerStore is a store that shows workers in a false state.
+type falseWorkerStore struct {
 	store.Store
 	// see changes the workers that an executor sees.
 	see func(ws []store.WorkerRow)
 }
 
-// seeing is for mutants that see workers in a false state; text says how.
-func seeing(text string, see func(ws []store.WorkerRow)) func(Process, store.Store) store.Store {
+// showFalseWorkers makes mutants that see workers in a false state, which text describes.
+func showFalseWorkers(text string, see func(ws []store.WorkerRow)) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if p.Worker {
 			return c
 		}
-		return &misplacing{Store: c, see: noticing(p, text, see)}
+		return &falseWorkerStore{Store: c, see: reportFalseStates(p, text, see)}
 	}
 }
 
-// unguarded is for mutants that also dispatch without checking the worker: the guard of the
-// dispatch would see its true state.
-func unguarded(text string, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
+// dispatchUnguarded makes mutants that also dispatch without checking the worker: the guard of the dispatch
+// would see its true state.
+func dispatchUnguarded(text string, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		if p.Worker {
 			return c
 		}
-		return &byIDOnly{misplacing{Store: c, see: noticing(p, text, see)}, c}
+		return &unguardedDispatchStore{falseWorkerStore{Store: c, see: reportFalseStates(p, text, see)}, c}
 	}
 }
 
-// noticing reports, each time a worker begins to be shown in a false state, that the mutant acted.
-func noticing(p Process, text string, see func(ws []store.WorkerRow)) func([]store.WorkerRow) {
+// reportFalseStates reports an act each time a worker begins to be shown in a false state.
+func reportFalseStates(p Process, text string, see func(ws []store.WorkerRow)) func([]store.WorkerRow) {
 	if p.Report == nil {
 		return see
 	}
@@ -160,8 +160,8 @@ func noticing(p Process, text string, see func(ws []store.WorkerRow)) func([]sto
 	}
 }
 
-// each applies the same change to every worker.
-func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
+// forEachWorker applies the same change to every worker.
+func forEachWorker(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
 	return func(ws []store.WorkerRow) {
 		for i := range ws {
 			change(&ws[i])
@@ -170,27 +170,27 @@ func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
 }
 
 // Workers implements store.Store.
-func (m *misplacing) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := m.Store.Workers(ctx, into)
-	m.see(ws)
+func (f *falseWorkerStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := f.Store.Workers(ctx, into)
+	f.see(ws)
 	return ws, err
 }
 
-// byIDOnly dispatches without checking the worker.
-type byIDOnly struct {
-	misplacing
+// unguardedDispatchStore dispatches without checking the worker.
+type unguardedDispatchStore struct {
+	falseWorkerStore
 	client Database
 }
 
 // DispatchDue implements store.Store.
-func (b *byIDOnly) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (u *unguardedDispatchStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Dispatch implements store.Store.
-func (b *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+func (u *unguardedDispatchStore) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results := make([]store.DispatchResult, len(ds))
-	err := b.client.Step(ctx, func(tx Tx) {
+	err := u.client.Step(ctx, func(tx Tx) {
 		for i, d := range ds {
 			row := tx.Row(d.Key.ID)
 			if row == nil || row.Status != execution.Scheduling || row.Epoch != d.Key.Epoch || row.SchedulingBy != executor {
@@ -211,48 +211,48 @@ func (b *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dis
 	return results, nil
 }
 
-// blaming is a store that is told of failures that were the actions' fault.
-type blaming struct {
+// blameStore is a store to which failures are reported that were the actions' fault.
+type blameStore struct {
 	store.Store
 	p                   Process
 	failed, consecutive int
 }
 
 // Finish implements store.Store.
-func (bl *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (bs *blameStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	for i := range fs {
-		bl.consecutive++
+		bs.consecutive++
 		if fs[i].Reason == execution.NoReason {
-			bl.consecutive = 0
+			bs.consecutive = 0
 			continue
 		}
-		bl.failed++
+		bs.failed++
 		if !fs[i].Reason.BlamesWorker() {
-			bl.p.Acted("counted a failure of an action against the worker", fs[i].Key.ID)
+			bs.p.Acted("counted a failure of an action against the worker", fs[i].Key.ID)
 		}
 	}
-	return bl.Store.Finish(ctx, w, fs)
+	return bs.Store.Finish(ctx, w, fs)
 }
 
 // Heartbeat implements store.Store.
-func (bl *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	b.Figures.Failed, b.Figures.Consecutive = bl.failed, bl.consecutive
-	return bl.Store.Heartbeat(ctx, b)
+func (bs *blameStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	b.Figures.Failed, b.Figures.Consecutive = bs.failed, bs.consecutive
+	return bs.Store.Heartbeat(ctx, b)
 }
 
-// speechless fails executions that no worker fits without giving the reason.
-type speechless struct {
+// noReasonStore omits the reason when it fails executions that no worker fits.
+type noReasonStore struct {
 	store.Store
 	p Process
 }
 
 // Park implements store.Store.
-func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (n noReasonStore) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		if ps[i].Result.Message != "" {
-			s.p.Acted("did not say why no worker fits", ps[i].Key.ID)
+			n.p.Acted("did not say why no worker fits", ps[i].Key.ID)
 		}
 		ps[i].Result.Message = ""
 	}
-	return s.Store.Park(ctx, executor, ps)
+	return n.Store.Park(ctx, executor, ps)
 }

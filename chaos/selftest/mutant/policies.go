@@ -12,12 +12,12 @@ import (
 // differently from the contract.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "backoff-adds", Source: "D52", Expected: 8, Scenario: "backoff-reaches-its-cap",
 			About: "from the third retry on the backoff grows by its base and no longer by its multiplier",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, change: func(o *store.Orchestration) {
+				return &handlingStore{Store: c, change: func(o *store.Orchestration) {
 					const doubled = 2
 					if o.Retry == nil || o.Retry.Count <= doubled {
 						return
@@ -39,7 +39,7 @@ func init() {
 			Name: "connection-is-final", Source: "D49", Expected: 7, Scenario: "backoff-reaches-its-cap",
 			About: "a refused connection counts as a failure that a retry can't mend",
 			Store: func(p Process, c store.Store) store.Store {
-				return &handler{Store: c, change: func(o *store.Orchestration) {
+				return &handlingStore{Store: c, change: func(o *store.Orchestration) {
 					if o.Retry != nil && o.Retry.Reason == execution.Connection {
 						p.Acted("did not retry a failure with the reason connection", o.ID)
 						o.Retry = nil
@@ -52,7 +52,7 @@ func init() {
 			About: "degraded workers count as healthy and healthy ones as degraded",
 			Store: func(p Process, c store.Store) store.Store {
 				h := p.Config.Health
-				return seeing("took a degraded worker for a healthy one, or the other way round", each(func(w *store.WorkerRow) {
+				return showFalseWorkers("took a degraded worker for a healthy one, or the other way round", forEachWorker(func(w *store.WorkerRow) {
 					switch n := w.Figures.Consecutive; {
 					case n >= h.UnhealthyThreshold:
 					case n >= h.DegradedThreshold:

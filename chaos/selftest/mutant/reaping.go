@@ -10,10 +10,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants reapers that act too soon, all at once, or never again.
+// This file plants reapers that act too soon, all at once, or only once.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
 			About:  "the reaper marks every worker lost whose lease is over, however many there are",
@@ -26,13 +26,13 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return presentOnly{c, p}
+				return presentOnlyStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
 			About: "the reaper's brake holds for as long as the leases of most workers are over, which is for ever if they are dead",
-			Store: func(p Process, c store.Store) store.Store { return &stuckBrake{Store: c, p: p} },
+			Store: func(p Process, c store.Store) store.Store { return &stuckBrakeStore{Store: c, p: p} },
 		},
 		Mutant{
 			Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
@@ -41,7 +41,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
+				return &firstLookStore{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
 					for i := range workers {
 						if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
 							p.Acted("marked a worker lost at the first sight of it: " + w.Name)
@@ -58,7 +58,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &hasty{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
+				return &firstLookStore{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
 					age := p.Config.Executor.ReapGrace
 					rows, err := c.Find(ctx, store.Finding{Cause: store.Overrun, Age: age, Limit: p.Config.Executor.BatchSize})
 					if err != nil {
@@ -77,30 +77,30 @@ func init() {
 	)
 }
 
-// presentOnly leaves out workers that have stopped.
-type presentOnly struct {
+// presentOnlyStore leaves out workers that have stopped.
+type presentOnlyStore struct {
 	store.Store
 	p Process
 }
 
 // Workers implements store.Store.
-func (po presentOnly) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := po.Store.Workers(ctx, into)
+func (pos presentOnlyStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := pos.Store.Workers(ctx, into)
 	present := slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped })
 	if len(present) < len(workers) {
-		po.p.Acted("did not count workers that have stopped")
+		pos.p.Acted("did not count workers that have stopped")
 	}
 	return present, err
 }
 
-// stuckBrake reaps no worker while the brake's condition holds.
-type stuckBrake struct {
+// stuckBrakeStore reaps no worker while the brake's condition holds.
+type stuckBrakeStore struct {
 	store.Store
 	p Process
 }
 
 // Reap implements store.Store.
-func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+func (s *stuckBrakeStore) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	workers, err := s.Workers(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 	return s.Store.Reap(ctx, rs)
 }
 
-// hasty acts at the first look at the workers after a start, and after a look that failed.
-type hasty struct {
+// firstLookStore acts on the first reading of the workers after a start, or after a failed reading.
+type firstLookStore struct {
 	store.Store
 	first func(ctx context.Context, workers []store.WorkerRow)
 
@@ -131,14 +131,14 @@ type hasty struct {
 }
 
 // Workers implements store.Store.
-func (h *hasty) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := h.Store.Workers(ctx, into)
-	h.mu.Lock()
-	first := err == nil && !h.looked
-	h.looked = err == nil
-	h.mu.Unlock()
+func (f *firstLookStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := f.Store.Workers(ctx, into)
+	f.mu.Lock()
+	first := err == nil && !f.looked
+	f.looked = err == nil
+	f.mu.Unlock()
 	if first {
-		h.first(ctx, workers)
+		f.first(ctx, workers)
 	}
 	return workers, err
 }

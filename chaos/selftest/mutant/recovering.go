@@ -10,11 +10,11 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that remember a failure not at all or too long, and processes that do
-// not wait for a server that is away.
+// This file plants executors that forget a failure at once or too late, and processes that do not wait for an
+// unavailable server.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "once-degraded", Source: "D43", Expected: 9, Scenario: "well-again-gets-work",
 			About: "a worker that did not consume once is the last choice for ever",
@@ -23,7 +23,7 @@ func init() {
 					return c
 				}
 				was := make(map[execution.Incarnation]bool)
-				return &misplacing{Store: c, see: func(ws []store.WorkerRow) {
+				return &falseWorkerStore{Store: c, see: func(ws []store.WorkerRow) {
 					for i := range ws {
 						w := &ws[i]
 						was[w.Incarnation] = was[w.Incarnation] || w.Lifecycle == execution.Active && !w.ConsumerAlive
@@ -42,7 +42,7 @@ func init() {
 				if !p.Executor() {
 					return c
 				}
-				return &unforgiving{c, p}
+				return &openOutageStore{c, p}
 			},
 		},
 		Mutant{
@@ -51,7 +51,7 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store {
 				r := p.Config.Retry
 				_, longest := r.BackoffBounds(0)
-				return &reclaiming{c, func(rc *store.Reclaim) {
+				return &alteredReclaimStore{c, func(rc *store.Reclaim) {
 					if rc.Delay > longest {
 						p.Acted("used the first backoff instead of a later one", rc.Key.ID)
 						rc.Delay = longest
@@ -63,7 +63,7 @@ func init() {
 			Name: "lying-is-free", Source: "D21", Expected: 24, Scenario: "deaf-worker",
 			About: "a dispatch that a worker leaves unclaimed does not count against it, so the execution is dispatched again and again",
 			Store: func(p Process, c store.Store) store.Store {
-				return &reclaiming{c, func(rc *store.Reclaim) {
+				return &alteredReclaimStore{c, func(rc *store.Reclaim) {
 					if rc.Counts {
 						p.Acted("did not count a dispatch that was left unclaimed", rc.Key.ID)
 					}
@@ -85,7 +85,7 @@ func init() {
 				if !p.Executor() {
 					return c
 				}
-				return &insistent{c, p}
+				return &insistentStore{c, p}
 			},
 		},
 		Mutant{
@@ -96,7 +96,7 @@ func init() {
 		Mutant{
 			Name: "dead-among-the-healthy", Source: "D44", Expected: 9, Scenario: "last-healthy-worker-dies",
 			About: "a dead worker still counts as a better worker, so the remaining unhealthy ones get nothing",
-			Store: seeing("took a dead worker for a healthy one that is full", each(func(w *store.WorkerRow) {
+			Store: showFalseWorkers("took a dead worker for a healthy one that is full", forEachWorker(func(w *store.WorkerRow) {
 				if w.Lifecycle == execution.Lost {
 					w.Lifecycle, w.LeaseOverFor, w.ConsumerAlive, w.Cordoned = execution.Active, -time.Second, true, false
 					w.Load, w.Figures, w.Expired = 1000, execution.Figures{}, nil
@@ -110,21 +110,21 @@ func init() {
 				if !p.Executor() {
 					return c
 				}
-				return &concluding{Store: c, p: p}
+				return &noGraceStore{Store: c, p: p}
 			},
 		},
 	)
 	registerMade(avoidsNobody)
 }
 
-// unforgiving records no end of an outage.
-type unforgiving struct {
+// openOutageStore never records the end of an outage.
+type openOutageStore struct {
 	store.Store
 	p Process
 }
 
 // ObserveWorkers implements store.Store.
-func (u *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+func (o *openOutageStore) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	var left []store.ProbedWorker
 	for _, w := range ws {
 		if !w.Ready {
@@ -132,12 +132,12 @@ func (u *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 		}
 	}
 	if len(left) < len(ws) {
-		u.p.Acted("did not record that a health endpoint answers again")
+		o.p.Acted("did not record that a health endpoint answers again")
 	}
 	var changed []bool
 	if len(left) > 0 {
 		var err error
-		if changed, err = u.Store.ObserveWorkers(ctx, left); err != nil {
+		if changed, err = o.Store.ObserveWorkers(ctx, left); err != nil {
 			return nil, err
 		}
 	}
@@ -151,31 +151,31 @@ func (u *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 	return all, nil
 }
 
-// reclaiming is a store whose reclaims are changed.
-type reclaiming struct {
+// alteredReclaimStore is a store whose reclaims are changed.
+type alteredReclaimStore struct {
 	store.Store
 	change func(*store.Reclaim)
 }
 
 // Reclaim implements store.Store.
-func (r *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (a *alteredReclaimStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
-		r.change(&rs[i])
+		a.change(&rs[i])
 	}
-	return r.Store.Reclaim(ctx, rs)
+	return a.Store.Reclaim(ctx, rs)
 }
 
-// insistent is a store that asks again at once when the database can't be reached.
-type insistent struct {
+// insistentStore is a store that retries at once when the database can't be reached.
+type insistentStore struct {
 	store.Store
 	p Process
 }
 
-// insists is how often it asks.
+// insists is the number of these retries.
 const insists = 300
 
 // Workers implements store.Store.
-func (i *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
+func (i *insistentStore) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
 	for range insists {
 		if ws, err = i.Store.Workers(ctx, into); err == nil || ctx.Err() != nil {
 			return ws, err
@@ -185,8 +185,8 @@ func (i *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []s
 	return ws, err
 }
 
-// concluding is a store of an executor that does not wait for workers that may only be late.
-type concluding struct {
+// noGraceStore is a store of an executor that does not wait for workers that may only be late.
+type noGraceStore struct {
 	store.Store
 	p Process
 
@@ -195,38 +195,38 @@ type concluding struct {
 }
 
 // Workers implements store.Store.
-func (co *concluding) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
-	ws, err = co.Store.Workers(ctx, into)
-	co.workers = ws
+func (n *noGraceStore) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
+	ws, err = n.Store.Workers(ctx, into)
+	n.workers = ws
 	return ws, err
 }
 
 // DispatchDue implements store.Store.
-func (co *concluding) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (n *noGraceStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (co *concluding) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := co.Store.ClaimForScheduling(ctx, c)
-	co.runtimes = make(map[execution.ID]string, len(rows))
+func (n *noGraceStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := n.Store.ClaimForScheduling(ctx, c)
+	n.runtimes = make(map[execution.ID]string, len(rows))
 	for i := range rows {
-		co.runtimes[rows[i].ID] = rows[i].Action.Runtime
+		n.runtimes[rows[i].ID] = rows[i].Action.Runtime
 	}
 	return rows, err
 }
 
 // Park implements store.Store.
-func (co *concluding) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (n *noGraceStore) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		k := &ps[i]
-		fits := func(w store.WorkerRow) bool { return w.Fits(co.runtimes[k.Key.ID]) }
-		if k.Unschedulable || slices.ContainsFunc(co.workers, fits) {
+		fits := func(w store.WorkerRow) bool { return w.Fits(n.runtimes[k.Key.ID]) }
+		if k.Unschedulable || slices.ContainsFunc(n.workers, fits) {
 			continue
 		}
-		co.p.Acted("did not wait for workers that may only be late", k.Key.ID)
-		k.Unschedulable, k.Grace, k.Watched = true, co.p.Config.Executor.UnschedulableGrace, time.Hour
+		n.p.Acted("did not wait for workers that may only be late", k.Key.ID)
+		k.Unschedulable, k.Grace, k.Watched = true, n.p.Config.Executor.UnschedulableGrace, time.Hour
 		k.Result = execution.Result{Error: "No workers available", Message: "No workers with fresh heartbeats available", FailedBy: execution.Scheduler}
 	}
-	return co.Store.Park(ctx, executor, ps)
+	return n.Store.Park(ctx, executor, ps)
 }

@@ -9,27 +9,27 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants loops that do not find the rows that they look for, or find too many.
+// This file plants loops that miss the rows that they search for, or find too many.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "no-republish", Source: "D7", Expected: 12, Scenario: "network-partition",
 			About: "no loop looks for dispatches that were committed and never published",
-			Store: blind(store.Unpublished, store.UnpublishedLate),
+			Store: hideFindings(store.Unpublished, store.UnpublishedLate),
 		},
 		Mutant{
 			Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
 			About: "whether an unpublished dispatch is late depends on the configuration's dispatch timeout and not on the action's own, so it is sent when it is too late to claim it",
 			Store: func(p Process, c store.Store) store.Store {
-				timeout, own := p.Config.Executor.DispatchTimeout, unjudged(c)
-				return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				timeout, own := p.Config.Executor.DispatchTimeout, withoutJudge(c)
+				return &searchStore{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 					switch f.Cause {
 					case store.UnpublishedLate:
 						late := found
 						found, _ = own.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
-						if !slices.Equal(ids(late), ids(found)) {
-							p.Acted("treated a dispatch that is late by its own timeout as in time", ids(late)...)
+						if !slices.Equal(rowIDs(late), rowIDs(found)) {
+							p.Acted("treated a dispatch that is late by its own timeout as in time", rowIDs(late)...)
 						}
 					case store.Unpublished:
 						for i := range found {
@@ -48,18 +48,18 @@ func init() {
 		Mutant{
 			Name: "no-claim-sweep", Source: "D8", Expected: 5, Scenario: "crash-after-heartbeat",
 			About: "no loop takes back executions that an executor claimed for scheduling and then lost",
-			Store: blind(store.ClaimExpired),
+			Store: hideFindings(store.ClaimExpired),
 		},
 		Mutant{
 			Name: "no-terminal-sweep", Source: "D22", Expected: 7, Scenario: "dropped-status-messages",
 			About: "the end of an execution is only handled when a message tells of it",
-			Store: blind(store.Unorchestrated),
+			Store: hideFindings(store.Unorchestrated),
 		},
 		Mutant{
 			Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
 			About: "no executor notices that a worker has stopped renewing its lease",
 			Store: func(p Process, c store.Store) store.Store {
-				return &finder{Store: c, reap: func() bool {
+				return &searchStore{Store: c, reap: func() bool {
 					p.Acted("did not mark workers lost whose leases are over")
 					return false
 				}}
@@ -69,7 +69,7 @@ func init() {
 			Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
 			About: "work belongs to a worker's name and not to its incarnation, so a restart hides the work of the old process",
 			Store: func(p Process, c store.Store) store.Store {
-				return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				return &searchStore{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 					if f.Cause != store.OwnerGone {
 						return found
 					}
@@ -81,7 +81,7 @@ func init() {
 			Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
 			About: "a worker that drains counts as dead, so its remaining runs are abandoned",
 			Statements: func(p Process, c Database) store.Store {
-				s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
+				s := &searchStore{Store: c, see: reportFalseStates(p, "took a draining worker for a lost one", forEachWorker(func(w *store.WorkerRow) {
 					if w.Lifecycle == execution.Draining {
 						w.Lifecycle = execution.Lost
 					}
@@ -123,8 +123,8 @@ func init() {
 	)
 }
 
-// finder is a store whose searches are replaced.
-type finder struct {
+// searchStore is a store whose searches are replaced.
+type searchStore struct {
 	store.Store
 	find func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution
 	reap func() bool
@@ -135,42 +135,42 @@ type finder struct {
 }
 
 // Workers implements store.Store.
-func (fi *finder) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := fi.Store.Workers(ctx, into)
-	if fi.see != nil {
-		fi.see(ws)
+func (s *searchStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx, into)
+	if s.see != nil {
+		s.see(ws)
 	}
 	return ws, err
 }
 
 // Find implements store.Store.
-func (fi *finder) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	found, err := fi.Store.Find(ctx, f)
-	if err != nil || fi.find == nil {
+func (s *searchStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	found, err := s.Store.Find(ctx, f)
+	if err != nil || s.find == nil {
 		return found, err
 	}
-	return fi.find(ctx, f, found), nil
+	return s.find(ctx, f, found), nil
 }
 
 // Reap implements store.Store.
-func (fi *finder) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	if fi.reap != nil && !fi.reap() {
+func (s *searchStore) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	if s.reap != nil && !s.reap() {
 		return make([]bool, len(rs)), nil
 	}
-	return fi.Store.Reap(ctx, rs)
+	return s.Store.Reap(ctx, rs)
 }
 
 // Reclaim implements store.Store.
-func (fi *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	if fi.force == nil {
-		return fi.Store.Reclaim(ctx, rs)
+func (s *searchStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if s.force == nil {
+		return s.Store.Reclaim(ctx, rs)
 	}
 	outcomes := make([]store.Outcome, len(rs))
 	for i := range rs {
-		outcome, forced, err := fi.force(ctx, rs[i])
+		outcome, forced, err := s.force(ctx, rs[i])
 		if err == nil && !forced {
 			var guarded []store.Outcome
-			if guarded, err = fi.Store.Reclaim(ctx, rs[i:i+1]); err == nil {
+			if guarded, err = s.Store.Reclaim(ctx, rs[i:i+1]); err == nil {
 				outcome = guarded[0]
 			}
 		}
@@ -182,8 +182,8 @@ func (fi *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outc
 	return outcomes, nil
 }
 
-// ids are the executions of the rows.
-func ids(rows []execution.Execution) []execution.ID {
+// rowIDs returns the ids of the rows.
+func rowIDs(rows []execution.Execution) []execution.ID {
 	list := make([]execution.ID, len(rows))
 	for i := range rows {
 		list[i] = rows[i].ID
@@ -196,20 +196,20 @@ func ids(rows []execution.Execution) []execution.ID {
 // these statements.
 type Unjudged interface{ Unjudged() store.Store }
 
-// unjudged is a store without its judge, if it has one.
-func unjudged(s store.Store) store.Store {
+// withoutJudge is a store without its judge, if it has one.
+func withoutJudge(s store.Store) store.Store {
 	if u, ok := s.(Unjudged); ok {
 		return u.Unjudged()
 	}
 	return s
 }
 
-// blind is a store in which nothing is ever found for some causes.
-func blind(causes ...store.ReclaimCause) func(Process, store.Store) store.Store {
+// hideFindings makes a store that never finds anything for some causes.
+func hideFindings(causes ...store.ReclaimCause) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
-		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+		return &searchStore{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 			if slices.Contains(causes, f.Cause) {
-				p.Acted("did not find executions that must be taken up again", ids(found)...)
+				p.Acted("did not find executions that must be taken up again", rowIDs(found)...)
 				return nil
 			}
 			return found

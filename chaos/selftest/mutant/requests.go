@@ -10,12 +10,12 @@ import (
 // This file plants defects in the handling of users' requests: executions, children, cancellations.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "lost-cancel", Source: "D60", Expected: 12, Scenario: "lost-cancel-messages",
 			About: "a worker learns of a cancellation only from a message",
 			Store: func(p Process, c store.Store) store.Store {
-				return &requests{Store: c, beat: func(r *store.BeatReply) {
+				return &requestStore{Store: c, beat: func(r *store.BeatReply) {
 					for _, key := range r.Cancel {
 						p.Acted("ignored the cancellations in the answer to a heartbeat", key.ID)
 					}
@@ -28,7 +28,7 @@ func init() {
 			About: "a worker that has said that it is active does not hear that the database has forgotten it",
 			Store: func(p Process, c store.Store) store.Store {
 				said := false
-				return &requests{
+				return &requestStore{
 					Store:     c,
 					lifecycle: func(to execution.Lifecycle) { said = to == execution.Active },
 					beat: func(r *store.BeatReply) {
@@ -44,7 +44,7 @@ func init() {
 			Name: "cancel-over-completed", Source: "D60", Expected: 1, Scenario: "cancelled-after-the-handoff",
 			About: "a cancellation reads the execution, and writes its decision by the id alone",
 			Statements: func(p Process, c Database) store.Store {
-				return &requests{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
+				return &requestStore{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
 					rows, err := c.Executions(ctx, []execution.ID{id})
 					if err != nil {
 						return answer, err
@@ -75,7 +75,7 @@ func init() {
 			Name: "child-lost", Source: "D22", Expected: 5, Scenario: "workflow-under-lost-messages",
 			About: "a child waits for the end of its parent's chain without checking whether that has already ended",
 			Statements: func(p Process, c Database) store.Store {
-				return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				return &requestStore{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 					if item.Parent == 0 {
 						return created, false, nil
 					}
@@ -97,7 +97,7 @@ func init() {
 			Name: "key-looked-up", Source: "D9", Expected: 16, Scenario: "duplicate-submissions",
 			About: "the API first checks whether an idempotency key is known and then creates, and so does another request with that key at the same moment",
 			Statements: func(p Process, c Database) store.Store {
-				return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				return &requestStore{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 					err = c.Step(ctx, func(tx Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
 					if err != nil || created.ID != 0 {
 						created.Existed = true
@@ -116,20 +116,20 @@ func init() {
 	)
 }
 
-// requests is a store whose answers to users' requests are replaced.
-type requests struct {
+// requestStore is a store whose answers to users' requests are replaced.
+type requestStore struct {
 	store.Store
 
 	cancel func(ctx context.Context, id execution.ID) (store.Cancellation, error)
 	beat   func(*store.BeatReply)
-	// lifecycle is told what the worker has written about itself.
+	// lifecycle is called with each lifecycle that the worker has written for itself.
 	lifecycle func(execution.Lifecycle)
-	// create replaces the creation of items; replaced says whether it did.
+	// create replaces the creation of items. replaced reports whether it did.
 	create func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error)
 }
 
 // Cancel implements store.Store.
-func (r *requests) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+func (r *requestStore) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	if r.cancel == nil {
 		return r.Store.Cancel(ctx, ids, actor)
 	}
@@ -145,7 +145,7 @@ func (r *requests) Cancel(ctx context.Context, ids []execution.ID, actor string)
 }
 
 // Heartbeat implements store.Store.
-func (r *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (r *requestStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := r.Store.Heartbeat(ctx, b)
 	if r.beat != nil {
 		r.beat(&reply)
@@ -154,7 +154,7 @@ func (r *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply
 }
 
 // SetLifecycle implements store.Store.
-func (r *requests) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+func (r *requestStore) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	err := r.Store.SetLifecycle(ctx, w, to)
 	if err == nil && r.lifecycle != nil {
 		r.lifecycle(to)
@@ -163,7 +163,7 @@ func (r *requests) SetLifecycle(ctx context.Context, w store.WorkerKey, to execu
 }
 
 // Create implements store.Store.
-func (r *requests) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+func (r *requestStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if r.create == nil {
 		return r.Store.Create(ctx, items)
 	}

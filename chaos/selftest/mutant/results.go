@@ -10,10 +10,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that write results together, and lose results by that.
+// This file plants workers that write results together, and thereby lose results.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "result-awaits-company", Source: "D13", Expected: 13, Scenario: "results-together",
 			About: "a worker holds a result until another one can be written with it, however long that takes",
@@ -21,7 +21,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &sociable{Store: c, p: p}
+				return &pairedResultStore{Store: c, p: p}
 			},
 		},
 		Mutant{
@@ -31,7 +31,7 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return &leisurely{Store: c, p: p}
+				return &fencePassingStore{Store: c, p: p}
 			},
 		},
 		Mutant{
@@ -41,14 +41,14 @@ func init() {
 				if !p.Worker {
 					return c
 				}
-				return concerted{c, p}
+				return resultRefusalStore{c, p}
 			},
 		},
 	)
 }
 
-// sociable is a store of a worker that writes no result alone.
-type sociable struct {
+// pairedResultStore is a store of a worker that writes no result alone.
+type pairedResultStore struct {
 	store.Store
 	p Process
 
@@ -56,88 +56,88 @@ type sociable struct {
 	waiting host.Signal
 }
 
-// longAlone is how long a result waits for another; it is less than a statement may take.
+// longAlone is the longest wait of a result for another one. It is less than the statement timeout.
 const longAlone = time.Second
 
 // Finish implements store.Store.
-func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	mine := s.p.Host.NewSignal()
-	s.mu.Lock()
-	if s.waiting == nil {
-		s.waiting = mine
-		s.mu.Unlock()
+func (prs *pairedResultStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	mine := prs.p.Host.NewSignal()
+	prs.mu.Lock()
+	if prs.waiting == nil {
+		prs.waiting = mine
+		prs.mu.Unlock()
 		if came, err := mine.Wait(ctx, longAlone); err == nil && !came {
-			s.p.Acted("held a result back although no other was to be written", fs[0].Key.ID)
+			prs.p.Acted("held a result back although no other was to be written", fs[0].Key.ID)
 		}
-		s.mu.Lock()
-		if s.waiting == mine {
-			s.waiting = nil
+		prs.mu.Lock()
+		if prs.waiting == mine {
+			prs.waiting = nil
 		}
 	} else {
-		s.waiting.Set()
-		s.waiting = nil
+		prs.waiting.Set()
+		prs.waiting = nil
 	}
-	s.mu.Unlock()
-	return s.Store.Finish(ctx, w, fs)
+	prs.mu.Unlock()
+	return prs.Store.Finish(ctx, w, fs)
 }
 
-// leisurely is a store of a worker whose results wait, whatever the state of the lease.
-type leisurely struct {
+// fencePassingStore is a store of a worker whose results wait, whatever the state of the lease.
+type fencePassingStore struct {
 	store.Store
 	p Process
 
 	mu sync.Mutex
-	// renewed is when the latest heartbeat or registration that was answered was sent.
+	// renewed is the sending time of the latest answered heartbeat or registration.
 	renewed time.Duration
 }
 
 // Register implements store.Store.
-func (l *leisurely) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	sent := l.p.Host.Monotonic()
-	r, err := l.Store.Register(ctx, g)
-	l.renew(sent, err)
+func (f *fencePassingStore) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	sent := f.p.Host.Monotonic()
+	r, err := f.Store.Register(ctx, g)
+	f.recordRenewal(sent, err)
 	return r, err
 }
 
 // Heartbeat implements store.Store.
-func (l *leisurely) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := l.p.Host.Monotonic()
-	reply, err := l.Store.Heartbeat(ctx, b)
-	l.renew(sent, err)
+func (f *fencePassingStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := f.p.Host.Monotonic()
+	reply, err := f.Store.Heartbeat(ctx, b)
+	f.recordRenewal(sent, err)
 	return reply, err
 }
 
-func (l *leisurely) renew(sent time.Duration, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (f *fencePassingStore) recordRenewal(sent time.Duration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err == nil {
-		l.renewed = max(l.renewed, sent)
+		f.renewed = max(f.renewed, sent)
 	}
 }
 
 // Finish implements store.Store.
-func (l *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	c := &l.p.Config.Worker
-	l.mu.Lock()
-	fence := l.renewed + c.Lease() - c.FenceMargin
-	l.mu.Unlock()
-	if left := fence - l.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
-		l.p.Acted("held a result until the fence was past", fs[0].Key.ID)
-		_ = l.p.Host.Sleep(ctx, left+time.Millisecond)
+func (f *fencePassingStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	c := &f.p.Config.Worker
+	f.mu.Lock()
+	fence := f.renewed + c.Lease() - c.FenceMargin
+	f.mu.Unlock()
+	if left := fence - f.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
+		f.p.Acted("held a result until the fence was past", fs[0].Key.ID)
+		_ = f.p.Host.Sleep(ctx, left+time.Millisecond)
 	}
-	return l.Store.Finish(ctx, w, fs)
+	return f.Store.Finish(ctx, w, fs)
 }
 
-// concerted is a store of a worker that treats one refused result as the refusal of all results of
+// resultRefusalStore is a store of a worker that treats one refused result as the refusal of all results of
 // the call.
-type concerted struct {
+type resultRefusalStore struct {
 	store.Store
 	p Process
 }
 
 // Finish implements store.Store.
-func (c concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := c.Store.Finish(ctx, w, fs)
+func (r resultRefusalStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := r.Store.Finish(ctx, w, fs)
 	applied := 0
 	for i := range outcomes {
 		if outcomes[i].Applied {
@@ -149,7 +149,7 @@ func (c concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	}
 	for i := range outcomes {
 		if outcomes[i].Applied {
-			c.p.Acted("treated a written result as refused, because another one was", fs[i].Key.ID)
+			r.p.Acted("treated a written result as refused, because another one was", fs[i].Key.ID)
 			outcomes[i].Applied, outcomes[i].Row.Status = false, execution.Failed
 			outcomes[i].Row.Incarnation = 0
 		}

@@ -7,19 +7,19 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that delete what must be kept, or keep what must leave.
+// This file plants executors that delete what must be kept, or keep what must be deleted.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "chains-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
 			About: "an executor deletes executions after a quarter of the time for which they must be kept",
-			Store: purging(purger{early: map[store.Kept]bool{store.KeptExecutions: true}}),
+			Store: changePurges(purgeStore{early: map[store.Kept]bool{store.KeptExecutions: true}}),
 		},
 		Mutant{
 			Name: "chains-never-leave", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
 			About: "no executor deletes executions whose retention is over",
-			Store: purging(purger{keeps: true}),
+			Store: changePurges(purgeStore{keeps: true}),
 		},
 		Mutant{
 			Name: "child-of-a-running-parent-leaves", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
@@ -43,22 +43,22 @@ func init() {
 		Mutant{
 			Name: "incarnations-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
 			About: "an executor deletes incarnations of workers after a quarter of the time for which they must be kept",
-			Store: purging(purger{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
+			Store: changePurges(purgeStore{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
 		},
 	)
 }
 
-// purger is a store whose purges ask for something else.
-type purger struct {
+// purgeStore is a store whose purges request something else.
+type purgeStore struct {
 	store.Store
 	p Process
-	// early names a quarter of the time for a kind.
+	// early selects the kinds whose retention is reduced to a quarter.
 	early map[store.Kept]bool
-	// keeps deletes no executions.
+	// keeps suppresses the deletion of executions.
 	keeps bool
 }
 
-func purging(of purger) func(Process, store.Store) store.Store {
+func changePurges(of purgeStore) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if !p.Executor() {
 			return c
@@ -70,24 +70,24 @@ func purging(of purger) func(Process, store.Store) store.Store {
 }
 
 // Purge implements store.Store.
-func (pu *purger) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
-	if pu.keeps && p.What == store.KeptExecutions {
-		pu.p.Acted("did not delete executions")
+func (ps *purgeStore) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	if ps.keeps && p.What == store.KeptExecutions {
+		ps.p.Acted("did not delete executions")
 		return store.Purged{}, nil
 	}
-	if pu.early[p.What] {
+	if ps.early[p.What] {
 		p.Age /= 4
-		pu.p.Acted("asked to delete " + p.What.String() + " after a quarter of the time for which they are kept")
+		ps.p.Acted("asked to delete " + p.What.String() + " after a quarter of the time for which they are kept")
 	}
-	return pu.Store.Purge(ctx, p)
+	return ps.Store.Purge(ctx, p)
 }
 
-// deleter is a store that also deletes chains of one family whatever the other chains do.
-type deleter struct {
+// chainDeleteStore is a store that also deletes chains of one family whatever the other chains do.
+type chainDeleteStore struct {
 	Database
 	p Process
-	// picks says that a chain is one of those. parent is the first row of its parent's chain, nil if
-	// there is none.
+	// picks reports whether a chain belongs to the family. parent is the first row of its parent's chain, nil
+	// if there is none.
 	picks func(tx Tx, first, parent *execution.Execution) bool
 	says  string
 }
@@ -97,22 +97,22 @@ func deletingToo(says string, picks func(tx Tx, first, parent *execution.Executi
 		if !p.Executor() {
 			return c
 		}
-		return &deleter{c, p, picks, says}
+		return &chainDeleteStore{c, p, picks, says}
 	}
 }
 
 // Purge implements store.Store.
-func (d *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+func (c *chainDeleteStore) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	if p.What == store.KeptExecutions {
-		if err := d.Step(ctx, func(tx Tx) {
+		if err := c.Step(ctx, func(tx Tx) {
 			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 				first := tx.Row(id)
 				if first == nil || first.Original != 0 || first.IdempotencyKey != "" || !first.Status.Terminal() ||
 					first.OrchestratedAt.IsZero() || tx.Now().Sub(first.Ended) < p.Age {
 					continue
 				}
-				if d.picks(tx, first, tx.Row(first.Parent)) {
-					d.p.Acted(d.says, id)
+				if c.picks(tx, first, tx.Row(first.Parent)) {
+					c.p.Acted(c.says, id)
 					tx.Purge(id)
 				}
 			}
@@ -120,5 +120,5 @@ func (d *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error
 			return store.Purged{}, err
 		}
 	}
-	return d.Database.Purge(ctx, p)
+	return c.Database.Purge(ctx, p)
 }

@@ -10,11 +10,11 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants cores that do not know that a broker may give up a message that was returned too
-// often (RabbitMQ 4).
+// This file plants cores that ignore that a broker may drop a message which was returned too often (RabbitMQ
+// 4).
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "delivery-limit-counted", Source: "C15", Expected: 2, Scenario: "comes-back-too-often",
 			About: "a dispatch that was returned to its queue too often counts against its worker",
@@ -22,7 +22,7 @@ func init() {
 				if p.Worker {
 					return s
 				}
-				return &returnsCounted{s, p}
+				return &returnCountStore{s, p}
 			},
 		},
 		Mutant{
@@ -32,8 +32,8 @@ func init() {
 				if !p.Executor() {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session {
-					return &translator{Session: s, change: func(d *broker.Delivery) {
+				return &sessionWrapper{b, func(s broker.Session) broker.Session {
+					return &deliveryChangeSession{Session: s, change: func(d *broker.Delivery) {
 						if len(d.Deaths) > 0 && d.Deaths[0].Reason == broker.DeathDeliveryLimit {
 							p.Acted("treated a message that was returned too often as rejected")
 							deaths := append([]broker.Death(nil), d.Deaths...)
@@ -48,45 +48,45 @@ func init() {
 	registerMade(queuesLimited, deadLettersLimited)
 }
 
-// limiting declares some queues as before RabbitMQ had a delivery limit.
-type limiting struct {
+// queueLimitSession declares some queues as before RabbitMQ had a delivery limit.
+type queueLimitSession struct {
 	broker.Session
 	p     Process
 	which func(queue string) bool
 }
 
 // Declare implements broker.Session.
-func (l *limiting) Declare(ctx context.Context, t broker.Topology) error {
+func (qls *queueLimitSession) Declare(ctx context.Context, t broker.Topology) error {
 	t.Queues = slices.Clone(t.Queues)
 	for i := range t.Queues {
-		if q := &t.Queues[i]; q.KeepsReturned && l.which(q.Name) {
-			l.p.Acted("declared a queue that loses messages that are returned too often")
+		if q := &t.Queues[i]; q.KeepsReturned && qls.which(q.Name) {
+			qls.p.Acted("declared a queue that loses messages that are returned too often")
 			q.KeepsReturned = false
 		}
 	}
-	return l.Session.Declare(ctx, t)
+	return qls.Session.Declare(ctx, t)
 }
 
-// limited plants it into every process: a process that declares less than the existing queue would
-// be refused.
-func limited(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
+// limitQueues plants the mutant into every process: a process that declares less than the existing queue
+// would be refused.
+func limitQueues(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
 	m.Broker = func(p Process, b broker.Broker) broker.Broker {
-		return &sessions{b, func(s broker.Session) broker.Session {
-			return &limiting{s, p, func(queue string) bool { return which(p.Config.MessageQueue.RabbitMQ, queue) }}
+		return &sessionWrapper{b, func(s broker.Session) broker.Session {
+			return &queueLimitSession{s, p, func(queue string) bool { return which(p.Config.MessageQueue.RabbitMQ, queue) }}
 		}}
 	}
 	return &m
 }
 
 func queuesLimited() *Mutant {
-	return limited(Mutant{
+	return limitQueues(Mutant{
 		Name: "queues-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
 		About: "queues without a dead letter exchange are declared with the broker's delivery limit, so the broker loses messages that are returned too often",
 	}, func(config.RabbitMQ, string) bool { return true })
 }
 
 func deadLettersLimited() *Mutant {
-	return limited(Mutant{
+	return limitQueues(Mutant{
 		Name: "dead-letters-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
 		About: "the dead letter queue is declared with the broker's delivery limit, so the broker loses dead letters that are returned too often",
 	}, func(c config.RabbitMQ, queue string) bool {
@@ -94,14 +94,14 @@ func deadLettersLimited() *Mutant {
 	})
 }
 
-// returnsCounted counts messages that the broker gave up against their worker.
-type returnsCounted struct {
+// returnCountStore counts messages that the broker dropped as failures of their worker.
+type returnCountStore struct {
 	store.Store
 	p Process
 }
 
 // Reclaim implements store.Store.
-func (r *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (r *returnCountStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.DeadLettered && rs[i].Reason == execution.WorkerUnavailable && !rs[i].Counts {
 			r.p.Acted("counted a dispatch that the broker gave up against its worker", rs[i].Key.ID)

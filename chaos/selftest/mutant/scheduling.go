@@ -15,7 +15,7 @@ import (
 // This file plants schedulers that disagree with each other, with the broker or with the row.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors",
 			About: "two executors claim the same execution for scheduling, and both dispatch it by its id alone",
@@ -23,12 +23,12 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &claims{
+				return &claimChangeStore{
 					Store: c,
 					change: func(ctx context.Context, _ store.SchedulingClaim, own []execution.Execution) (all []execution.Execution, err error) {
-						err = c.Step(ctx, func(tx Tx) { all = scheduling(tx) })
-						for _, id := range ids(all) {
-							if !slices.Contains(ids(own), id) {
+						err = c.Step(ctx, func(tx Tx) { all = schedulingRows(tx) })
+						for _, id := range rowIDs(all) {
+							if !slices.Contains(rowIDs(own), id) {
 								p.Acted("claimed an execution that another executor had claimed", id)
 							}
 						}
@@ -49,7 +49,7 @@ func init() {
 			Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
 			About: "an execution that is pinned to one worker may go to any",
 			Store: func(p Process, c store.Store) store.Store {
-				return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				return &claimChangeStore{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 					for i := range rows {
 						if rows[i].Pinned != 0 {
 							p.Acted("forgot to which worker the execution is pinned", rows[i].ID)
@@ -67,21 +67,21 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &eager{c, p}
+				return &eagerPinStore{c, p}
 			},
 		},
 		Mutant{
 			Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
 			About: "executions are dispatched while the broker holds publishers back, and fail because no worker picks up messages that were never sent",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return heedless{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return blockIgnoringSession{s, p} }}
 			},
-			Store: func(p Process, c store.Store) store.Store { return &blamer{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return &failUnpublishedStore{c, p} },
 		},
 		Mutant{
 			Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
 			About: "a worker runs the action although it does not know whether its claim was granted",
-			Store: func(p Process, c store.Store) store.Store { return &presumptuous{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return &grantedClaimStore{c, p} },
 		},
 		Mutant{
 			Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
@@ -91,31 +91,31 @@ func init() {
 					return c
 				}
 				earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
-				return seeing("took a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
+				return showFalseWorkers("took a worker for stale before its lease is over", forEachWorker(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
 			},
 		},
 		Mutant{
 			Name: "no-run-deadline", Source: "D13", Expected: 12, Scenario: "run-timeouts",
 			About: "only the worker enforces the time limit of a run, and the worker may hang",
-			Store: blind(store.Overrun),
+			Store: hideFindings(store.Overrun),
 		},
 		Mutant{
 			Name: "no-backstop", Source: "D20", Expected: 12, Scenario: "deaf-worker",
 			About: "no loop checks for how long an execution has been scheduled: the executor relies on the time to live of its message, which does not run while a worker holds the message",
-			Store: blind(store.Unclaimed),
+			Store: hideFindings(store.Unclaimed),
 		},
 		Mutant{
 			Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
 			About: "a worker gets its next execution when the last one has ended, whatever its capacity, so executions wait although there is room",
 			Store: func(p Process, c store.Store) store.Store {
-				return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+				return showFalseWorkers("gave a worker one execution at a time", forEachWorker(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
 			},
 		},
 	)
 }
 
-// claims is a store whose claims for scheduling are changed.
-type claims struct {
+// claimChangeStore is a store whose claims for scheduling are changed.
+type claimChangeStore struct {
 	store.Store
 	change func(ctx context.Context, c store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error)
 	// dispatch replaces the guarded step; nil keeps it.
@@ -123,29 +123,29 @@ type claims struct {
 }
 
 // DispatchDue implements store.Store.
-func (cl *claims) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (ccs *claimChangeStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (cl *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := cl.Store.ClaimForScheduling(ctx, c)
+func (ccs *claimChangeStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := ccs.Store.ClaimForScheduling(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return cl.change(ctx, c, rows)
+	return ccs.change(ctx, c, rows)
 }
 
 // Dispatch implements store.Store.
-func (cl *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	if cl.dispatch == nil {
-		return cl.Store.Dispatch(ctx, executor, ds)
+func (ccs *claimChangeStore) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	if ccs.dispatch == nil {
+		return ccs.Store.Dispatch(ctx, executor, ds)
 	}
-	return cl.dispatch(ctx, ds)
+	return ccs.dispatch(ctx, ds)
 }
 
-// scheduling are the rows for which an executor is finding a worker.
-func scheduling(tx Tx) (rows []execution.Execution) {
+// schedulingRows returns the rows for which an executor is choosing a worker.
+func schedulingRows(tx Tx) (rows []execution.Execution) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		if row := tx.Row(id); row.Status == execution.Scheduling {
 			rows = append(rows, *row)
@@ -171,19 +171,19 @@ func dispatchByID(p Process, tx Tx, d store.Dispatch) store.DispatchResult {
 	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(d.Key.ID)}}
 }
 
-// eager is a store that claims pinned executions whether or not their worker has room.
-type eager struct {
+// eagerPinStore is a store that claims pinned executions whether or not their worker has room.
+type eagerPinStore struct {
 	store.Store
 	p Process
 }
 
 // DispatchDue implements store.Store.
-func (e *eager) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (e *eagerPinStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (e *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (e *eagerPinStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	room := make(map[execution.WorkerID]int)
 	c.Demands, c.Pools = slices.Clone(c.Demands), nil
 	for i := range c.Demands {
@@ -202,39 +202,39 @@ func (e *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	return rows, err
 }
 
-// heedless is a session that does not notice that the broker holds publishers back.
-type heedless struct {
+// blockIgnoringSession is a session that does not detect that the broker blocks publishers.
+type blockIgnoringSession struct {
 	broker.Session
 	p Process
 }
 
 // Blocked implements broker.Session.
-func (h heedless) Blocked() bool {
-	if h.Session.Blocked() {
-		h.p.Acted("did not notice that the broker holds publishers back")
+func (b blockIgnoringSession) Blocked() bool {
+	if b.Session.Blocked() {
+		b.p.Acted("did not notice that the broker holds publishers back")
 	}
 	return false
 }
 
-// blamer fails dispatches that were not published in time.
-type blamer struct {
+// failUnpublishedStore fails dispatches that were not published in time.
+type failUnpublishedStore struct {
 	store.Store
 	p Process
 }
 
 // Reclaim implements store.Store.
-func (b *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (f *failUnpublishedStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.UnpublishedLate && rs[i].Policy != config.Fail {
-			b.p.Acted("failed a dispatch that was not published in time", rs[i].Key.ID)
+			f.p.Acted("failed a dispatch that was not published in time", rs[i].Key.ID)
 			rs[i].Policy = config.Fail
 		}
 	}
-	return b.Store.Reclaim(ctx, rs)
+	return f.Store.Reclaim(ctx, rs)
 }
 
-// claimed are the executions of the claims.
-func claimed(cs []store.Claim) []execution.ID {
+// claimedIDs returns the executions of the claims.
+func claimedIDs(cs []store.Claim) []execution.ID {
 	list := make([]execution.ID, len(cs))
 	for i := range cs {
 		list[i] = cs[i].Key.ID
@@ -242,23 +242,23 @@ func claimed(cs []store.Claim) []execution.ID {
 	return list
 }
 
-// presumptuous is a store that treats a claim without an answer as granted.
-type presumptuous struct {
+// grantedClaimStore is a store that treats a claim without an answer as granted.
+type grantedClaimStore struct {
 	store.Store
 	p Process
 }
 
 // Claim implements store.Store.
-func (pr *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := pr.Store.Claim(ctx, w, cs)
+func (g *grantedClaimStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := g.Store.Claim(ctx, w, cs)
 	if !errors.Is(err, store.ErrUnknownOutcome) {
 		return results, err
 	}
-	rows, readErr := pr.Executions(ctx, claimed(cs))
+	rows, readErr := g.Executions(ctx, claimedIDs(cs))
 	if readErr != nil || len(rows) != len(cs) {
 		return nil, err
 	}
-	pr.p.Acted("treated a claim without an answer as granted", claimed(cs)...)
+	g.p.Acted("treated a claim without an answer as granted", claimedIDs(cs)...)
 	results = make([]store.ClaimResult, len(cs))
 	for i := range rows {
 		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}

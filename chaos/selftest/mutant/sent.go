@@ -14,22 +14,21 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that fail in what they send: hints, and actions after they were told
-// that something is over.
+// This file plants processes that send wrong hints, or act although they learned that something has ended.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "returned-hint-forgotten", Source: "D10", Expected: 26, Scenario: "queue-unbound",
 			About: "a hint that the broker returned is not sent again",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &unconcerned{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &hintIgnoringSession{s, p} }}
 			},
 		},
 		Mutant{
 			Name: "hints-in-halves", Source: "D60", Expected: 26, Scenario: "cancelled-behind-an-alarm",
 			About: "a message contains at most 50 changes, although 100 fit",
-			Broker: hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
+			Broker: changeHints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
 				const most = 50
 				var cut []broker.Message
 				for _, m := range ms {
@@ -49,7 +48,7 @@ func init() {
 		Mutant{
 			Name: "nameless-hints", Source: "D24", Expected: 26, Scenario: "two-executors",
 			About: "the ids of a worker's hints begin with a number of its own, which does not identify the worker",
-			Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			Broker: changeHints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 				for i := range ms {
 					p.Acted("sent a hint that does not identify its sender", ms[i].Envelope.Changes[0].Key.ID)
 					_, number, _ := strings.Cut(ms[i].Envelope.MessageID, "/")
@@ -61,13 +60,13 @@ func init() {
 		Mutant{
 			Name: "stop-unheard", Source: "D36", Expected: 29, Scenario: "rolling-restart",
 			About: "a part whose pause ends because its process stops treats that as the end of the pause, and goes on",
-			Host:  func(p Process, h host.Host) host.Host { return &absorbed{Host: h, p: p} },
+			Host:  func(p Process, h host.Host) host.Host { return &absorbedHost{Host: h, p: p} },
 		},
 		Mutant{
 			Name: "stays-on-its-session", Source: "D32", Expected: 29, Scenario: "consumers-cancelled",
 			About: "a process whose consumer the broker has cancelled consumes again over the same session, and declares nothing",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &clinging{Session: s, p: p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &clingingSession{Session: s, p: p} }}
 			},
 		},
 		Mutant{
@@ -77,33 +76,33 @@ func init() {
 				if !p.Worker {
 					return s
 				}
-				return &unassuming{s, p}
+				return &momentaryFullStore{s, p}
 			},
 		},
 	)
 }
 
-// unconcerned is a session that treats a hint that the broker did not accept as accepted.
-type unconcerned struct {
+// hintIgnoringSession is a session that treats hints which the broker refused as accepted.
+type hintIgnoringSession struct {
 	broker.Session
 	p Process
 }
 
 // Publish implements broker.Session.
-func (u *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := u.Session.Publish(ctx, ms)
+func (h *hintIgnoringSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := h.Session.Publish(ctx, ms)
 	for i := range ms {
 		if len(ms[i].Envelope.Changes) > 0 && (outcomes[i] == broker.Returned || outcomes[i] == broker.Nacked) {
-			u.p.Acted("did not repeat a hint that the broker did not accept", ms[i].Envelope.Changes[0].Key.ID)
+			h.p.Acted("did not repeat a hint that the broker did not accept", ms[i].Envelope.Changes[0].Key.ID)
 			outcomes[i] = broker.Confirmed
 		}
 	}
 	return outcomes
 }
 
-// absorbed is a machine whose pauses, and waits for signals, do not report that their context has
+// absorbedHost is a machine whose pauses, and waits for signals, do not report that their context has
 // ended.
-type absorbed struct {
+type absorbedHost struct {
 	host.Host
 	p Process
 
@@ -111,8 +110,8 @@ type absorbed struct {
 	said int
 }
 
-// Sleep implements host.Host. The third time it does report it, so that no loop goes on for ever.
-func (a *absorbed) Sleep(ctx context.Context, d time.Duration) error {
+// Sleep implements host.Host. It reports the end every third time, so that no loop runs for ever.
+func (a *absorbedHost) Sleep(ctx context.Context, d time.Duration) error {
 	err := a.Host.Sleep(ctx, d)
 	if err == nil {
 		return nil
@@ -128,8 +127,8 @@ func (a *absorbed) Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// clinging is a session that is not closed when the broker has cancelled one of its consumers.
-type clinging struct {
+// clingingSession is a session that stays open when the broker has cancelled one of its consumers.
+type clingingSession struct {
 	broker.Session
 	p Process
 
@@ -138,34 +137,34 @@ type clinging struct {
 }
 
 // Consume implements broker.Session.
-func (cl *clinging) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := cl.Session.Consume(ctx, queue, prefetch)
+func (cs *clingingSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := cs.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &clung{c, cl}, nil
+	return &clingingConsumer{c, cs}, nil
 }
 
 // Close implements broker.Session.
-func (cl *clinging) Close() {
-	cl.mu.Lock()
-	cancelled := cl.cancelled
-	cl.cancelled = false
-	cl.mu.Unlock()
+func (cs *clingingSession) Close() {
+	cs.mu.Lock()
+	cancelled := cs.cancelled
+	cs.cancelled = false
+	cs.mu.Unlock()
 	if cancelled {
-		cl.p.Acted("consumed again over a session whose consumer the broker had cancelled")
+		cs.p.Acted("consumed again over a session whose consumer the broker had cancelled")
 		return
 	}
-	cl.Session.Close()
+	cs.Session.Close()
 }
 
-type clung struct {
+type clingingConsumer struct {
 	broker.Consumer
-	s *clinging
+	s *clingingSession
 }
 
 // Receive implements broker.Consumer.
-func (c *clung) Receive(ctx context.Context) (broker.Delivery, error) {
+func (c *clingingConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if errors.Is(err, broker.ErrCancelled) {
 		c.s.mu.Lock()
@@ -175,19 +174,19 @@ func (c *clung) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, err
 }
 
-// unassuming is a worker's store whose heartbeats report full slots only while they are full.
-type unassuming struct {
+// momentaryFullStore is a worker's store whose heartbeats report full slots only while they are full.
+type momentaryFullStore struct {
 	store.Store
 	p Process
 }
 
 // Heartbeat implements store.Worker.
-func (u *unassuming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (m *momentaryFullStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if b.WasFull {
-		u.p.Acted("did not report that every slot was taken", keysOf(b.Held)...)
+		m.p.Acted("did not report that every slot was taken", keysOf(b.Held)...)
 		b.WasFull, b.FullAgo = false, 0
 	}
-	return u.Store.Heartbeat(ctx, b)
+	return m.Store.Heartbeat(ctx, b)
 }
 
 func keysOf(keys []execution.Key) []execution.ID {

@@ -9,21 +9,20 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mistakes that show only under settings that no scenario has; varied runs have
-// them.
+// This file plants mistakes that show only under settings which no scenario has, but varied runs have.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "one-is-no-batch", Source: "D22", Expected: 12, Scenario: "worker-stops-mid-execution", Varied: true,
 			About: "if a batch holds one row, a loop mistakes the first row that it finds for the beginning of the next batch, and handles nothing",
 			Store: func(p Process, c store.Store) store.Store {
-				return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				return &searchStore{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 					if f.Limit > 1 {
 						return found
 					}
 					if len(found) > 0 {
-						p.Acted("handled none of the rows found", ids(found)...)
+						p.Acted("handled none of the rows found", rowIDs(found)...)
 					}
 					return nil
 				}}

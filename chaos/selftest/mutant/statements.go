@@ -12,13 +12,13 @@ import (
 // This file plants statements that lack a part of their guard.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race",
 			About:  "the source design's timeout monitor: claims have no deadline, and the monitor fails stale executions by their id alone, whatever their state is by then",
 			Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
 			Statements: func(p Process, c Database) store.Store {
-				s := &statements{Store: c, client: c}
+				s := &statementStore{Store: c, client: c}
 				s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
 					if r.Cause != store.Unclaimed {
 						return outcome, false, nil
@@ -27,7 +27,7 @@ func init() {
 						if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
 							p.Acted("failed, by its id alone, an execution that is "+row.Status.String(), row.ID)
 						}
-						outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
+						outcome = overwriteRow(tx, r.Key, r.By, r.Reason, r.Result)
 					})
 					return outcome, true, err
 				}
@@ -37,17 +37,17 @@ func init() {
 		Mutant{
 			Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race",
 			About: "the dead letter handler fails every execution that is not terminal, even a running one",
-			Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
+			Statements: replaceStatements(statementStore{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 				if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
 					p.Acted("failed an execution that is "+row.Status.String(), row.ID)
-					overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
+					overwriteRow(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
 				}
 			}}),
 		},
 		Mutant{
 			Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race",
 			About: "the dead letter handler's guard checks the status and not the epoch, so a late dead letter takes back the next dispatch",
-			Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
+			Statements: replaceStatements(statementStore{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 				row := tx.Row(d.Key.ID)
 				if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
 					return
@@ -62,7 +62,7 @@ func init() {
 		Mutant{
 			Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition",
 			About: "a worker writes its result by id alone, over any decision of the executor",
-			Statements: replacing(statements{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
+			Statements: replaceStatements(statementStore{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
 				row := tx.Row(f.Key.ID)
 				if row == nil || row.Status == f.To {
 					return store.Outcome{}
@@ -80,7 +80,7 @@ func init() {
 		Mutant{
 			Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition",
 			About: "a worker that gets a message of a running execution treats it as its own claim and runs the execution again",
-			Statements: replacing(statements{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			Statements: replaceStatements(statementStore{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 				row := tx.Row(c.Key.ID)
 				if row == nil || row.Status != execution.Running {
 					return store.ClaimResult{}, false
@@ -92,7 +92,7 @@ func init() {
 		Mutant{
 			Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race",
 			About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
-			Statements: replacing(statements{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			Statements: replaceStatements(statementStore{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 				row := tx.Row(c.Key.ID)
 				if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
 					return store.ClaimResult{}, false
@@ -105,8 +105,8 @@ func init() {
 	)
 }
 
-// statements is a store in which single statements are replaced.
-type statements struct {
+// statementStore is a store in which single statements are replaced.
+type statementStore struct {
 	store.Store
 	p      Process
 	client Database
@@ -117,7 +117,7 @@ type statements struct {
 	deadLetter func(p Process, tx Tx, d store.DeadLetter)
 }
 
-func replacing(s statements) func(Process, Database) store.Store {
+func replaceStatements(s statementStore) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		own := s
 		own.Store, own.p, own.client = c, p, c
@@ -126,7 +126,7 @@ func replacing(s statements) func(Process, Database) store.Store {
 }
 
 // Reclaim implements store.Store.
-func (s *statements) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (s *statementStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	if s.reclaim == nil {
 		return s.Store.Reclaim(ctx, rs)
 	}
@@ -149,12 +149,12 @@ func (s *statements) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 }
 
 // Claim implements store.Store.
-func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (s *statementStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	if s.claim == nil {
 		return s.Store.Claim(ctx, w, cs)
 	}
 	results := make([]store.ClaimResult, len(cs))
-	var left []int // those that the mutant leaves alone
+	var left []int // rows that the mutant does not handle
 	err := s.client.Step(ctx, func(tx Tx) {
 		left = nil
 		for i := range cs {
@@ -182,7 +182,7 @@ func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cl
 }
 
 // Finish implements store.Store.
-func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (s *statementStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	if s.finish == nil {
 		return s.Store.Finish(ctx, w, fs)
 	}
@@ -196,7 +196,7 @@ func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 }
 
 // StoreDeadLetters implements store.Store.
-func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+func (s *statementStore) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
 	for _, d := range ds {
 		if s.deadLetter == nil || d.Key.ID == 0 {
 			continue
@@ -208,8 +208,8 @@ func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 	return s.Store.StoreDeadLetters(ctx, ds...)
 }
 
-// overwrite fails a row in any state, as `UPDATE … WHERE id = $1` does.
-func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
+// overwriteRow fails a row in any state, as `UPDATE … WHERE id = $1` does.
+func overwriteRow(tx Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
 	row := tx.Row(key.ID)
 	if row == nil {
 		return store.Outcome{}
@@ -221,7 +221,7 @@ func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Rea
 	return store.Outcome{Applied: true, Row: *tx.Row(key.ID)}
 }
 
-// claimPlainly makes a row running, without any check or other change.
+// claimPlainly sets a row to running, without any check or other change.
 func claimPlainly(tx Tx, w store.WorkerKey, c store.Claim) store.ClaimResult {
 	tx.Named(c.Key, w.Incarnation)
 	tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {

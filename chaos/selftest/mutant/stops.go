@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "stops-late", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
 			About:  "a worker that stops lets its actions run 8 seconds longer than its shutdown timeout",

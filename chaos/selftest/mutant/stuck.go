@@ -11,30 +11,30 @@ import (
 	"handoff/core/host"
 )
 
-// This file plants mutants of processes beside a broker that works only in part: one of its queues
-// hangs, it ends the channel of a consumer, or its dead lettering stands still.
+// This file plants mutants of processes whose broker works only in part. One of its queues hangs, it closes a
+// consumer's channel, or its dead lettering hangs.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "one-queue-stops-scheduling", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
 			About: "the scheduler waits for the confirms of a batch in their order: one queue that does not confirm keeps all other work waiting",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, false} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &confirmWaitSession{s, p, false} }}
 			},
 		},
 		Mutant{
 			Name: "one-queue-stops-hints", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
 			About: "hints are published without a deadline: one queue that does not confirm keeps all other hints from being sent",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, true} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &confirmWaitSession{s, p, true} }}
 			},
 		},
 		Mutant{
 			Name: "canary-not-awaited", Source: "D17", Expected: 15, Scenario: "dead-lettering-stands-still",
 			About: "the test of the dead letter path sends its message, checks the routes, and does not wait until the message arrives",
 			Broker: func(p Process, b broker.Broker) broker.Broker {
-				return &sessions{b, func(s broker.Session) broker.Session { return &unawaited{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &sentCanarySession{s, p} }}
 			},
 		},
 		Mutant{
@@ -44,22 +44,22 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &halfClosed{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &halfClosedSession{s, p} }}
 			},
 		},
 	)
 }
 
-// confirmed is a session whose publishes wait for every confirm, until the session ends.
-type confirmed struct {
+// confirmWaitSession is a session whose publishes wait for every confirm, until the session ends.
+type confirmWaitSession struct {
 	broker.Session
 	p Process
-	// hints says that the session waits only for hints; otherwise it waits only for dispatches.
+	// hints reports whether the session waits only for hints; otherwise it waits only for dispatches.
 	hints bool
 }
 
 // Publish implements broker.Session.
-func (c *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (c *confirmWaitSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := c.Session.Publish(ctx, ms)
 	for i, o := range outcomes {
 		if o != broker.Unknown || c.hints != (ms[i].Envelope.Type != broker.ExecutionScheduled) || ms[i].Envelope.Type == broker.DeadLetterCanary {
@@ -78,8 +78,8 @@ func (c *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.O
 	return outcomes
 }
 
-// unawaited is a session over which a canary counts as arrived once it was sent.
-type unawaited struct {
+// sentCanarySession is a session over which a canary counts as arrived once it was sent.
+type sentCanarySession struct {
 	broker.Session
 	p Process
 }
@@ -92,48 +92,48 @@ const (
 )
 
 // Consume implements broker.Session.
-func (u *unawaited) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := u.Session.Consume(ctx, queue, prefetch)
+func (s *sentCanarySession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !strings.HasPrefix(queue, canaryQueues) {
 		return c, err
 	}
-	return &unawaitedArrivals{c, u.p, strings.TrimSuffix(queue, canaryArrival)}, nil
+	return &sentCanaryConsumer{c, s.p, strings.TrimSuffix(queue, canaryArrival)}, nil
 }
 
-type unawaitedArrivals struct {
+type sentCanaryConsumer struct {
 	broker.Consumer
 	p    Process
 	name string
 }
 
 // Receive implements broker.Consumer.
-func (u *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error) {
-	within, cancel := u.p.Host.WithTimeout(ctx, broker.CanaryWait/2)
+func (s *sentCanaryConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	within, cancel := s.p.Host.WithTimeout(ctx, broker.CanaryWait/2)
 	defer cancel()
-	d, err := u.Consumer.Receive(within)
+	d, err := s.Consumer.Receive(within)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return d, err
 	}
-	u.p.Acted("treated a canary as arrived that was only sent")
-	return broker.Delivery{Deaths: []broker.Death{{Queue: u.name, Reason: broker.DeathExpired, Count: 1}}}, nil
+	s.p.Acted("treated a canary as arrived that was only sent")
+	return broker.Delivery{Deaths: []broker.Death{{Queue: s.name, Reason: broker.DeathExpired, Count: 1}}}, nil
 }
 
-// longHeld is the consumer timeout of the scenario: if a channel closes soon after a delivery was
-// held for so long, that is the cause.
+// longHeld is the consumer timeout of the scenario. If a channel closes soon after a delivery was held for so
+// long, that is the cause.
 const (
 	longHeld = 15 * time.Second
 	soon     = 2 * time.Second
 )
 
-// halfClosed is a session whose consumers hang when their channel was closed because they held a
+// halfClosedSession is a session whose consumers hang when their channel was closed because they held a
 // delivery for long.
-type halfClosed struct {
+type halfClosedSession struct {
 	broker.Session
 	p Process
 }
 
 // Consume implements broker.Session.
-func (h *halfClosed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+func (h *halfClosedSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := h.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
@@ -172,17 +172,17 @@ func (h *halfClosedConsumer) Receive(ctx context.Context) (broker.Delivery, erro
 
 // Ack implements broker.Consumer.
 func (h *halfClosedConsumer) Ack(d broker.Delivery) {
-	h.settled(d)
+	h.forgetDelivery(d)
 	h.Consumer.Ack(d)
 }
 
 // Reject implements broker.Consumer.
 func (h *halfClosedConsumer) Reject(d broker.Delivery, requeue bool) {
-	h.settled(d)
+	h.forgetDelivery(d)
 	h.Consumer.Reject(d, requeue)
 }
 
-func (h *halfClosedConsumer) settled(d broker.Delivery) {
+func (h *halfClosedConsumer) forgetDelivery(d broker.Delivery) {
 	h.mu.Lock()
 	delete(h.held, d.Tag)
 	h.mu.Unlock()

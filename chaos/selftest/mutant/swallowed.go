@@ -11,35 +11,35 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that go on after a failed call as if nothing had happened, one that fails
-// without a cause, and ones that do not release what they hold.
+// This file plants parts that continue after a failed call as if nothing had happened, one that fails without
+// a cause, and ones that do not release what they hold.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "failed-look-is-empty", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
 			About: "a loop whose query of the database fails concludes that there is nothing to do, and does not report the failure",
-			Store: careNot(func(s *incurious) { s.looks = true }),
+			Store: careNot(func(s *failureHidingStore) { s.looks = true }),
 		},
 		Mutant{
 			Name: "failed-workers-are-none", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
 			About: "an executor that can't read the workers concludes that there are none, and does not report the failure",
-			Store: careNot(func(s *incurious) { s.workers = true }),
+			Store: careNot(func(s *failureHidingStore) { s.workers = true }),
 		},
 		Mutant{
 			Name: "published-or-not", Source: "D7", Expected: 29, Scenario: "every-call-may-fail",
 			About: "an executor that could not record the broker's confirms goes on as if it had",
-			Store: careNot(func(s *incurious) { s.publishing = true }),
+			Store: careNot(func(s *failureHidingStore) { s.publishing = true }),
 		},
 		Mutant{
 			Name: "fails-for-nothing", Source: "D25", Expected: 29, Scenario: "every-call-may-fail",
 			About: "a successful query of the workers is reported as a failure, and its pass ends",
-			Store: careNot(func(s *incurious) { s.nothing = store.ErrUnavailable }),
+			Store: careNot(func(s *failureHidingStore) { s.nothing = store.ErrUnavailable }),
 		},
 		Mutant{
 			Name: "deadlines-run-out", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
 			About: "the deadline of a call does not end with the call, so each call leaves a timer until its time is over",
-			Host:  func(p Process, h host.Host) host.Host { return &lavish{h, p} },
+			Host:  func(p Process, h host.Host) host.Host { return &lavishDeadlineHost{h, p} },
 		},
 		Mutant{
 			Name: "given-up-beforehand", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
@@ -48,13 +48,13 @@ func init() {
 				if p.Worker {
 					return h
 				}
-				return &forestaller{Host: h, p: p}
+				return &earlyDeadlineHost{Host: h, p: p}
 			},
 		},
 		Mutant{
 			Name: "session-left-open", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
 			About:  "a process leaves an unused session open at every connect",
-			Broker: func(p Process, b broker.Broker) broker.Broker { return &openHanded{b, p} },
+			Broker: func(p Process, b broker.Broker) broker.Broker { return &doubleConnectBroker{b, p} },
 		},
 		Mutant{
 			Name: "subscribed-twice", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
@@ -63,14 +63,14 @@ func init() {
 				if !p.Worker {
 					return b
 				}
-				return &twice{b, p}
+				return &doubleConsumeBroker{b, p}
 			},
 		},
 	)
 }
 
-// incurious is a store in which failures of some calls look like answers.
-type incurious struct {
+// failureHidingStore is a store in which failures of some calls look like answers.
+type failureHidingStore struct {
 	store.Store
 	p                          Process
 	looks, workers, publishing bool
@@ -81,69 +81,69 @@ type incurious struct {
 }
 
 // Find implements store.Executor.
-func (i *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	rows, err := i.Store.Find(ctx, f)
-	if err != nil && i.looks {
-		i.p.Acted("treated a failed query as one without rows")
+func (fhs *failureHidingStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := fhs.Store.Find(ctx, f)
+	if err != nil && fhs.looks {
+		fhs.p.Acted("treated a failed query as one without rows")
 		return nil, nil
 	}
 	return rows, err
 }
 
 // Workers implements store.Executor.
-func (i *incurious) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := i.Store.Workers(ctx, into)
-	i.mu.Lock()
-	i.asked++
-	due := i.asked%10 == 0
-	i.mu.Unlock()
+func (fhs *failureHidingStore) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := fhs.Store.Workers(ctx, into)
+	fhs.mu.Lock()
+	fhs.asked++
+	due := fhs.asked%10 == 0
+	fhs.mu.Unlock()
 	switch {
-	case err != nil && i.workers:
-		i.p.Acted("treated a failed query of the workers as one without workers")
+	case err != nil && fhs.workers:
+		fhs.p.Acted("treated a failed query of the workers as one without workers")
 		return nil, nil
-	case err == nil && i.nothing != nil && due:
-		i.p.Acted("treated a successful query of the workers as a failure")
-		return nil, i.nothing
+	case err == nil && fhs.nothing != nil && due:
+		fhs.p.Acted("treated a successful query of the workers as a failure")
+		return nil, fhs.nothing
 	}
 	return ws, err
 }
 
 // MarkPublished implements store.Executor.
-func (i *incurious) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	left, err := i.Store.MarkPublished(ctx, keys)
-	if err != nil && i.publishing {
-		i.p.Acted("treated a write as done that the database refused")
+func (fhs *failureHidingStore) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := fhs.Store.MarkPublished(ctx, keys)
+	if err != nil && fhs.publishing {
+		fhs.p.Acted("treated a write as done that the database refused")
 		return nil, nil
 	}
 	return left, err
 }
 
-func careNot(with func(s *incurious)) func(Process, store.Store) store.Store {
+func careNot(with func(s *failureHidingStore)) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if p.Worker || p.Client {
 			return c
 		}
-		s := &incurious{Store: c, p: p}
+		s := &failureHidingStore{Store: c, p: p}
 		with(s)
 		return s
 	}
 }
 
-// lavish is a machine whose deadlines last until their time is over, even if the caller ends them.
-type lavish struct {
+// lavishDeadlineHost is a machine whose deadlines last until their time is over, even if the caller ends them.
+type lavishDeadlineHost struct {
 	host.Host
 	p Process
 }
 
 // WithTimeout implements host.Host.
-func (l *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (l *lavishDeadlineHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, _ := l.Host.WithTimeout(parent, d)
 	l.p.Acted("made a deadline that does not end with its call")
 	return ctx, func() {}
 }
 
-// forestaller is a machine that ends some deadlines as soon as they are made.
-type forestaller struct {
+// earlyDeadlineHost is a machine that ends some deadlines as soon as they are made.
+type earlyDeadlineHost struct {
 	host.Host
 	p Process
 
@@ -152,59 +152,59 @@ type forestaller struct {
 }
 
 // WithTimeout implements host.Host.
-func (f *forestaller) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := f.Host.WithTimeout(parent, d)
-	f.mu.Lock()
-	f.made++
-	now := f.made%20 == 0
-	f.mu.Unlock()
+func (e *earlyDeadlineHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := e.Host.WithTimeout(parent, d)
+	e.mu.Lock()
+	e.made++
+	now := e.made%20 == 0
+	e.mu.Unlock()
 	if now {
-		f.p.Acted("ended a deadline before its call")
+		e.p.Acted("ended a deadline before its call")
 		cancel()
 	}
 	return ctx, cancel
 }
 
-// openHanded is a broker to which each connection is made twice.
-type openHanded struct {
+// doubleConnectBroker is a broker to which each connection is made twice.
+type doubleConnectBroker struct {
 	broker.Broker
 	p Process
 }
 
 // Connect implements broker.Broker.
-func (o *openHanded) Connect(ctx context.Context) (broker.Session, error) {
-	if _, err := o.Broker.Connect(ctx); err != nil {
+func (d *doubleConnectBroker) Connect(ctx context.Context) (broker.Session, error) {
+	if _, err := d.Broker.Connect(ctx); err != nil {
 		return nil, err
 	}
-	o.p.Acted("left a session open that nobody uses")
-	return o.Broker.Connect(ctx)
+	d.p.Acted("left a session open that nobody uses")
+	return d.Broker.Connect(ctx)
 }
 
-// twice is a broker of which each queue is consumed twice.
-type twice struct {
+// doubleConsumeBroker is a broker of which each queue is consumed twice.
+type doubleConsumeBroker struct {
 	broker.Broker
 	p Process
 }
 
 // Connect implements broker.Broker.
-func (t *twice) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := t.Broker.Connect(ctx)
+func (d *doubleConsumeBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := d.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &twiceSession{s, t.p}, nil
+	return &doubleConsumeSession{s, d.p}, nil
 }
 
-type twiceSession struct {
+type doubleConsumeSession struct {
 	broker.Session
 	p Process
 }
 
 // Consume implements broker.Session.
-func (t *twiceSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	if _, err := t.Session.Consume(ctx, queue, prefetch); err != nil {
+func (d *doubleConsumeSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	if _, err := d.Session.Consume(ctx, queue, prefetch); err != nil {
 		return nil, err
 	}
-	t.p.Acted("consumes a queue a second time, and does not receive the messages")
-	return t.Session.Consume(ctx, queue, prefetch)
+	d.p.Acted("consumes a queue a second time, and does not receive the messages")
+	return d.Session.Consume(ctx, queue, prefetch)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "claims-unheeded", Source: "D12", Expected: 4, Scenario: "two-processes-of-one-name",
 			About: "a worker goes on after a claim's answer that its incarnation is over, until a heartbeat says so",
@@ -17,7 +17,7 @@ func init() {
 				if !p.Worker {
 					return s
 				}
-				return &unheeding{s, p, []error{store.ErrSuperseded, store.ErrLost}, "incarnation"}
+				return &claimErrorStore{s, p, []error{store.ErrSuperseded, store.ErrLost}, "incarnation"}
 			},
 		},
 		Mutant{
@@ -27,7 +27,7 @@ func init() {
 				if !p.Worker {
 					return s
 				}
-				return &unheeding{s, p, []error{store.ErrLeaseOver}, "lease"}
+				return &claimErrorStore{s, p, []error{store.ErrLeaseOver}, "lease"}
 			},
 		},
 		Mutant{
@@ -37,7 +37,7 @@ func init() {
 				if !p.Worker {
 					return s
 				}
-				return &stubborn{s, p}
+				return &successorHidingStore{s, p}
 			},
 		},
 		Mutant{
@@ -47,15 +47,14 @@ func init() {
 				if !p.Executor() {
 					return s
 				}
-				return &resigned{s, p}
+				return &noUnknownStore{s, p}
 			},
 		},
 	)
 }
 
-// unheeding is a worker's store whose claims don't report one kind of refusal: they seem to have had no
-// answer.
-type unheeding struct {
+// claimErrorStore is a worker's store whose claims hide one kind of refusal: they seem to have no answer.
+type claimErrorStore struct {
 	store.Store
 	p       Process
 	unheard []error
@@ -63,34 +62,34 @@ type unheeding struct {
 }
 
 // Claim implements store.Worker.
-func (u *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := u.Store.Claim(ctx, w, cs)
-	if slices.ContainsFunc(u.unheard, func(of error) bool { return errors.Is(err, of) }) {
-		u.p.Acted("treated the answer that its " + u.what + " is over as no answer")
+func (c *claimErrorStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := c.Store.Claim(ctx, w, cs)
+	if slices.ContainsFunc(c.unheard, func(of error) bool { return errors.Is(err, of) }) {
+		c.p.Acted("treated the answer that its " + c.what + " is over as no answer")
 		return nil, store.ErrUnavailable
 	}
 	return results, err
 }
 
-// stubborn is a worker's store in which a successor looks like a lost lease.
-type stubborn struct {
+// successorHidingStore is a worker's store that reports a successor as a lost lease.
+type successorHidingStore struct {
 	store.Store
 	p Process
 }
 
 // Heartbeat implements store.Worker.
-func (s *stubborn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (s *successorHidingStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := s.Store.Heartbeat(ctx, b)
-	return reply, s.lost(err)
+	return reply, s.disguiseSuccessor(err)
 }
 
 // Claim implements store.Worker.
-func (s *stubborn) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (s *successorHidingStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
-	return results, s.lost(err)
+	return results, s.disguiseSuccessor(err)
 }
 
-func (s *stubborn) lost(err error) error {
+func (s *successorHidingStore) disguiseSuccessor(err error) error {
 	if errors.Is(err, store.ErrSuperseded) {
 		s.p.Acted("treated a successor as a lost lease")
 		return store.ErrLost
@@ -98,23 +97,23 @@ func (s *stubborn) lost(err error) error {
 	return err
 }
 
-// resigned is an executor's store whose dispatches have no unknown outcome: they seem to have
-// failed for good.
-type resigned struct {
+// noUnknownStore is an executor's store whose dispatches have no unknown outcome: they seem to have failed
+// permanently.
+type noUnknownStore struct {
 	store.Store
 	p Process
 }
 
 // DispatchDue implements store.Store.
-func (r *resigned) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (n *noUnknownStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Dispatch implements store.Executor.
-func (r *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := r.Store.Dispatch(ctx, by, ds)
+func (n *noUnknownStore) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := n.Store.Dispatch(ctx, by, ds)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
-		r.p.Acted("treated a dispatch of unknown outcome as failed")
+		n.p.Acted("treated a dispatch of unknown outcome as failed")
 		return nil, errors.New(err.Error())
 	}
 	return results, err

@@ -8,10 +8,10 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects that make executions end badly without a cause in the run.
+// This file plants defects that make executions fail without a cause in the run.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "fences-between-beats", Source: "D15", Expected: 17, Scenario: "worker-stops-gracefully",
 			About: "a worker fences itself so long before its lease ends that the next heartbeat comes too late, and ends all its runs although nothing is wrong",
@@ -22,7 +22,7 @@ func init() {
 		Mutant{
 			Name: "ends-runs-early", Source: "D29", Expected: 17, Scenario: "run-timeouts",
 			About: "a worker ends actions as timed out at half of their timeout",
-			Store: func(p Process, c store.Store) store.Store { return &halved{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return &halfTimeoutStore{c, p} },
 		},
 		Mutant{
 			Name: "full-is-no-worker", Source: "D45", Expected: 18, Scenario: "overload",
@@ -31,7 +31,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				return &finder{Store: c, see: noticing(p, "took a full worker for an absent one", each(func(w *store.WorkerRow) {
+				return &searchStore{Store: c, see: reportFalseStates(p, "took a full worker for an absent one", forEachWorker(func(w *store.WorkerRow) {
 					w.Cordoned = w.Cordoned || w.Load >= w.Capacity
 				}))}
 			},
@@ -40,7 +40,7 @@ func init() {
 			Name: "action-failure-is-a-loss", Source: "D48", Expected: 17, Scenario: "all-executors-down",
 			About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
 			Store: func(p Process, c store.Store) store.Store {
-				return &results{Store: c, change: func(f *store.Finish) {
+				return &resultChangeStore{Store: c, change: func(f *store.Finish) {
 					if f.To == execution.Failed && f.Reason == execution.Connection {
 						p.Acted("reported the lost connection of an action as a lost worker", f.Key.ID)
 						f.Reason = execution.WorkerLost
@@ -51,14 +51,14 @@ func init() {
 	)
 }
 
-// halved is a store that gives workers half of the run timeout.
-type halved struct {
+// halfTimeoutStore is a store that gives workers half of the run timeout.
+type halfTimeoutStore struct {
 	store.Store
 	p Process
 }
 
 // Claim implements store.Store.
-func (h *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (h *halfTimeoutStore) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := h.Store.Claim(ctx, w, cs)
 	for i := range results {
 		action := &results[i].Row.Action

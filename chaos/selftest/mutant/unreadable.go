@@ -9,11 +9,11 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants executors that change a row that they can't read, or that can't read other rows
-// because of it.
+// This file plants executors that change a row which they can't read, or that can't read other rows because
+// of it.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "one-row-stops-all", Source: "D45", Expected: 26, Scenario: "rows-of-a-newer-release",
 			About: "a claim for scheduling fails as a whole while one waiting row is unreadable",
@@ -21,7 +21,7 @@ func init() {
 				if p.Worker || p.Client {
 					return s
 				}
-				return &allOrNothing{Store: s, p: p}
+				return &unreadableBatchStore{Store: s, p: p}
 			},
 		},
 		Mutant{
@@ -31,7 +31,7 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &claims{Store: c, change: func(ctx context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				return &claimChangeStore{Store: c, change: func(ctx context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 					survey, err := c.Survey(ctx)
 					if err != nil || survey.UnreadableCount == 0 {
 						return rows, nil
@@ -57,7 +57,7 @@ func init() {
 			Name: "unreadable-uncounted", Source: "D45", Expected: 15, Scenario: "rows-of-a-newer-release", Unread: true,
 			About: "unreadable rows are left alone, and no figure counts them",
 			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-				return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
+				return &labelRecorder{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
 					if f != telemetry.UnreadableRows || v == 0 {
 						return f, true
 					}
@@ -69,24 +69,24 @@ func init() {
 	)
 }
 
-// allOrNothing is a store whose claims for scheduling fail while one of the waiting rows can't be
+// unreadableBatchStore is a store whose claims for scheduling fail while one of the waiting rows can't be
 // read.
-type allOrNothing struct {
+type unreadableBatchStore struct {
 	store.Store
 	p Process
 }
 
 // DispatchDue implements store.Store.
-func (a *allOrNothing) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (u *unreadableBatchStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Executor.
-func (a *allOrNothing) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	survey, err := unjudged(a.Store).Survey(ctx)
+func (u *unreadableBatchStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	survey, err := withoutJudge(u.Store).Survey(ctx)
 	if err == nil && survey.UnreadableCount > 0 {
-		a.p.Acted("failed a claim because one row can't be read")
+		u.p.Acted("failed a claim because one row can't be read")
 		return nil, fmt.Errorf("%w: %s", store.ErrUnreadable, survey.Unreadable[0].Why)
 	}
-	return a.Store.ClaimForScheduling(ctx, c)
+	return u.Store.ClaimForScheduling(ctx, c)
 }

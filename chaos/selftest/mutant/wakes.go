@@ -11,11 +11,11 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that lose messages to them, or their own decisions. A loop finds all
-// of these later, so nothing is lost: only the delay shows it.
+// This file plants processes that lose messages to them, or their own decisions. A loop later repairs every
+// loss, so it shows only in the delay.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "completion-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
 			About:  "an executor handles an end when its reconciler finds it, and not when a hint tells of it",
@@ -35,7 +35,7 @@ func init() {
 			Name: "retry-moment-forgotten", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
 			About: "an executor that has created a retry does not wake when the retry is due, so the retry waits for a poll",
 			Store: func(p Process, c store.Store) store.Store {
-				return absentMinded{c, p, func(o *store.Orchestrated) bool {
+				return endHidingStore{c, p, func(o *store.Orchestrated) bool {
 					was := o.Retry != 0
 					o.Retry = 0
 					return was
@@ -46,7 +46,7 @@ func init() {
 			Name: "children-left-to-the-loop", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
 			About: "an executor that has handled the end of a chain leaves its children to the loop that looks for those of dead executors",
 			Store: func(p Process, c store.Store) store.Store {
-				return absentMinded{c, p, func(o *store.Orchestrated) bool {
+				return endHidingStore{c, p, func(o *store.Orchestrated) bool {
 					was := o.Children
 					o.Children = false
 					return was
@@ -56,7 +56,7 @@ func init() {
 		Mutant{
 			Name: "skipped-child-untold", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
 			About: "if a child is skipped when it is submitted, because its parent's chain had failed before, no hint tells of its end",
-			Store: func(p Process, c store.Store) store.Store { return untold{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return skipHidingStore{c, p} },
 		},
 		Mutant{
 			Name: "dispatch-not-sent", Source: "D7", Expected: 25, Scenario: "prompt-reactions",
@@ -66,7 +66,7 @@ func init() {
 					return b
 				}
 				mu, sent := new(sync.Mutex), new(int)
-				return &sessions{b, func(s broker.Session) broker.Session { return &loser{s, p, mu, sent} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &dispatchLosingSession{s, p, mu, sent} }}
 			},
 		},
 		Mutant{
@@ -78,7 +78,7 @@ func init() {
 				}
 				var mu sync.Mutex
 				made := 0
-				return &claims{
+				return &claimChangeStore{
 					Store: c,
 					change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 						return slices.DeleteFunc(rows, func(row execution.Execution) bool {
@@ -101,52 +101,52 @@ func init() {
 				if !p.Executor() {
 					return c
 				}
-				return &reaper{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
+				return &lostHidingStore{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
 			},
 		},
 		Mutant{
 			Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
 			About: "the loop that finds ends without a hint leaves them alone for twice as long as it should",
-			Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
+			Store: func(p Process, c store.Store) store.Store { return patientSearchStore{c, p, store.Unorchestrated} },
 		},
 		Mutant{
 			Name: "park-forgotten", Source: "D46", Expected: 18, Scenario: "seldom-woken",
 			About: "a scheduler that has given back rows that no worker fitted waits for a whole interval after its next wake",
-			Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
+			Store: func(p Process, c store.Store) store.Store { return dueForgettingStore{c, p} },
 		},
 	)
 }
 
-// swallower settles deliveries of some types as if the process had acted on them.
-type swallower struct {
+// swallowSession settles deliveries of some types as if the process had acted on them.
+type swallowSession struct {
 	broker.Session
 	p     Process
 	types []broker.Type
 }
 
 // Consume implements broker.Session.
-func (s *swallower) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+func (s *swallowSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &swallowing{c, s}, nil
+	return &swallowConsumer{c, s}, nil
 }
 
-type swallowing struct {
+type swallowConsumer struct {
 	broker.Consumer
-	s *swallower
+	s *swallowSession
 }
 
 // Receive implements broker.Consumer.
-func (sw *swallowing) Receive(ctx context.Context) (broker.Delivery, error) {
+func (sc *swallowConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
-		d, err := sw.Consumer.Receive(ctx)
-		if err != nil || d.Malformed != nil || !slices.Contains(sw.s.types, d.Envelope.Type) {
+		d, err := sc.Consumer.Receive(ctx)
+		if err != nil || d.Malformed != nil || !slices.Contains(sc.s.types, d.Envelope.Type) {
 			return d, err
 		}
-		sw.s.p.Acted("acknowledged a hint that it did not act on")
-		sw.Ack(d)
+		sc.s.p.Acted("acknowledged a hint that it did not act on")
+		sc.Ack(d)
 	}
 }
 
@@ -156,51 +156,51 @@ func deafTo(workers bool, types ...broker.Type) func(Process, broker.Broker) bro
 		if p.Client || p.Worker != workers {
 			return b
 		}
-		return &sessions{b, func(s broker.Session) broker.Session { return &swallower{s, p, types} }}
+		return &sessionWrapper{b, func(s broker.Session) broker.Session { return &swallowSession{s, p, types} }}
 	}
 }
 
-// absentMinded hides from an executor the consequences of its handling of an end.
-type absentMinded struct {
+// endHidingStore hides from an executor the consequences of its handling of an end.
+type endHidingStore struct {
 	store.Store
 	p      Process
 	forget func(*store.Orchestrated) bool
 }
 
 // Orchestrate implements store.Executor.
-func (a absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := a.Store.Orchestrate(ctx, os)
+func (e endHidingStore) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := e.Store.Orchestrate(ctx, os)
 	for i := range done {
-		if a.forget(&done[i]) {
-			a.p.Acted("forgot the consequences of an end", os[i].ID)
+		if e.forget(&done[i]) {
+			e.p.Acted("forgot the consequences of an end", os[i].ID)
 		}
 	}
 	return done, err
 }
 
-// untold hides from the submitter that a child was skipped.
-type untold struct {
+// skipHidingStore hides from the submitter that a child was skipped.
+type skipHidingStore struct {
 	store.Store
 	p Process
 }
 
 // Create implements store.Client.
-func (u untold) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	created, err := u.Store.Create(ctx, items)
+func (s skipHidingStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := s.Store.Create(ctx, items)
 	for i := range created {
 		if created[i].Skipped {
-			u.p.Acted("sent a hint of work instead of the end of a skipped child", created[i].ID)
+			s.p.Acted("sent a hint of work instead of the end of a skipped child", created[i].ID)
 			created[i].Skipped = false
 		}
 	}
 	return created, err
 }
 
-// oneIn: a mutant loses one in this many dispatches.
+// oneIn is the number of dispatches of which a mutant loses one.
 const oneIn = 8
 
-// loser does not send some of its dispatches.
-type loser struct {
+// dispatchLosingSession does not send some of its dispatches.
+type dispatchLosingSession struct {
 	broker.Session
 	p    Process
 	mu   *sync.Mutex
@@ -208,111 +208,111 @@ type loser struct {
 }
 
 // Publish implements broker.Session.
-func (l *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (d *dispatchLosingSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	var kept []broker.Message
 	var at []int
 	for i, m := range ms {
-		l.mu.Lock()
-		lost := len(dispatched(m.Envelope)) > 0 && *l.sent%oneIn == oneIn-1
-		if len(dispatched(m.Envelope)) > 0 {
-			*l.sent++
+		d.mu.Lock()
+		lost := len(dispatchedIDs(m.Envelope)) > 0 && *d.sent%oneIn == oneIn-1
+		if len(dispatchedIDs(m.Envelope)) > 0 {
+			*d.sent++
 		}
-		l.mu.Unlock()
+		d.mu.Unlock()
 		if lost {
-			l.p.Acted("did not send a dispatch that it had committed", dispatched(m.Envelope)...)
+			d.p.Acted("did not send a dispatch that it had committed", dispatchedIDs(m.Envelope)...)
 			outcomes[i] = broker.Unknown
 			continue
 		}
 		kept, at = append(kept, m), append(at, i)
 	}
 	if len(kept) > 0 {
-		for i, o := range l.Session.Publish(ctx, kept) {
+		for i, o := range d.Session.Publish(ctx, kept) {
 			outcomes[at[i]] = o
 		}
 	}
 	return outcomes
 }
 
-// reaper does not find executions of workers that it has just declared lost.
-type reaper struct {
+// lostHidingStore hides executions of workers that it has just declared lost.
+type lostHidingStore struct {
 	store.Store
 	p      Process
 	mu     sync.Mutex
 	reaped map[execution.Incarnation]time.Duration
 }
 
-// unsure is how long it does not find them.
+// unsure is the time for which it does not find them.
 const unsure = 4 * time.Second
 
 // Reap implements store.Executor.
-func (r *reaper) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	marked, err := r.Store.Reap(ctx, rs)
-	now := r.p.Host.Monotonic()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (l *lostHidingStore) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := l.Store.Reap(ctx, rs)
+	now := l.p.Host.Monotonic()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i, ok := range marked {
 		if ok {
-			r.reaped[rs[i].Incarnation] = now
+			l.reaped[rs[i].Incarnation] = now
 		}
 	}
 	return marked, err
 }
 
 // Find implements store.Executor.
-func (r *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	rows, err := r.Store.Find(ctx, f)
+func (l *lostHidingStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := l.Store.Find(ctx, f)
 	if f.Cause != store.OwnerGone {
 		return rows, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return slices.DeleteFunc(rows, func(row execution.Execution) bool {
-		at, own := r.reaped[row.Incarnation]
-		if !own || r.p.Host.Monotonic()-at > unsure {
+		at, own := l.reaped[row.Incarnation]
+		if !own || l.p.Host.Monotonic()-at > unsure {
 			return false
 		}
-		r.p.Acted("waited for another sign that a worker is gone that it had declared lost itself", row.ID)
+		l.p.Acted("waited for another sign that a worker is gone that it had declared lost itself", row.ID)
 		return true
 	}), err
 }
 
-// patient looks for rows that have waited for twice as long as they should.
-type patient struct {
+// patientSearchStore searches for rows that have waited twice as long as they should.
+type patientSearchStore struct {
 	store.Store
 	p     Process
 	cause store.ReclaimCause
 }
 
 // Find implements store.Executor.
-func (pa patient) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	if f.Cause != pa.cause {
-		return pa.Store.Find(ctx, f)
+func (pss patientSearchStore) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if f.Cause != pss.cause {
+		return pss.Store.Find(ctx, f)
 	}
-	due, err := pa.Store.Find(ctx, f)
+	due, err := pss.Store.Find(ctx, f)
 	if err != nil {
 		return due, err
 	}
 	f.Age *= 2
-	found, err := pa.Store.Find(ctx, f)
+	found, err := pss.Store.Find(ctx, f)
 	if left := len(due) - len(found); left > 0 {
-		pa.p.Acted("left a row to a later pass that it should have found", ids(due)...)
+		pss.p.Acted("left a row to a later pass that it should have found", rowIDs(due)...)
 	}
 	return found, err
 }
 
-// unmindful does not remember that a row that it gave back is due again later.
-type unmindful struct {
+// dueForgettingStore forgets that a row that it requeued is due later.
+type dueForgettingStore struct {
 	store.Store
 	p Process
 }
 
 // Park implements store.Executor.
-func (u unmindful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := u.Store.Park(ctx, executor, ps)
+func (d dueForgettingStore) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := d.Store.Park(ctx, executor, ps)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
-			u.p.Acted("forgot when an execution that it gave back is due again", o.Row.ID)
+			d.p.Acted("forgot when an execution that it gave back is due again", o.Row.ID)
 			o.Applied = false
 		}
 	}

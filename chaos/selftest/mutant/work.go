@@ -13,7 +13,7 @@ import (
 // This file plants processes whose work is correct, but far too much, or too little in each pass.
 
 func init() {
-	register(
+	registerMutants(
 		Mutant{
 			Name: "unbounded-park", Source: "D21", Expected: 18, Scenario: "slots-without-workers",
 			About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
@@ -21,7 +21,7 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &restless{Store: c, p: p}
+				return &restlessStore{Store: c, p: p}
 			},
 		},
 		Mutant{
@@ -31,7 +31,7 @@ func init() {
 				if p.Worker || p.Client {
 					return c
 				}
-				return &greedy{c, p}
+				return &greedyStore{c, p}
 			},
 		},
 		Mutant{
@@ -46,7 +46,7 @@ func init() {
 				if p.Worker {
 					return b
 				}
-				return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s, p} }}
+				return &sessionWrapper{b, func(s broker.Session) broker.Session { return &stammeringSession{s, p} }}
 			},
 		},
 		Mutant{
@@ -57,11 +57,11 @@ func init() {
 					return c
 				}
 				asked := make(map[store.ReclaimCause]time.Duration)
-				return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				return &searchStore{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 					now := p.Host.Monotonic()
 					if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
 						if len(found) > 0 {
-							p.Acted("left the other rows to its next pass", ids(found)...)
+							p.Acted("left the other rows to its next pass", rowIDs(found)...)
 						}
 						return nil
 					}
@@ -73,27 +73,27 @@ func init() {
 	)
 }
 
-// restless claims executions again that it just gave back, in a loop that never sleeps.
-type restless struct {
+// restlessStore claims executions that it has just requeued, in a loop that never sleeps.
+type restlessStore struct {
 	store.Store
 	p      Process
 	parked bool
 }
 
 // Park implements store.Store.
-func (r *restless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (r *restlessStore) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	outcomes, err := r.Store.Park(ctx, executor, ps)
 	r.parked = r.parked || err == nil && len(ps) > 0
 	return outcomes, err
 }
 
 // DispatchDue implements store.Store.
-func (r *restless) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (r *restlessStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (r *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (r *restlessStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if r.parked {
 		r.p.Acted("claimed an execution at once that it had just given back")
 	}
@@ -103,19 +103,19 @@ func (r *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 	return r.Store.ClaimForScheduling(ctx, c)
 }
 
-// greedy claims more executions than there is capacity for.
-type greedy struct {
+// greedyStore claims more executions than there is capacity for.
+type greedyStore struct {
 	store.Store
 	p Process
 }
 
 // DispatchDue implements store.Store.
-func (g *greedy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (g *greedyStore) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (g *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (g *greedyStore) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	more := false
 	for i := range c.Demands {
 		more = more || c.Demands[i].Limit < c.Others
@@ -131,19 +131,19 @@ func (g *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	return g.Store.ClaimForScheduling(ctx, c)
 }
 
-// stammering is a session that sends every dispatch twice.
-type stammering struct {
+// stammeringSession is a session that sends every dispatch twice.
+type stammeringSession struct {
 	broker.Session
 	p Process
 }
 
 // Publish implements broker.Session.
-func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (s *stammeringSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	var again []broker.Message
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.ExecutionScheduled {
 			again = append(again, ms[i])
-			s.p.Acted("published a dispatch twice", dispatched(ms[i].Envelope)...)
+			s.p.Acted("published a dispatch twice", dispatchedIDs(ms[i].Envelope)...)
 		}
 	}
 	if len(again) > 0 {

@@ -1,9 +1,9 @@
 // Package containers runs servers in containers of an engine on this machine.
 //
-// Containers outlive the process that started them. Ryuk, the container that cleans up for
-// testcontainers, may be missing, because its image comes from a registry. So every container has
-// the directory of its run as a label. That directory's lock is free once the run is over, and
-// Sweep then removes the container. TESTCONTAINERS_RYUK_DISABLED=false uses Ryuk in addition.
+// Containers outlive the process that started them. Ryuk, the cleanup container of testcontainers, may be
+// unavailable, because its image comes from a registry. So every container has the directory of its run as a
+// label. Once the run is over, that directory's lock is free, and Sweep removes the container.
+// TESTCONTAINERS_RYUK_DISABLED=false uses Ryuk in addition.
 package containers
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// Labels of everything created here. An engine may serve several machines or network namespaces,
-// and a directory means something on its own host only.
+// Labels of everything created here. An engine may serve several machines or network namespaces, and a
+// directory is meaningful only on its own host.
 const (
 	LabelRun  = "handoff.chaos.run"
 	LabelHost = "handoff.chaos.host"
 )
 
-// answersWithin is the longest time in which an engine must answer.
+// answersWithin is the time in which an engine must answer.
 const answersWithin = 5 * time.Second
 
 // Engine is a running container engine on this machine.
@@ -43,14 +43,14 @@ type Engine struct {
 	host string // name of this machine
 }
 
-// settings is testcontainers' configuration from the environment, read once per process.
+// settings sets the environment variables of testcontainers, once per process.
 var settings = sync.OnceValue(func() error {
 	log.SetDefault(log.NewNoopLogger())
 	defaults := map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true"}
 	if _, err := os.Stat("/.dockerenv"); err == nil {
-		// In an environment that looks like a container, testcontainers takes the default gateway
-		// for the engine's address. That is wrong on a machine made from a container's image that
-		// runs its own engine.
+		// In an environment that looks like a container, testcontainers uses the default gateway as the
+		// engine's address. That is wrong on a machine that was made from a container image and runs its own
+		// engine.
 		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1"
 	}
 	for name, value := range defaults {
@@ -64,9 +64,9 @@ var settings = sync.OnceValue(func() error {
 	return nil
 })
 
-// Find returns the engine that DOCKER_HOST, the Docker context or the usual sockets name, if it
-// answers within seconds. It refuses an engine on another machine: ports published there can't be
-// reached at a loopback address and must not be reachable from elsewhere.
+// Find returns the engine at DOCKER_HOST, in the Docker context or at the usual sockets, if it answers within
+// seconds. It refuses an engine on another machine: ports published there can't be reached at a loopback
+// address and must not be reachable from elsewhere.
 func Find(ctx context.Context) (_ *Engine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -82,7 +82,7 @@ func Find(ctx context.Context) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !local(api.DaemonHost()) {
+	if !isLocalAddress(api.DaemonHost()) {
 		return nil, errors.Join(fmt.Errorf("the engine at %s is on another machine", api.DaemonHost()), api.Close())
 	}
 	host, err := os.Hostname()
@@ -92,8 +92,8 @@ func Find(ctx context.Context) (_ *Engine, err error) {
 	return &Engine{api: api, host: host}, nil
 }
 
-// local reports whether an engine's address is a socket, a pipe or a loopback address.
-func local(address string) bool {
+// isLocalAddress reports whether an engine's address is a socket, a pipe or a loopback address.
+func isLocalAddress(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -105,14 +105,14 @@ func local(address string) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Address is the engine's address in the form of DOCKER_HOST.
+// Address returns the engine's address in the form of DOCKER_HOST.
 func (e *Engine) Address() string { return e.api.DaemonHost() }
 
 // Close ends the connection; the containers stay.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Sweep removes this machine's containers and networks whose run is over, and returns their names.
-// over says whether a run is over, by its directory.
+// Sweep removes this machine's containers and networks whose run is over, and returns their names. over
+// reports whether a run is over, by its directory.
 func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([]string, error) {
 	filters := client.Filters{}.Add("label", LabelHost+"="+e.host)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
@@ -125,7 +125,7 @@ func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([
 		if run := c.Labels[LabelRun]; run == "" || !over(run) {
 			continue
 		}
-		if err := e.remove(ctx, c.ID); err != nil {
+		if err := e.removeContainer(ctx, c.ID); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -148,13 +148,13 @@ func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([
 	return removed, errors.Join(errs...)
 }
 
-// Labels are the labels by which Sweep recognizes what belongs to a run.
+// Labels returns the labels by which Sweep recognizes a run's containers and networks.
 func (e *Engine) Labels(run string) map[string]string {
 	return map[string]string{LabelRun: run, LabelHost: e.host}
 }
 
-// remove ends a container at once and removes its volumes. It ignores a container that is gone.
-func (e *Engine) remove(ctx context.Context, id string) error {
+// removeContainer ends a container at once and removes its volumes. It ignores a container that is gone.
+func (e *Engine) removeContainer(ctx context.Context, id string) error {
 	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if Gone(err) {
 		return nil
@@ -162,10 +162,10 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// Gone says whether an error means that the engine has no such container.
+// Gone reports whether an error means that the engine has no such container.
 func Gone(err error) bool { return err != nil && strings.Contains(err.Error(), "No such container") }
 
-// Spec describes a container.
+// Spec describes a container to create.
 type Spec struct {
 	// Name is the name of the container and of its host.
 	Name  string
@@ -176,7 +176,7 @@ type Spec struct {
 	// Ports maps each port of the server to its port on 127.0.0.1, which stays the same after a
 	// restart.
 	Ports map[int]int
-	// Run is the directory of its run.
+	// Run is the directory of the run.
 	Run string
 }
 
@@ -212,7 +212,7 @@ func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 	made, err := testcontainers.Run(ctx, s.Image, options...)
 	if err != nil {
 		if made != nil {
-			err = errors.Join(err, e.remove(context.WithoutCancel(ctx), made.GetContainerID()))
+			err = errors.Join(err, e.removeContainer(context.WithoutCancel(ctx), made.GetContainerID()))
 		}
 		return nil, fmt.Errorf("a container of the image %s: %w", s.Image, err)
 	}
@@ -225,24 +225,24 @@ type Container struct {
 	made   *testcontainers.DockerContainer
 }
 
-// ID is the engine's id for it.
+// ID returns the engine's id of the container.
 func (c *Container) ID() string { return c.made.GetContainerID() }
 
-// Start runs it, for the first time or again, with its existing data.
+// Start starts or restarts the container, with its existing data.
 func (c *Container) Start(ctx context.Context) error { return c.made.Start(ctx) }
 
-// Stop asks it to end, kills it after the given time, and returns when it has ended.
+// Stop stops the container, kills it after the given time, and returns when it has ended.
 func (c *Container) Stop(ctx context.Context, within time.Duration) error {
 	return c.made.Stop(ctx, &within)
 }
 
-// Kill ends it at once; its data stays.
+// Kill ends the container at once; its data stays.
 func (c *Container) Kill(ctx context.Context) error {
 	_, err := c.engine.api.ContainerKill(ctx, c.ID(), client.ContainerKillOptions{Signal: "KILL"})
 	return err
 }
 
-// Pause freezes all its processes.
+// Pause suspends all processes of the container.
 func (c *Container) Pause(ctx context.Context) error {
 	_, err := c.engine.api.ContainerPause(ctx, c.ID(), client.ContainerPauseOptions{})
 	return err
@@ -254,7 +254,7 @@ func (c *Container) Resume(ctx context.Context) error {
 	return err
 }
 
-// State reports whether it runs, and whether it is paused.
+// State reports whether the container runs, and whether it is paused.
 func (c *Container) State(ctx context.Context) (running, paused bool, err error) {
 	state, err := c.made.State(ctx)
 	if err != nil {
@@ -263,7 +263,7 @@ func (c *Container) State(ctx context.Context) (running, paused bool, err error)
 	return state.Running, state.Paused, nil
 }
 
-// Run executes a command in it and returns the output.
+// Run executes a command in the container and returns the output.
 func (c *Container) Run(ctx context.Context, command []string) (string, error) {
 	code, out, err := c.made.Exec(ctx, command, tcexec.Multiplexed())
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *Container) Run(ctx context.Context, command []string) (string, error) {
 	return string(text), err
 }
 
-// Log is its whole output.
+// Log returns the container's whole output.
 func (c *Container) Log(ctx context.Context) (string, error) {
 	r, err := c.made.Logs(ctx)
 	if err != nil {
@@ -286,5 +286,5 @@ func (c *Container) Log(ctx context.Context) (string, error) {
 	return string(text), errors.Join(err, r.Close())
 }
 
-// Remove ends it at once and deletes its data.
-func (c *Container) Remove(ctx context.Context) error { return c.engine.remove(ctx, c.ID()) }
+// Remove ends the container at once and deletes its data.
+func (c *Container) Remove(ctx context.Context) error { return c.engine.removeContainer(ctx, c.ID()) }

@@ -41,7 +41,7 @@ func (e *Engine) Project(ctx context.Context, name string) (map[string]*Containe
 	return all, nil
 }
 
-// Gateway is the address of this machine in one of the engine's networks.
+// Gateway returns this machine's address in one of the engine's networks.
 func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
 	found, err := e.api.NetworkInspect(ctx, network, client.NetworkInspectOptions{})
 	if err != nil {
@@ -55,13 +55,13 @@ func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
 	return "", fmt.Errorf("the network %s has no gateway", network)
 }
 
-// Signal sends a signal, such as STOP, to its first process only.
+// Signal sends a signal, such as STOP, to the container's first process only.
 func (c *Container) Signal(ctx context.Context, signal string) error {
 	_, err := c.engine.api.ContainerKill(ctx, c.ID(), client.ContainerKillOptions{Signal: signal})
 	return err
 }
 
-// Wait returns nil once it has ended, also if it is gone.
+// Wait returns nil once the container has ended or is gone.
 func (c *Container) Wait(ctx context.Context) error {
 	waiting := c.engine.api.ContainerWait(ctx, c.ID(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	select {
@@ -72,7 +72,7 @@ func (c *Container) Wait(ctx context.Context) error {
 	}
 }
 
-// CopyFile copies one of the container's files into a new executable file.
+// CopyFile copies one of the container's files to a new executable file.
 func (c *Container) CopyFile(ctx context.Context, from, to string) error {
 	in, err := c.made.CopyFileFromContainer(ctx, from)
 	if err != nil {

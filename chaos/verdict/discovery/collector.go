@@ -18,54 +18,53 @@ import (
 // Collector collects the distinct situations of one run. It implements history.Sink, changes no
 // event, and spends time only on transitions and faults.
 //
-// A situation is one transition of an execution, regardless of the execution and the time: the
-// status before and after, the reason, the epoch after it (7 stands for 7 and more), the change of
-// the epoch (0, 1, or anything else, which no lawful transition makes), and the kinds of the faults
-// on the execution's path. A fault is on the path if it lasted at some moment since the execution's
-// previous transition, or since its creation, and struck
+// A situation is one transition of an execution, regardless of the execution and the time: the status before
+// and after, the reason, the epoch after it (7 stands for 7 and more), the change of the epoch (0, 1, or
+// anything else, which no lawful transition makes), and the kinds of the faults on the execution's path. A
+// fault is on the path if it lasted at some time since the execution's previous transition or its creation,
+// and struck
 //
 //   - the process that wrote this transition or the previous one,
-//   - the worker that the transition names, which is the owner before a take-back and after any
-//     other transition,
+//   - the worker that the transition names, which is the owner before a reclaim and after any other
+//     transition,
 //   - or something that every execution needs: a server, a queue of the executors, a type of
 //     messages.
 //
-// Several faults of one kind count as one. A fault that is over counts until the next transition,
-// because its consequence is often written after its end: a lease that ran out while the worker was
-// away.
+// Several faults of one kind count as one. A fault that has ended counts until the next transition, because
+// its consequence is often written later: a lease that expired while the worker was away.
 type Collector struct {
-	faults []struck
-	// kinds are the hashes of the kinds of faults so far; the index is the bit in a set.
+	faults []startedFault
+	// kinds holds the hashes of the kinds of faults so far. The index is the bit in a set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
-	last    dense.Table[execution.ID, previous]
+	last    dense.Table[execution.ID, previousTransition]
 	seen    map[uint64]struct{}
 	scratch [16]byte
 }
 
-// struck is a fault that has begun.
-type struck struct {
+// startedFault is a fault that has begun.
+type startedFault struct {
 	fault string
 	kind  int
-	// processes are its targets; none if it is on every path.
+	// processes holds its targets; nil if it is on every path.
 	processes   []string
 	from, until time.Duration
 	lasts       bool
 }
 
-// previous is the latest transition of an execution that has not ended.
-type previous struct {
+// previousTransition is the latest transition of an execution that has not ended.
+type previousTransition struct {
 	at     time.Duration
 	writer string
 }
 
-// maxKinds limits the kinds of faults that are distinguished in one run; there are fewer.
+// maxKinds limits the kinds of faults that are distinguished in one run; actual runs have fewer.
 const maxKinds = 64
 
 // maxEpoch stands for itself and every larger epoch.
 const maxEpoch = 7
 
-// NewCollector returns a collector that has seen no event.
+// NewCollector returns a collector without events.
 func NewCollector() *Collector {
 	return &Collector{
 		names: make(map[execution.WorkerID]string), seen: make(map[uint64]struct{}),
@@ -76,13 +75,13 @@ func NewCollector() *Collector {
 func (c *Collector) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.Transition:
-		c.transition(e)
+		c.recordTransition(e)
 	case history.Created:
-		c.last.Set(e.Execution, previous{at: e.At})
+		c.last.Set(e.Execution, previousTransition{at: e.At})
 	case history.WorkerRegistered:
 		c.names[e.Worker] = e.Process
 	case history.FaultBegan:
-		c.began(e)
+		c.recordFault(e)
 	case history.FaultEnded:
 		for i := range c.faults {
 			if f := &c.faults[i]; f.lasts && f.fault == e.Fault {
@@ -93,9 +92,9 @@ func (c *Collector) Observe(e *history.Event) {
 	}
 }
 
-func (c *Collector) began(e *history.Event) {
-	f := struck{fault: e.Fault, from: e.At, lasts: true}
-	if !common(e.Process) {
+func (c *Collector) recordFault(e *history.Event) {
+	f := startedFault{fault: e.Fault, from: e.At, lasts: true}
+	if !isCommonTarget(e.Process) {
 		f.processes = strings.Split(e.Process, ",")
 	}
 	h := xxhash.Sum64String(e.Text)
@@ -108,8 +107,8 @@ func (c *Collector) began(e *history.Event) {
 	c.faults = append(c.faults, f)
 }
 
-// common says that a fault with this target is on every path.
-func common(target string) bool {
+// isCommonTarget reports whether a fault with this target is on every path.
+func isCommonTarget(target string) bool {
 	switch target {
 	case "", "broker", "database", "requested", "status_changed", "completed", "dead_letters":
 		return true
@@ -117,33 +116,33 @@ func common(target string) bool {
 	return false
 }
 
-func (c *Collector) transition(e *history.Event) {
-	before := previous{at: e.At}
+func (c *Collector) recordTransition(e *history.Event) {
+	before := previousTransition{at: e.At}
 	if last := c.last.At(e.Execution); last != nil {
 		before = *last
 	}
 	var on uint64
 	for i := range c.faults {
 		f := &c.faults[i]
-		if (f.lasts || f.until >= before.at) && (f.processes == nil || f.strikes(e.Process, before.writer, c.names[e.Worker])) {
+		if (f.lasts || f.until >= before.at) && (f.processes == nil || f.strikesAny(e.Process, before.writer, c.names[e.Worker])) {
 			on |= 1 << f.kind
 		}
 	}
-	c.seen[c.fingerprint(e, on)] = struct{}{}
+	c.seen[c.situationFingerprint(e, on)] = struct{}{}
 	if oracle.Terminal(e.To) {
 		c.last.Delete(e.Execution)
 	} else {
-		c.last.Set(e.Execution, previous{at: e.At, writer: e.Process})
+		c.last.Set(e.Execution, previousTransition{at: e.At, writer: e.Process})
 	}
 }
 
-func (s *struck) strikes(path ...string) bool {
+func (s *startedFault) strikesAny(path ...string) bool {
 	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(s.processes, name) })
 }
 
-// fingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
-// two runs number the kinds of their faults differently.
-func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
+// situationFingerprint returns the number of a situation. It hashes the names of the fault kinds, because
+// runs number the kinds differently.
+func (c *Collector) situationFingerprint(e *history.Event, faults uint64) uint64 {
 	step := uint64(2)
 	if e.Epoch == e.OldEpoch || e.Epoch == e.OldEpoch+1 {
 		step = uint64(e.Epoch - e.OldEpoch)
@@ -158,8 +157,8 @@ func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
 	return xxhash.Sum64(c.scratch[:])
 }
 
-// Situations returns the fingerprints of the distinct situations so far, ascending, at most Limit:
-// the smallest ones. The caller owns the slice.
+// Situations returns the fingerprints of the distinct situations so far, ascending; of more than Limit, the
+// smallest. The caller owns the slice.
 func (c *Collector) Situations() []uint64 {
 	all := make([]uint64, 0, len(c.seen))
 	for f := range c.seen {

@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of
-// the library shows fewer than 300; everything-at-once, in which faults overlap in ever new sets,
-// shows 8,000 in 200 runs and continues to grow.
+// Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of the library
+// shows fewer than 300. In everything-at-once, faults overlap in ever new sets: it shows 8,000 in 200 runs,
+// and the number keeps growing.
 const Limit = 16384
 
 // Counts counts, for every situation, the runs in which it was seen. Runs and counts may be added
 // in any order, and in parts that are merged later; the result is the same. The zero value is
 // empty.
 //
-// Beyond Limit, only the situations with the smallest fingerprints count. Once there are Limit
-// smaller ones, a situation can't count again, so every situation that counts has been counted from
-// the first run on.
+// Beyond Limit, only the situations with the smallest fingerprints count. A situation with Limit smaller ones
+// never counts later, so every situation that counts has been counted since the first run.
 type Counts struct {
 	runs int
-	// seen holds up to twice as many entries as count, so that it seldom has to be cut.
+	// seen holds up to 2*Limit entries, so that it is rarely cut.
 	seen map[uint64]int
 	// capped reports whether entries were cut.
 	capped bool
@@ -37,7 +36,7 @@ func (c *Counts) Add(situations []uint64) {
 		c.seen[f]++
 	}
 	if len(c.seen) > 2*Limit {
-		c.cut()
+		c.cutToLimit()
 	}
 }
 
@@ -52,12 +51,12 @@ func (c *Counts) Merge(o *Counts) {
 		c.seen[f] += runs
 	}
 	if len(c.seen) > 2*Limit {
-		c.cut()
+		c.cutToLimit()
 	}
 }
 
-// cut keeps what counts.
-func (c *Counts) cut() {
+// cutToLimit keeps the Limit smallest fingerprints.
+func (c *Counts) cutToLimit() {
 	if len(c.seen) <= Limit {
 		return
 	}
@@ -77,7 +76,7 @@ type storedCounts struct {
 // MarshalJSON implements json.Marshaler. Equal counts have equal texts.
 func (c Counts) MarshalJSON() ([]byte, error) {
 	c.seen = maps.Clone(c.seen)
-	c.cut()
+	c.cutToLimit()
 	return json.Marshal(storedCounts{c.runs, c.seen, c.capped})
 }
 
@@ -89,7 +88,7 @@ func (c *Counts) UnmarshalJSON(text []byte) error {
 	}
 	for _, runs := range in.Seen {
 		if runs < 1 || runs > in.Runs || len(in.Seen) > Limit {
-			return errors.New("counts of situations: no runs give these; write the file again")
+			return errors.New("counts of situations: no runs can have these counts; write the file again")
 		}
 	}
 	*c = Counts{in.Runs, in.Seen, in.Capped}

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counted returns the counts of runs with the given situations.
-func counted(runs ...[]uint64) *Counts {
+// countsOf returns the counts of runs with the given situations.
+func countsOf(runs ...[]uint64) *Counts {
 	var c Counts
 	for _, r := range runs {
 		c.Add(r)
@@ -18,7 +18,7 @@ func counted(runs ...[]uint64) *Counts {
 	return &c
 }
 
-func TestCountsDependOnNoOrderAndNoParts(t *testing.T) {
+func TestCountsIgnoreOrderAndSharding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.SliceOfDistinct(rapid.Uint64Range(0, 40), rapid.ID), 1, 20).Draw(t, "runs")
 		shards := rapid.IntRange(1, 5).Draw(t, "shards")
@@ -32,17 +32,17 @@ func TestCountsDependOnNoOrderAndNoParts(t *testing.T) {
 			text, err := json.Marshal(parts[k])
 			var read Counts
 			if err != nil || json.Unmarshal(text, &read) != nil {
-				t.Fatalf("%s reads as %+v: %v", text, read, err)
+				t.Fatalf("%s is read as %+v: %v", text, read, err)
 			}
 			merged.Merge(&read)
 		}
-		if whole := counted(runs...); !reflect.DeepEqual(*whole, merged) {
+		if whole := countsOf(runs...); !reflect.DeepEqual(*whole, merged) {
 			t.Fatalf("one run of all: %+v, merged: %+v", whole, merged)
 		}
 	})
 }
 
-func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
+func TestCountsBeyondLimitKeepSmallestFingerprints(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	exact := make(map[uint64]int)
 	var all [][]uint64
@@ -54,16 +54,16 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 		}
 		all = append(all, run)
 	}
-	one, two := counted(all...), counted(all[:20]...)
-	two.Merge(counted(all[20:]...))
+	one, two := countsOf(all...), countsOf(all[:20]...)
+	two.Merge(countsOf(all[20:]...))
 	if a, b := one.Summary(), two.Summary(); a != b || a.Distinct != Limit || !a.Capped || a.Runs != 40 {
 		t.Errorf("in one: %+v, in two parts: %+v", a, b)
 	}
 	text, err := json.Marshal(one)
 	if again, _ := json.Marshal(two); err != nil || string(again) != string(text) || len(text) > 500_000 {
-		t.Errorf("in two parts the text is another one, or too long: %d bytes, %v", len(text), err)
+		t.Errorf("in two parts the text differs, or is too long: %d bytes, %v", len(text), err)
 	}
-	one.cut()
+	one.cutToLimit()
 	for f, n := range one.seen {
 		if n != exact[f] {
 			t.Errorf("situation %d was seen in %d runs, counted %d", f, exact[f], n)
@@ -71,7 +71,7 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 	}
 }
 
-func TestCountsThatNoRunsGiveAreRefused(t *testing.T) {
+func TestCountsRejectImpossibleValues(t *testing.T) {
 	for _, bad := range []string{`{"runs":2,"seen":{"1":3}}`, `{"runs":2,"seen":{"1":0}}`, `{"runs":2,"seen":{"x":1}}`, `[]`} {
 		var c Counts
 		if err := json.Unmarshal([]byte(bad), &c); err == nil {

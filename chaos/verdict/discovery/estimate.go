@@ -13,9 +13,9 @@ const MinRuns = 10
 // Summary is the part of Counts that an estimate needs.
 type Summary struct {
 	Runs, Distinct int
-	// Once and Twice are how many situations were seen in exactly one run, and in two.
+	// Once and Twice are the numbers of situations seen in exactly one run, and in exactly two.
 	Once, Twice int
-	// Seen is the sum, over all situations, of the runs that saw each.
+	// Seen is the sum, over all situations, of the number of runs that saw each.
 	Seen int
 	// Capped reports whether there were more than Limit situations, so that every figure is a lower bound.
 	Capped bool
@@ -24,7 +24,7 @@ type Summary struct {
 // Summary summarizes the counts.
 func (c *Counts) Summary() Summary {
 	kept := Counts{c.runs, maps.Clone(c.seen), c.capped}
-	kept.cut()
+	kept.cutToLimit()
 	s := Summary{Runs: kept.runs, Distinct: len(kept.seen), Capped: kept.capped}
 	for _, runs := range kept.seen {
 		s.Seen += runs
@@ -41,9 +41,9 @@ func (c *Counts) Summary() Summary {
 // Extrapolates reports whether there are enough runs for an extrapolation.
 func (s Summary) Extrapolates() bool { return s.Runs >= MinRuns }
 
-// unseen is the Chao2 estimate of the number of situations that exist but that no run has seen:
+// unseenEstimate returns the Chao2 estimate of the number of situations that exist but that no run has seen:
 // Chao, Biometrics 43 (1987) 783–791. If none was seen twice, it uses the bias-corrected form.
-func (s Summary) unseen() float64 {
+func (s Summary) unseenEstimate() float64 {
 	once, twice, share := float64(s.Once), float64(s.Twice), float64(s.Runs-1)/float64(s.Runs)
 	if twice > 0 {
 		return share * once * once / (2 * twice)
@@ -51,13 +51,13 @@ func (s Summary) unseen() float64 {
 	return share * once * max(0, once-1) / 2
 }
 
-// More is the expected number of new situations in a number of further runs: Chao et al., Ecological
-// Monographs 84 (2014) 45–67, equation 12 for incidence data. It is reliable up to the present number
-// of runs; beyond that it is too low.
+// More returns the expected number of new situations in a number of further runs: Chao et al., Ecological
+// Monographs 84 (2014) 45–67, equation 12 for incidence data. It is reliable up to the current number of
+// runs; beyond that it is too low.
 func (s Summary) More(runs int) float64 {
 	once, rest := float64(s.Once), 0.0
 	if s.Runs > 0 {
-		rest = s.unseen()
+		rest = s.unseenEstimate()
 	}
 	if rest == 0 {
 		return 0
@@ -65,7 +65,7 @@ func (s Summary) More(runs int) float64 {
 	return -rest * math.Expm1(float64(runs)*math.Log1p(-once/(float64(s.Runs)*rest+once)))
 }
 
-// Coverage is the share of a run's situations that other runs have seen: Good's estimate for incidence
+// Coverage returns the share of a run's situations that other runs have seen: Good's estimate for incidence
 // data. It is 0 if nothing was seen.
 func (s Summary) Coverage() float64 {
 	if s.Seen == 0 {
@@ -74,12 +74,11 @@ func (s Summary) Coverage() float64 {
 	return 1 - float64(s.Once)/float64(s.Seen)
 }
 
-// FailsAtMost is the share of runs that may fail, with 95 % confidence, if this many of them
-// failed: the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26
-// (1934) 404–413. If none failed it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of
-// three. It also holds for the mean over several scenarios, as long as the number of runs of each
-// didn't depend on the results of the others: Hoeffding, Annals of Mathematical Statistics 27
-// (1956) 713–721.
+// FailsAtMost returns, with 95 % confidence, the largest share of runs that fail, if this many of them
+// failed. It is the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934)
+// 404–413. If none failed, it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds
+// for the mean over several scenarios, unless the number of runs of one depends on the results of others:
+// Hoeffding, Annals of Mathematical Statistics 27 (1956) 713–721.
 func FailsAtMost(failed, runs int) float64 {
 	if failed >= runs {
 		return 1

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// In a world of a hundred situations, each rarer than the one before, what twice the runs show is
-// predicted well on average.
-func TestTwiceTheRunsShowOnAverageWhatWasPredicted(t *testing.T) {
+// With a hundred situations, each rarer than the one before, the prediction for twice the runs is good on
+// average.
+func TestMorePredictsNewSituations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	run := func() (shown []uint64) {
 		for i := range uint64(100) {
@@ -37,9 +37,9 @@ func TestTwiceTheRunsShowOnAverageWhatWasPredicted(t *testing.T) {
 	}
 }
 
-// The figures come from the formulas, computed by hand: 5 runs, 4 situations in one run, 1 in two.
-func TestTheEstimatesAreThoseOfTheFormulas(t *testing.T) {
-	s := counted([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Summary()
+// The expected figures were computed by hand for 5 runs, 4 situations in one run and 1 in two.
+func TestEstimatesMatchPublishedFormulas(t *testing.T) {
+	s := countsOf([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Summary()
 	if want := (Summary{Runs: 5, Distinct: 6, Once: 4, Twice: 1, Seen: 11}); s != want {
 		t.Fatalf("counted %+v, want %+v", s, want)
 	}
@@ -54,7 +54,7 @@ func TestTheEstimatesAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
-func TestNoneOfManyRunsFailedIsTheRuleOfThree(t *testing.T) {
+func TestFailsAtMostFollowsRuleOfThree(t *testing.T) {
 	for _, n := range []int{1, 10, 200, 20000} {
 		if got, want := FailsAtMost(0, n), 1-math.Pow(0.05, 1/float64(n)); math.Abs(got-want) > 1e-9 {
 			t.Errorf("0 of %d: %v, want %v", n, got, want)

@@ -3,7 +3,7 @@ const id = (name) => document.getElementById(name);
 const yaml = id("yaml"), strips = id("strips"), verdict = id("verdict");
 let worker, calls = new Map(), number = 0, view = null, report = "";
 
-// ask calls the simulator. What it refuses is an error with its words.
+// ask calls the simulator. A refused call throws an error with its message.
 function ask(...call) {
   return new Promise((resolve, reject) => {
     calls.set(++number, (answer) => answer.error === undefined ? resolve(answer.result) : reject(new Error(answer.error)));
@@ -29,13 +29,13 @@ function seconds(ms) {
   return s < 60 ? `${s}s` : `${Math.floor(s / 60)}m${s % 60 ? Math.round(s % 60 * 10) / 10 + "s" : ""}`;
 }
 
-// looks draws the faults of the text, or says what is wrong with it.
+// looks draws the faults of the text, or shows its mistake.
 let looked = 0;
 async function looks() {
   const turn = ++looked;
   try {
     const seen = await ask("look", yaml.value);
-    if (turn !== looked) return; // a later text is looked at
+    if (turn !== looked) return; // a later text is being checked
     view = seen;
     id("mistake").hidden = true;
     const profile = id("profile").value;
@@ -139,7 +139,7 @@ function strip(fault, i) {
   return row;
 }
 
-// moved writes the new times of a fault into the text.
+// moved writes the new times of a fault to the text.
 async function moved(i, at, lasts) {
   try {
     yaml.value = await ask("move", yaml.value, i, at, lasts);
@@ -204,7 +204,7 @@ id("go").onclick = run;
 id("seed").onkeydown = (key) => { if (key.key === "Enter") run(); };
 id("next").onclick = () => { id("seed").value = String(BigInt(id("seed").value || "0") + 1n); run(); };
 id("stop").onclick = () => {
-  worker.terminate(); // nothing else reaches a run that computes
+  worker.terminate(); // nothing else can stop a running simulation
   calls.clear();
   start();
   say("inconclusive", "Stopped.");

@@ -1,11 +1,11 @@
 "use strict";
-// Runs the simulator beside the page, so that the page stays alive while a run computes.
+// Runs the simulator in a worker, so that the page stays responsive during a run.
 importScripts("wasm_exec.js");
 
 const ready = (async () => {
   const answer = await fetch("playground.wasm.gz");
   if (!answer.ok) throw new Error(`playground.wasm.gz: ${answer.status} ${answer.statusText}`);
-  // Some hosts unpack it on the way.
+  // Some hosts decompress the file while serving it.
   const [head, all] = answer.body.tee();
   const reader = head.getReader(), first = (await reader.read()).value;
   reader.cancel();

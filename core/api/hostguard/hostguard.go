@@ -1,11 +1,10 @@
-// Package hostguard keeps pages of other sites away from HTTP servers that trust every client that
-// reaches them.
+// Package hostguard protects HTTP servers without authentication from pages of other sites.
 //
-// A browser on this machine can reach a server that listens on 127.0.0.1. A page of another site
-// gets there in two ways. It may send a request across origins, which browsers mark in Origin and
-// Sec-Fetch-Site. Or its name may be pointed at 127.0.0.1 after the page was loaded (DNS
-// rebinding). Then Origin and Host agree, and only Host shows that this server did not serve the
-// page. So a server without a token answers only requests whose Host it knows as its own.
+// A browser on this machine can reach a server that listens on 127.0.0.1. A page of another site can reach it
+// in two ways. It may send a request across origins, which browsers mark in Origin and Sec-Fetch-Site. Or its
+// name may be pointed at 127.0.0.1 after the page was loaded (DNS rebinding). Then Origin and Host agree, and
+// only Host shows that this server did not serve the page. So a server without a token answers only requests
+// whose Host is one of its own names.
 package hostguard
 
 import (
@@ -18,22 +17,20 @@ import (
 	"strings"
 )
 
-// Guard checks the host that a request was sent to, and the page that sent it. The zero Guard only
-// knows the names of this machine.
+// Guard checks the host that a request was sent to, and the page that sent it. The zero Guard accepts only
+// the names of this machine.
 type Guard struct {
-	// Hosts are further names and addresses of the server, without ports: those of a proxy in front
-	// of it. Localhost, loopback addresses and the address at which a connection arrived are always
-	// known.
+	// Hosts are further names and addresses of the server, without ports, such as those of a proxy.
+	// Localhost, loopback addresses and the local address of the connection are always accepted.
 	Hosts []string
-	// More is added to a refusal. It says how to make the server answer to another name; empty for
-	// nothing.
+	// More is appended to a refusal: how to make the server accept another name. It may be empty.
 	More string
 }
 
 // Refusal is the reason why a request is not answered.
 type Refusal struct {
-	// Foreign says that Host is not one of the server's names; otherwise the request comes from a
-	// page of another site.
+	// Foreign reports whether Host is not one of the server's names; otherwise the request comes from a page
+	// of another site.
 	Foreign bool
 	// Detail is for the person who sent the request.
 	Detail string
@@ -44,12 +41,12 @@ type Refusal struct {
 // name. It ignores X-Forwarded-Host and Forwarded, because a page can set them.
 func (g Guard) Check(r *http.Request) *Refusal {
 	host := hostOf(r.Host)
-	if !g.knows(host, r) {
-		return &Refusal{Foreign: true, Detail: g.detail(r)}
+	if !g.knowsHost(host, r) {
+		return &Refusal{Foreign: true, Detail: g.refusalDetail(r)}
 	}
 	switch origins := r.Header.Values("Origin"); {
 	case len(origins) > 1 || len(origins) == 1 && !sameOrigin(origins[0], r.Host):
-		return &Refusal{Detail: fmt.Sprintf("The request was sent by the page %q, and only pages of %q may send any.", cut(strings.Join(origins, ", ")), cut(r.Host))}
+		return &Refusal{Detail: fmt.Sprintf("The request was sent by the page %q, and only pages of %q may send any.", shortenText(strings.Join(origins, ", ")), shortenText(r.Host))}
 	case len(origins) == 0 && http.NewCrossOriginProtection().Check(r) != nil:
 		return &Refusal{Detail: "The request was sent by a page of another site."}
 	}
@@ -67,10 +64,10 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (g Guard) detail(r *http.Request) string {
-	own := append([]string{"localhost", "loopback addresses"}, arrived(r)...)
+func (g Guard) refusalDetail(r *http.Request) string {
+	own := append([]string{"localhost", "loopback addresses"}, arrivalAddress(r)...)
 	own = append(own, g.Hosts...)
-	what := fmt.Sprintf("The request was sent to the host %q", cut(r.Host))
+	what := fmt.Sprintf("The request was sent to the host %q", shortenText(r.Host))
 	if r.Host == "" {
 		what = "The request names no host"
 	}
@@ -81,8 +78,8 @@ func (g Guard) detail(r *http.Request) string {
 	return text
 }
 
-// knows says that a host is the server's own.
-func (g Guard) knows(host string, r *http.Request) bool {
+// knowsHost reports whether a host is the server's own.
+func (g Guard) knowsHost(host string, r *http.Request) bool {
 	if host == "" {
 		return false
 	}
@@ -95,12 +92,11 @@ func (g Guard) knows(host string, r *http.Request) bool {
 		}
 		host = ip.String()
 	}
-	return slices.Contains(arrived(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
+	return slices.Contains(arrivalAddress(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
 }
 
-// arrived is the address of this machine at which the request's connection arrived; empty if
-// unknown.
-func arrived(r *http.Request) []string {
+// arrivalAddress returns the local address of the request's connection, empty if it is unknown.
+func arrivalAddress(r *http.Request) []string {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
 		return nil
@@ -112,8 +108,8 @@ func arrived(r *http.Request) []string {
 	return []string{ip.Unmap().String()}
 }
 
-// hostOf extracts the name or address of HOST or HOST:PORT, normalised for comparison: lower case,
-// an address without brackets, a name without a final dot. It is empty if the text is not a host.
+// hostOf extracts the name or address of HOST or HOST:PORT, normalised for comparison: lower case, an address
+// without brackets, a name without a final dot. It returns "" if the text is not a host.
 func hostOf(text string) string {
 	host := text
 	if name, port, err := net.SplitHostPort(text); err == nil {
@@ -138,7 +134,7 @@ func hostOf(text string) string {
 	return host
 }
 
-// sameOrigin says that an Origin is the site that a Host names, including the port.
+// sameOrigin reports whether an Origin is the site that a Host names, including the port.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -157,7 +153,7 @@ func portOf(host, otherwise string) string {
 	return otherwise
 }
 
-func cut(text string) string {
+func shortenText(text string) string {
 	const longest = 100
 	if len(text) > longest {
 		return text[:longest] + "…"

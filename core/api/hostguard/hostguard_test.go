@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestOnlyRequestsToTheServersOwnHostAreAnswered(t *testing.T) {
+func TestGuardRefusesForeignHosts(t *testing.T) {
 	guard := Guard{Hosts: []string{"handoff.example.com", "10.1.2.3"}}
 	for host, answered := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LOCALHOST:8080": true, "localhost.": true, "localhost.:8080": true,
@@ -53,7 +53,7 @@ func TestOnlyRequestsToTheServersOwnHostAreAnswered(t *testing.T) {
 	}
 }
 
-func TestOnlyPagesOfTheServerItselfMaySendRequests(t *testing.T) {
+func TestGuardRefusesForeignPages(t *testing.T) {
 	for _, c := range []struct {
 		method, host, origin, site string
 		answered                   bool
@@ -98,9 +98,8 @@ func TestOnlyPagesOfTheServerItselfMaySendRequests(t *testing.T) {
 	}
 }
 
-// The way net/http parses a request line with a host, and a request without Host, decides what
-// Check sees.
-func TestRequestsAsTheyComeOverAConnection(t *testing.T) {
+// What Check sees depends on how net/http parses a request line with a host, and a request without Host.
+func TestGuardOverConnection(t *testing.T) {
 	server := httptest.NewServer(Guard{More: "Set api.token."}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
 	for request, want := range map[string]string{

@@ -36,9 +36,9 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-func TestConnectToSilence(t *testing.T) {
+func TestConnectTimesOutOnSilence(t *testing.T) {
 	address := "amqp://u:secret@" + silentListener(t)
-	// Without the limits that are under test, both calls wait for ever.
+	// Without the limits under test, both calls would never return.
 	_, err := New(Options{URL: address, DialTimeout: 200 * time.Millisecond}).Connect(t.Context())
 	if !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("a broker that does not answer is %v", err)
@@ -51,7 +51,7 @@ func TestConnectToSilence(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepThePassword(t *testing.T) {
+func TestErrorsHidePassword(t *testing.T) {
 	for _, address := range []string{
 		"amqp://u:secret@%zz", "http://u:secret@localhost", "amqp://u:secret@127.0.0.1:1/%2f", "amqp://u:secret@local host:1",
 	} {

@@ -30,9 +30,9 @@ type consumer struct {
 	cancelled  bool
 }
 
-// A delivery's tag combines the consumer's number, in the high bits, with the channel's tag. The
-// broker counts tags from 1 in every channel, so the bare tag of an old session would settle a
-// message of somebody else.
+// A delivery's tag combines the consumer's number, in the high bits, with the channel's tag. The broker
+// counts tags from 1 in every channel, so the bare tag of an old session would settle another consumer's
+// message.
 //
 // Numbers are unique within the process, across Brokers and sessions.
 var lastConsumer atomic.Uint64
@@ -50,7 +50,7 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	}
 	c := &consumer{s: s, number: lastConsumer.Add(1), queue: queue}
 	c.tag = fmt.Sprintf("%s-%d", s.b.opts.Name, c.number)
-	_, err := call(ctx, s, func() (nothing, error) { return nothing{}, c.subscribe(prefetch) }, func(nothing) { _ = c.ch.Close() })
+	_, err := callOrAbandon(ctx, s, func() (noResult, error) { return noResult{}, c.openSubscription(prefetch) }, func(noResult) { _ = c.ch.Close() })
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	return c, nil
 }
 
-func (c *consumer) subscribe(prefetch int) error {
+func (c *consumer) openSubscription(prefetch int) error {
 	ch, err := c.s.consuming.amqp.Channel()
 	if err != nil {
 		return fmt.Errorf("consume %s: %w", c.queue, err)
@@ -75,7 +75,7 @@ func (c *consumer) subscribe(prefetch int) error {
 	}
 	c.ch, c.deliveries = ch, deliveries
 	// From here on the channel holds deliveries. If the channel ends, the session ends with it.
-	c.s.watch("consumer of "+c.queue, closed)
+	c.s.endWhenClosed("consumer of "+c.queue, closed)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	case d, ok := <-c.deliveries:
 		switch {
 		case ok:
-			return c.delivery(&d), nil
+			return c.translateDelivery(&d), nil
 		case c.ch.IsClosed():
 			c.s.end(errors.New("consumer of " + c.queue + ": channel closed"))
 			return broker.Delivery{}, broker.ErrClosed
@@ -105,16 +105,16 @@ func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 }
 
 func (c *consumer) Ack(d broker.Delivery) {
-	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Ack(tag, false) })
+	c.sendSettlement(d, func(ch *amqp.Channel, tag uint64) error { return ch.Ack(tag, false) })
 }
 
 func (c *consumer) Reject(d broker.Delivery, requeue bool) {
-	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Reject(tag, requeue) })
+	c.sendSettlement(d, func(ch *amqp.Channel, tag uint64) error { return ch.Reject(tag, requeue) })
 }
 
-// settle sends a settlement on the channel of the delivery. It ignores a delivery of another
-// session, which belongs to the broker again.
-func (c *consumer) settle(d broker.Delivery, send func(ch *amqp.Channel, tag uint64) error) {
+// sendSettlement sends a settlement on the channel of the delivery. It ignores a delivery of another
+// session, which has returned to the broker.
+func (c *consumer) sendSettlement(d broker.Delivery, send func(ch *amqp.Channel, tag uint64) error) {
 	s := c.s
 	if s.Closed() {
 		return
@@ -135,29 +135,29 @@ func (c *consumer) settle(d broker.Delivery, send func(ch *amqp.Channel, tag uin
 }
 
 func (c *consumer) Cancel(ctx context.Context) error {
-	_, err := call(ctx, c.s, func() (nothing, error) {
+	_, err := callOrAbandon(ctx, c.s, func() (noResult, error) {
 		c.cancelling.Lock()
 		defer c.cancelling.Unlock()
 		if c.cancelled {
-			return nothing{}, nil
+			return noResult{}, nil
 		}
 		if err := c.ch.Cancel(c.tag, false); err != nil {
-			return nothing{}, fmt.Errorf("cancel the consumer of %s: %w", c.queue, err)
+			return noResult{}, fmt.Errorf("cancel the consumer of %s: %w", c.queue, err)
 		}
 		c.cancelled = true
-		return nothing{}, nil
-	}, func(nothing) {})
+		return noResult{}, nil
+	}, func(noResult) {})
 	return err
 }
 
-// delivery translates a message for the core. A body that can't be read is kept as it is. A header
-// that the broker did not write also makes a message unreadable: if the message were rejected, the
+// translateDelivery translates a message for the core. A body that can't be read is kept as it is. An x-death
+// header that the broker did not write also makes a message unreadable. If the message were rejected, the
 // header would end dead lettering for the whole node (S5).
-func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
+func (c *consumer) translateDelivery(d *amqp.Delivery) broker.Delivery {
 	out := broker.Delivery{
 		Tag: c.number<<tagBits | d.DeliveryTag, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
 	}
-	out.Deaths, out.Malformed = deaths(d.Headers)
+	out.Deaths, out.Malformed = parseDeaths(d.Headers)
 	if _, replaced := d.Headers[headerUnreadable]; replaced {
 		out.Malformed = errors.New("message headers can't be read: they are nested too deeply, too many, or of an unknown type")
 	}
@@ -170,10 +170,10 @@ func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
 	return out
 }
 
-// deaths reads x-death, newest first. Any client can publish a message with such a header.
+// parseDeaths reads x-death, newest first. Any client can publish a message with such a header.
 // Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ
 // writes. A replay, by hand or by a shovel, keeps the header.
-func deaths(headers amqp.Table) ([]broker.Death, error) {
+func parseDeaths(headers amqp.Table) ([]broker.Death, error) {
 	value, present := headers["x-death"]
 	if !present {
 		return nil, nil
@@ -189,14 +189,14 @@ func deaths(headers amqp.Table) ([]broker.Death, error) {
 			return nil, fmt.Errorf("message header x-death[%d] is not a table", i)
 		}
 		var err error
-		if all[i], err = death(table); err != nil {
+		if all[i], err = parseDeath(table); err != nil {
 			return nil, fmt.Errorf("message header x-death[%d]: %w", i, err)
 		}
 	}
 	return all, nil
 }
 
-func death(table amqp.Table) (d broker.Death, err error) {
+func parseDeath(table amqp.Table) (d broker.Death, err error) {
 	reason := ""
 	var count int64
 	for _, field := range []struct {

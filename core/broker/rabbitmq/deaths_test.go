@@ -9,7 +9,7 @@ import (
 
 // Each header was sent to RabbitMQ 3.10 in a message that was then rejected. Some of them end its
 // dead lettering; it passes the others on unchanged. RabbitMQ itself writes none of them.
-func TestOnlyAnXDeathHeaderAsRabbitMQWritesItIsRead(t *testing.T) {
+func TestParseDeathsRefusesForeignHeaders(t *testing.T) {
 	good := func(change func(amqp.Table)) []any {
 		table := amqp.Table{
 			"queue": "worker.1.executions", "reason": "expired", "count": int64(2), "time": time.Unix(1_700_000_000, 0),
@@ -26,15 +26,15 @@ func TestOnlyAnXDeathHeaderAsRabbitMQWritesItIsRead(t *testing.T) {
 		"queue": set("queue", int32(1)), "reason": set("reason", "boredom"), "exchange": set("exchange", int32(1)), "keys": set("routing-keys", "q"),
 		"the second": append(set("count", int64(1)), "x"),
 	} {
-		if all, err := deaths(amqp.Table{"x-death": header}); err == nil {
+		if all, err := parseDeaths(amqp.Table{"x-death": header}); err == nil {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
-	all, err := deaths(amqp.Table{"x-death": good(func(t amqp.Table) { t["original-expiration"] = "5" })})
+	all, err := parseDeaths(amqp.Table{"x-death": good(func(t amqp.Table) { t["original-expiration"] = "5" })})
 	if err != nil || len(all) != 1 || all[0].Count != 2 || all[0].Reason.String() != "expired" || all[0].Queue != "worker.1.executions" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if all, err := deaths(amqp.Table{"other": 1}); err != nil || all != nil {
-		t.Errorf("without: %+v, %v", all, err)
+	if all, err := parseDeaths(amqp.Table{"other": 1}); err != nil || all != nil {
+		t.Errorf("without the header: %+v, %v", all, err)
 	}
 }

@@ -30,17 +30,17 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := context.WithTimeout(ctx, broker.DeclareWait)
 	defer cancel()
 	var at progress
-	_, err := call(within, s, func() (nothing, error) {
+	_, err := callOrAbandon(within, s, func() (noResult, error) {
 		ch, err := s.consuming.amqp.Channel()
 		if err != nil {
-			return nothing{}, err
+			return noResult{}, err
 		}
-		err = s.declare(ctx, ch, t, &at)
+		err = s.declareTopology(ctx, ch, t, &at)
 		_ = ch.Close()
-		return nothing{}, err
-	}, func(nothing) {})
+		return noResult{}, err
+	}, func(noResult) {})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return broker.Unanswered(at.where())
+		return broker.Unanswered(at.currentObject())
 	}
 	return err
 }
@@ -48,32 +48,32 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 // progress is the object that a declaration waits for.
 type progress struct{ what atomic.Pointer[string] }
 
-func (p *progress) at(what, name string) {
+func (p *progress) noteObject(what, name string) {
 	what += " " + name
 	p.what.Store(&what)
 }
 
-// where names that object; it is empty before the first request.
-func (p *progress) where() string {
+// currentObject names that object; it is empty before the first request.
+func (p *progress) currentObject() string {
 	if what := p.what.Load(); what != nil {
 		return *what
 	}
 	return ""
 }
 
-func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
+func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
 	for _, e := range t.Exchanges {
-		p.at("exchange", e.Name)
+		p.noteObject("exchange", e.Name)
 		// RabbitMQ closes the whole connection over an exchange kind that it does not know.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
 			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
 		}
 		if err := ch.ExchangeDeclare(e.Name, string(e.Kind), true, false, false, false, nil); err != nil {
-			return refused("exchange", e.Name, err)
+			return declareError("exchange", e.Name, err)
 		}
 	}
 	for _, q := range t.Queues {
-		p.at("queue", q.Name)
+		p.noteObject("queue", q.Name)
 		args, err := QueueArguments(q)
 		if err != nil {
 			return err
@@ -82,12 +82,12 @@ func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topolo
 			continue
 		}
 		if _, err := ch.QueueDeclare(q.Name, true, false, false, false, args); err != nil {
-			return refused("queue", q.Name, err)
+			return declareError("queue", q.Name, err)
 		}
 		s.noteLimit(ctx, q)
 	}
 	for _, b := range t.Bindings {
-		p.at("binding to queue", b.Queue)
+		p.noteObject("binding to queue", b.Queue)
 		if err := ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil); err != nil {
 			return fmt.Errorf("bind %s to %s with %s: %w", b.Queue, b.Exchange, b.Pattern, err)
 		}
@@ -100,16 +100,16 @@ func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topolo
 // its first return.
 const deliveryLimitArg = "x-delivery-limit"
 
-// limits says that the server's quorum queues have a delivery limit unless a declaration lifts it.
-// If that is not known of a server, its queues are declared without the argument.
-func (s *session) limits() bool {
+// hasDeliveryLimit reports whether the server's quorum queues have a delivery limit unless a declaration
+// lifts it. If that is not known of a server, its queues are declared without the argument.
+func (s *session) hasDeliveryLimit() bool {
 	product, _ := s.consuming.amqp.Properties["product"].(string)
 	version, _ := s.consuming.amqp.Properties["version"].(string)
-	return product == "RabbitMQ" && generation(version) >= 4
+	return product == "RabbitMQ" && majorVersion(version) >= 4
 }
 
-// generation is the major version, 0 if the version can't be read.
-func generation(version string) int {
+// majorVersion is the major version, 0 if the version can't be read.
+func majorVersion(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(first)
 	if err != nil {
@@ -123,7 +123,7 @@ func generation(version string) int {
 // queue exists with other arguments, which the plain declaration then checks. It uses its own
 // channel, because a refusal closes it.
 func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
-	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
+	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return false
 	}
 	unlimited := maps.Clone(args)
@@ -139,7 +139,7 @@ func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 
 // noteLimit notes that a queue of an older release exists with the server's delivery limit.
 func (s *session) noteLimit(ctx context.Context, q broker.Queue) {
-	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
+	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return
 	}
 	s.setLimited(q.Name, true)
@@ -165,12 +165,12 @@ func (s *session) Limited() []string {
 // DeleteIdle implements broker.Session. Each request uses its own channel, because RabbitMQ closes
 // the channel when it refuses.
 func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
-	return call(ctx, s, func() (broker.QueueFate, error) {
+	return callOrAbandon(ctx, s, func() (broker.QueueFate, error) {
 		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
 			return ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
 		})
 		switch {
-		case is(err, amqp.NotFound):
+		case hasReplyCode(err, amqp.NotFound):
 			return broker.QueueAbsent, nil
 		case err != nil:
 			return broker.QueueInUse, fmt.Errorf("look at queue %s: %w", q.Name, err)
@@ -188,7 +188,7 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 				return holds, err
 			})
 			switch {
-			case is(err, amqp.NotFound):
+			case hasReplyCode(err, amqp.NotFound):
 				return broker.QueueAbsent, nil
 			case err != nil:
 				return broker.QueueInUse, fmt.Errorf("look into queue %s: %w", q.Name, err)
@@ -198,7 +198,7 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 		}
 		_, err = onChannel(s, func(ch *amqp.Channel) (int, error) { return ch.QueueDelete(q.Name, judges, judges, false) })
 		switch {
-		case is(err, amqp.PreconditionFailed):
+		case hasReplyCode(err, amqp.PreconditionFailed):
 			return broker.QueueInUse, nil
 		case err != nil:
 			return broker.QueueInUse, fmt.Errorf("delete queue %s: %w", q.Name, err)
@@ -208,12 +208,12 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 }
 
 func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
-	return call(ctx, s, func() (broker.QueueState, error) {
+	return callOrAbandon(ctx, s, func() (broker.QueueState, error) {
 		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
 			return ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		})
 		switch {
-		case is(err, amqp.NotFound):
+		case hasReplyCode(err, amqp.NotFound):
 			return broker.QueueState{}, nil
 		case err != nil:
 			return broker.QueueState{}, fmt.Errorf("look at queue %s: %w", queue, err)
@@ -234,8 +234,8 @@ func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) 
 	return answer, err
 }
 
-// is says that RabbitMQ refused a request with this code.
-func is(err error, code int) bool {
+// hasReplyCode reports whether RabbitMQ refused a request with this code.
+func hasReplyCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code
 }
@@ -267,9 +267,9 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	return args, nil
 }
 
-// refused explains why a declaration failed. Settings of an existing object can't be changed in
-// place, so the error says how to migrate.
-func refused(what, name string, err error) error {
+// declareError explains why a declaration failed. Settings of an existing object can't be changed in
+// place, so the error explains how to migrate.
+func declareError(what, name string, err error) error {
 	e, ok := errors.AsType[*amqp.Error](err)
 	if !ok || e.Code != amqp.PreconditionFailed {
 		return fmt.Errorf("declare %s %s: %w", what, name, err)

@@ -13,50 +13,50 @@ import (
 
 // lane is the channel that publishes the messages of one route, in the order of the calls.
 //
-// A stuck queue never confirms, and it blocks its whole channel: on the first publish of a channel
-// to a quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue,
-// it would block the connection too. So each queue has its own channel and few publishes at a time,
-// and nobody waits for a stuck queue: its callers get Unknown, and later messages are not sent.
+// A stuck queue never confirms, and it blocks its whole channel. On the first publish of a channel to a
+// quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue, it would block
+// the connection too. So each queue has its own channel and few publishes at a time. No caller waits for a
+// stuck queue: its callers get Unknown, and later messages are not sent.
 //
 // One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
 // a write that the broker does not accept does not hold up callers whose context has ended.
 //
-// A lane that nothing was published over for a while closes its channel. While it has no message,
-// it may also go to another route.
+// A lane that has been idle for a while closes its channel. While it has no message, it may also be assigned
+// to another route.
 type lane struct {
 	p  *publisher
 	ch *amqp.Channel
-	// pending counts the messages that were given to the lane and have left neither its queue nor
-	// its window. It grows only under the publisher's lock.
+	// pending counts the messages of the lane that are still in its queue or its window. It grows only under
+	// the publisher's lock.
 	pending atomic.Int64
 	retired chan struct{} // closed when the lane gets no more messages
 	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
 	// oldest first.
 	window   chan struct{}
-	inFlight chan inFlight
+	inFlight chan inFlightPublish
 	// returns has room for more than can be in flight, because the library drops a return that
 	// finds no room.
 	returns chan amqp.Return
-	// behind holds the publishes of inFlight that wait behind a stuck one. Only settle uses it.
-	behind []inFlight
+	// behind holds the publishes of inFlight that wait behind a stuck one. Only settleInFlight uses it.
+	behind []inFlightPublish
 	// more signals that items were added.
 	more chan struct{}
 
 	mu    sync.Mutex
-	items []item
-	// stuck says that the oldest publish is stuck. Until it has its outcome, nothing is added.
+	items []batchItem
+	// stuck reports whether the oldest publish is stuck. Until it has its outcome, nothing is added.
 	stuck bool
 }
 
-// item is one message of a batch.
-type item struct {
+// batchItem is one message of a batch.
+type batchItem struct {
 	batch *batch
 	index int
 }
 
-// inFlight is one publish without an outcome.
-type inFlight struct {
-	item
+// inFlightPublish is one publish without an outcome.
+type inFlightPublish struct {
+	batchItem
 	sequence     int64
 	written      time.Time
 	confirmation *amqp.DeferredConfirmation
@@ -71,41 +71,41 @@ func (p *publisher) newLane() *lane {
 	window := p.s.b.opts.Window
 	return &lane{
 		p: p, retired: make(chan struct{}),
-		window: make(chan struct{}, window), inFlight: make(chan inFlight, window), more: make(chan struct{}, 1),
+		window: make(chan struct{}, window), inFlight: make(chan inFlightPublish, window), more: make(chan struct{}, 1),
 	}
 }
 
-// open opens the channel.
-func (l *lane) open() error {
+// openChannel opens the channel.
+func (l *lane) openChannel() error {
 	s := l.p.s
 	ch, err := s.publishing.amqp.Channel()
 	if err != nil {
 		return err
 	}
-	s.watch("publishing channel", ch.NotifyClose(make(chan *amqp.Error, 1)))
+	s.endWhenClosed("publishing channel", ch.NotifyClose(make(chan *amqp.Error, 1)))
 	l.ch, l.returns = ch, ch.NotifyReturn(make(chan amqp.Return, cap(l.window)+2))
 	return ch.Confirm(false)
 }
 
-// run opens the channel, publishes over it until the lane retires or the session ends, and closes
-// it. Callers wait for the opening no longer than their contexts allow.
-func (l *lane) run() {
-	if err := l.open(); err != nil {
+// publishUntilRetired opens the channel, publishes over it until the lane retires or the session ends, and
+// closes it. Callers wait for the opening no longer than their contexts allow.
+func (l *lane) publishUntilRetired() {
+	if err := l.openChannel(); err != nil {
 		l.p.s.end(fmt.Errorf("publish: opening a channel: %w", err))
 		return
 	}
-	go l.write()
-	l.settle()
+	go l.writeItems()
+	l.settleInFlight()
 	if l.p.s.Closed() {
 		return
 	}
 	// If this fails, the channel or its connection has ended, and so does the session.
 	_ = l.ch.Close()
-	l.p.closed()
+	l.p.noteChannelClosed()
 }
 
-// add queues a message for writing. If the lane is stuck, it settles the message as not sent.
-func (l *lane) add(it item) {
+// addItem queues a message for writing. If the lane is stuck, it settles the message as not sent.
+func (l *lane) addItem(it batchItem) {
 	l.mu.Lock()
 	stuck := l.stuck
 	if !stuck {
@@ -113,7 +113,7 @@ func (l *lane) add(it item) {
 	}
 	l.mu.Unlock()
 	if stuck {
-		it.batch.settle(it.index, broker.NotSent)
+		it.batch.setOutcome(it.index, broker.NotSent)
 		l.pending.Add(-1)
 		return
 	}
@@ -123,14 +123,14 @@ func (l *lane) add(it item) {
 	}
 }
 
-// next waits for a message to write. It returns false when the lane has retired or the session has
+// nextItem waits for a message to write. It returns false when the lane has retired or the session has
 // ended.
-func (l *lane) next() (it item, ok bool) {
+func (l *lane) nextItem() (it batchItem, ok bool) {
 	for {
 		l.mu.Lock()
 		if len(l.items) > 0 {
 			it = l.items[0]
-			l.items[0] = item{}
+			l.items[0] = batchItem{}
 			if l.items = l.items[1:]; len(l.items) == 0 {
 				l.items = nil
 			}
@@ -141,15 +141,15 @@ func (l *lane) next() (it item, ok bool) {
 		select {
 		case <-l.more:
 		case <-l.retired:
-			return item{}, false
+			return batchItem{}, false
 		case <-l.p.s.done:
-			return item{}, false
+			return batchItem{}, false
 		}
 	}
 }
 
-// write writes queued messages until the lane retires or the session ends.
-func (l *lane) write() {
+// writeItems writes queued messages until the lane retires or the session ends.
+func (l *lane) writeItems() {
 	s := l.p.s
 	for sequence := int64(1); ; sequence++ {
 		select {
@@ -157,11 +157,11 @@ func (l *lane) write() {
 		case <-s.done:
 			return
 		}
-		it, ok := l.next()
-		if !ok || !l.p.alarm.wait(s.done) || s.Closed() {
+		it, ok := l.nextItem()
+		if !ok || !l.p.alarm.awaitOpen(s.done) || s.Closed() {
 			return
 		}
-		e, wanted := it.batch.take(it.index)
+		e, wanted := it.batch.takeEntry(it.index)
 		if !wanted {
 			<-l.window
 			l.pending.Add(-1)
@@ -174,42 +174,42 @@ func (l *lane) write() {
 			s.end(fmt.Errorf("publish: %w", err))
 			return
 		}
-		l.inFlight <- inFlight{it, sequence, time.Now(), confirmation}
+		l.inFlight <- inFlightPublish{it, sequence, time.Now(), confirmation}
 	}
 }
 
-// settle determines the outcomes, in the order of the publishes, until the lane retires or the
+// settleInFlight determines the outcomes, in the order of the publishes, until the lane retires or the
 // session ends.
-func (l *lane) settle() {
+func (l *lane) settleInFlight() {
 	returned := make(map[int64]struct{})
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	for {
-		f, ok := l.oldest(late)
+		f, ok := l.oldestInFlight(late)
 		if !ok {
 			return
 		}
 		late.Reset(stuckAfter)
-		if !l.await(&f, late) {
+		if !l.awaitConfirm(&f, late) {
 			return
 		}
-		l.collect(returned)
+		l.collectReturns(returned)
 		_, wasReturned := returned[f.sequence]
 		switch {
 		case wasReturned:
 			delete(returned, f.sequence)
-			f.batch.settle(f.index, broker.Returned)
+			f.batch.setOutcome(f.index, broker.Returned)
 		case f.confirmation.Acked():
-			f.batch.settle(f.index, broker.Confirmed)
+			f.batch.setOutcome(f.index, broker.Confirmed)
 		case l.ch.IsClosed() || l.p.s.Closed():
 			// When the channel closes, the library resolves open confirms as not acknowledged. That
 			// is not a nack: the broker may have stored the message.
 			l.p.s.end(fmt.Errorf("publish: channel closed before the confirm"))
 			return
 		default:
-			f.batch.settle(f.index, broker.Nacked)
+			f.batch.setOutcome(f.index, broker.Nacked)
 		}
-		l.p.heard(f.written)
+		l.p.noteAnswer(f.written)
 		if l == l.p.prober {
 			l.p.probing.Store(false)
 		}
@@ -221,9 +221,9 @@ func (l *lane) settle() {
 	}
 }
 
-// oldest waits for the oldest publish without an outcome. It returns false when the lane has retired
+// oldestInFlight waits for the oldest publish without an outcome. It returns false when the lane has retired
 // because there was none for too long, or the session has ended.
-func (l *lane) oldest(idle *time.Timer) (f inFlight, ok bool) {
+func (l *lane) oldestInFlight(idle *time.Timer) (f inFlightPublish, ok bool) {
 	if len(l.behind) > 0 {
 		f = l.behind[0]
 		l.behind = l.behind[1:]
@@ -238,14 +238,14 @@ func (l *lane) oldest(idle *time.Timer) (f inFlight, ok bool) {
 			return f, false
 		case <-idle.C:
 		}
-		if l.p.retire(l) {
+		if l.p.retireLane(l) {
 			return f, false
 		}
 	}
 }
 
-// await waits for the confirm of the oldest publish. It returns false when the session has ended.
-func (l *lane) await(f *inFlight, late *time.Timer) bool {
+// awaitConfirm waits for the confirm of the oldest publish. It returns false when the session has ended.
+func (l *lane) awaitConfirm(f *inFlightPublish, late *time.Timer) bool {
 	s := l.p.s
 	oldest := s.b.opts.OldestConfirm
 	// During an alarm the broker does not read, so it confirms nothing; that time does not count.
@@ -268,29 +268,29 @@ func (l *lane) await(f *inFlight, late *time.Timer) bool {
 			return false
 		}
 		if l.p.answeredSince(f.written) < stuckAfter {
-			l.p.probe()
+			l.p.sendProbe()
 			continue
 		}
-		l.giveUp(f)
+		l.settleStuckLane(f)
 	}
 }
 
-// giveUp settles everything that waits for a stuck lane, so that no caller goes on waiting.
-func (l *lane) giveUp(f *inFlight) {
+// settleStuckLane settles everything that waits for a stuck lane, so that no caller keeps waiting.
+func (l *lane) settleStuckLane(f *inFlightPublish) {
 	l.mu.Lock()
 	l.stuck = true
 	items := l.items
 	l.items = nil
 	l.mu.Unlock()
 	for _, it := range items {
-		it.batch.settle(it.index, broker.NotSent)
+		it.batch.setOutcome(it.index, broker.NotSent)
 	}
 	l.pending.Add(-int64(len(items)))
-	f.batch.settle(f.index, broker.Unknown)
+	f.batch.setOutcome(f.index, broker.Unknown)
 	for {
 		select {
 		case f := <-l.inFlight:
-			f.batch.settle(f.index, broker.Unknown)
+			f.batch.setOutcome(f.index, broker.Unknown)
 			l.behind = append(l.behind, f)
 		default:
 			return
@@ -298,9 +298,9 @@ func (l *lane) giveUp(f *inFlight) {
 	}
 }
 
-// collect takes all returns that have arrived. The broker returns a message before it confirms it,
+// collectReturns takes all returns that have arrived. The broker returns a message before it confirms it,
 // so once the confirm is read, the return is here.
-func (l *lane) collect(returned map[int64]struct{}) {
+func (l *lane) collectReturns(returned map[int64]struct{}) {
 	for {
 		select {
 		case r, ok := <-l.returns:
@@ -316,8 +316,8 @@ func (l *lane) collect(returned map[int64]struct{}) {
 	}
 }
 
-// heard notes that the broker has answered a publish that was written at this time.
-func (p *publisher) heard(written time.Time) {
+// noteAnswer notes that the broker has answered a publish that was written at this time.
+func (p *publisher) noteAnswer(written time.Time) {
 	at := int64(written.Sub(p.began))
 	for {
 		known := p.answered.Load()
@@ -327,16 +327,16 @@ func (p *publisher) heard(written time.Time) {
 	}
 }
 
-// answeredSince is how much later than written the latest answered publish was written.
+// answeredSince returns how much later than written the latest answered publish was written.
 func (p *publisher) answeredSince(written time.Time) time.Duration {
 	return time.Duration(p.answered.Load()) - written.Sub(p.began)
 }
 
-// probe publishes a message that the broker answers without a queue, unless an earlier probe still
+// sendProbe publishes a message that the broker answers without a queue, unless an earlier probe still
 // waits for its answer.
-func (p *publisher) probe() {
+func (p *publisher) sendProbe() {
 	if p.probing.CompareAndSwap(false, true) {
 		p.prober.pending.Add(1)
-		p.prober.add(item{probeBatch(), 0})
+		p.prober.addItem(batchItem{probeBatch(), 0})
 	}
 }

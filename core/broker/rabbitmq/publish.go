@@ -14,9 +14,9 @@ import (
 	"handoff/core/broker"
 )
 
-// sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else
-// identifies the returned publish: the same message may be on its way twice, since a dispatch is
-// published again when its outcome is unknown.
+// sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else identifies
+// the returned publish. The same message may be in transit twice, since a dispatch is republished when its
+// outcome is unknown.
 const sequenceHeader = "handoff-publish"
 
 // publisher sends the messages of all Publish calls of a session over one connection, and learns
@@ -24,7 +24,8 @@ const sequenceHeader = "handoff-publish"
 type publisher struct {
 	s     *session
 	alarm gate
-	// answered is when the latest publish with an outcome was written, in nanoseconds since began.
+	// answered is the time at which the latest publish with an outcome was written, in nanoseconds since
+	// began.
 	began    time.Time
 	answered atomic.Int64
 	probing  atomic.Bool // a probe waits for its outcome
@@ -58,35 +59,35 @@ func openPublisher(s *session) (*publisher, error) {
 		most: min(mostLanes, int(s.publishing.amqp.Config.ChannelMax)-others),
 	}
 	p.prober = p.newLane()
-	if err := p.prober.open(); err != nil {
+	if err := p.prober.openChannel(); err != nil {
 		return nil, err
 	}
-	go p.prober.write()
-	go p.prober.settle()
+	go p.prober.writeItems()
+	go p.prober.settleInFlight()
 	return p, nil
 }
 
-// claim returns the lane of a route and counts one more message as pending there. Until a message
+// claimLane returns the lane of a route and counts one more message as pending there. Until a message
 // has its outcome, all later messages of its route get the same lane, so they keep their order.
-func (p *publisher) claim(name routeName) *lane {
+func (p *publisher) claimLane(name routeName) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lanes[name]
 	if l == nil || l == p.shared && l.pending.Load() == 0 {
-		l = p.assign()
+		l = p.assignLane()
 		p.lanes[name] = l
 	}
 	l.pending.Add(1)
 	return l
 }
 
-// assign returns a lane for a route that has none: a new one, or beyond the bound any that has
-// nothing pending, since its next message can go elsewhere. Only while all are busy, routes share one.
-func (p *publisher) assign() *lane {
+// assignLane returns a lane for a route that has none: a new one or, at the bound, any that has nothing
+// pending, since its next message can go elsewhere. Routes share one only while all are busy.
+func (p *publisher) assignLane() *lane {
 	if p.open < p.most {
 		p.open++
 		l := p.newLane()
-		go l.run()
+		go l.publishUntilRetired()
 		return l
 	}
 	for name, l := range p.lanes {
@@ -97,14 +98,14 @@ func (p *publisher) assign() *lane {
 	}
 	if p.shared == nil {
 		p.shared = p.newLane()
-		go p.shared.run()
+		go p.shared.publishUntilRetired()
 	}
 	return p.shared
 }
 
-// retire takes an idle lane from its routes. It returns whether the lane's channel can be closed:
-// not if messages came meanwhile, and those of prober and shared stay open.
-func (p *publisher) retire(l *lane) bool {
+// retireLane takes an idle lane from its routes. It returns whether the lane's channel can be closed, which
+// it can't if messages came meanwhile. The channels of prober and shared stay open.
+func (p *publisher) retireLane(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l == p.prober || l.pending.Load() > 0 {
@@ -118,33 +119,33 @@ func (p *publisher) retire(l *lane) bool {
 	return true
 }
 
-// closed notes that the channel of a lane is closed.
-func (p *publisher) closed() {
+// noteChannelClosed notes that the channel of a lane is closed.
+func (p *publisher) noteChannelClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open--
 }
 
 // Publish implements broker.Session. A message that can't be encoded is Nacked: nothing was stored,
-// and sending it again would not help.
+// and a retry would not help.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	b := newBatch(s.b.log, ms)
 	if s.Closed() || ctx.Err() != nil {
-		return b.finish()
+		return b.finalOutcomes()
 	}
 	for i := range b.entries {
-		if b.settled(i) {
+		if b.hasOutcome(i) {
 			continue
 		}
 		e := &b.entries[i]
-		s.publisher.claim(routeName{e.exchange, e.key}).add(item{b, i})
+		s.publisher.claimLane(routeName{e.exchange, e.key}).addItem(batchItem{b, i})
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
 	case <-s.done:
 	}
-	return b.finish()
+	return b.finalOutcomes()
 }
 
 // entry is an encoded message.
@@ -153,8 +154,8 @@ type entry struct {
 	publishing    amqp.Publishing
 }
 
-// pending means no outcome yet.
-const pending broker.Outcome = 0xff
+// noOutcome means no outcome yet.
+const noOutcome broker.Outcome = 0xff
 
 // batch is one call of Publish.
 type batch struct {
@@ -174,14 +175,14 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 		outcomes: make([]broker.Outcome, len(ms)), taken: make([]bool, len(ms)), left: len(ms),
 	}
 	for i := range ms {
-		b.outcomes[i] = pending
+		b.outcomes[i] = noOutcome
 	}
 	for i := range ms {
 		var err error
 		if b.entries[i], err = newEntry(&ms[i]); err != nil {
 			log.LogAttrs(context.Background(), slog.LevelError, "message refused before it was sent",
 				slog.String("message", ms[i].Envelope.MessageID), slog.String("key", ms[i].RoutingKey), slog.Any("error", err))
-			b.settle(i, broker.Nacked)
+			b.setOutcome(i, broker.Nacked)
 		}
 	}
 	if len(ms) == 0 {
@@ -194,7 +195,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 func probeBatch() *batch {
 	return &batch{
 		entries: []entry{{key: ProbeKey}}, done: make(chan struct{}),
-		outcomes: []broker.Outcome{pending}, taken: make([]bool, 1), left: 1,
+		outcomes: []broker.Outcome{noOutcome}, taken: make([]bool, 1), left: 1,
 	}
 }
 
@@ -217,29 +218,29 @@ func newEntry(m *broker.Message) (entry, error) {
 	}}, nil
 }
 
-// take gives entry i to the writer, unless the entry has its outcome or the caller has returned.
-func (b *batch) take(i int) (*entry, bool) {
+// takeEntry passes entry i to the writer, unless the entry has its outcome or the caller has returned.
+func (b *batch) takeEntry(i int) (*entry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over || b.outcomes[i] != pending {
+	if b.over || b.outcomes[i] != noOutcome {
 		return nil, false
 	}
 	b.taken[i] = true
 	return &b.entries[i], true
 }
 
-// settled says that an entry has its outcome.
-func (b *batch) settled(i int) bool {
+// hasOutcome reports whether an entry has its outcome.
+func (b *batch) hasOutcome(i int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outcomes[i] != pending
+	return b.outcomes[i] != noOutcome
 }
 
-// settle notes an outcome; only the first one counts.
-func (b *batch) settle(i int, o broker.Outcome) {
+// setOutcome notes an outcome; only the first one counts.
+func (b *batch) setOutcome(i int, o broker.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over || b.outcomes[i] != pending {
+	if b.over || b.outcomes[i] != noOutcome {
 		return
 	}
 	b.outcomes[i] = o
@@ -249,15 +250,15 @@ func (b *batch) settle(i int, o broker.Outcome) {
 	}
 }
 
-// finish returns the outcomes so far. Missing ones are Unknown if the message was sent, else
+// finalOutcomes returns the outcomes so far. Missing ones are Unknown if the message was sent, else
 // NotSent.
-func (b *batch) finish() []broker.Outcome {
+func (b *batch) finalOutcomes() []broker.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
 	for i, o := range b.outcomes {
 		switch {
-		case o != pending:
+		case o != noOutcome:
 		case b.taken[i]:
 			b.outcomes[i] = broker.Unknown
 		default:
@@ -274,7 +275,7 @@ type gate struct {
 	open chan struct{} // nil while the gate is open; closed when it opens
 }
 
-func (g *gate) set(closed bool) {
+func (g *gate) setClosed(closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -286,8 +287,8 @@ func (g *gate) set(closed bool) {
 	}
 }
 
-// wait waits until the gate is open; it returns false if done was closed first.
-func (g *gate) wait(done <-chan struct{}) bool {
+// awaitOpen waits until the gate is open; it returns false if done was closed first.
+func (g *gate) awaitOpen(done <-chan struct{}) bool {
 	for {
 		g.mu.Lock()
 		open := g.open

@@ -6,9 +6,9 @@
 // consumers are fine. Each published route, each declaration and each consumer has its own channel:
 // RabbitMQ answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
 //
-// The library can reconnect by itself, but that stays off: its delivery tags have no generation, so
-// after its recovery the acknowledgement of an old delivery settles a new one. Instead,
-// broker.Client replaces a session, and a delivery tag contains the number of its consumer.
+// The library can reconnect by itself, but that stays off. Its delivery tags have no generation, so after its
+// recovery the acknowledgement of an old delivery settles a new one. Instead, broker.Client replaces a
+// session, and a delivery tag contains the number of its consumer.
 package rabbitmq
 
 import (
@@ -41,8 +41,8 @@ const (
 type Options struct {
 	// URL is amqp:// or amqps://. It contains a password, so no log and no error shows it.
 	URL string
-	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is
-	// noticed after at most three. It overrides a heartbeat in the URL.
+	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is detected
+	// after at most three. It overrides a heartbeat in the URL.
 	Heartbeat time.Duration
 	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string
@@ -97,11 +97,11 @@ func New(o Options) *Broker {
 
 // Connect implements broker.Broker.
 func (b *Broker) Connect(ctx context.Context) (broker.Session, error) {
-	publishing, err := b.dial(ctx, "publish")
+	publishing, err := b.dialConnection(ctx, "publish")
 	if err != nil {
 		return nil, err
 	}
-	consuming, err := b.dial(ctx, "consume")
+	consuming, err := b.dialConnection(ctx, "consume")
 	if err != nil {
 		publishing.hangUp()
 		return nil, err
@@ -121,9 +121,9 @@ type connection struct {
 	raw  net.Conn
 }
 
-// dial opens one connection. Every failure is ErrUnavailable, unless ctx has ended or the URL is
+// dialConnection opens one connection. Every failure is ErrUnavailable, unless ctx has ended or the URL is
 // invalid.
-func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
+func (b *Broker) dialConnection(ctx context.Context, role string) (*connection, error) {
 	address, err := withoutHeartbeat(b.opts.URL)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 			l.raw = &boundedConn{Conn: conn, limit: 3 * b.opts.Heartbeat}
 			// The library takes no context: closing the socket ends its handshakes.
 			stop = context.AfterFunc(within, func() { _ = conn.Close() })
-			return newScreened(l.raw), nil
+			return newScreenedConn(l.raw), nil
 		},
 	})
 	inTime := stop()
@@ -201,7 +201,7 @@ func (c *connection) hangUp() {
 }
 
 // boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
-// holds the locks that closing the connection needs, until the kernel gives up after many minutes.
+// holds the locks that closing the connection needs, until the kernel ends the connection after many minutes.
 type boundedConn struct {
 	net.Conn
 	limit time.Duration

@@ -8,17 +8,16 @@ import (
 	"net"
 )
 
-// screened is a connection on which no message can end the session. The AMQP library closes a
-// connection over headers that it can't read: nested more than 32 deep, or more than 8,192 in one
-// table. RabbitMQ accepts and delivers them, again after each reconnect. One such message would end
-// every consumer of its queue, for ever. So screened replaces such headers by a header that says
-// so, which makes the message unreadable.
+// screenedConn is a connection on which no message can end the session. The AMQP library closes a connection
+// over headers that it can't read: nested more than 32 deep, or more than 8,192 in one table. RabbitMQ
+// accepts and delivers them, again after each reconnect. One such message would end every consumer of its
+// queue, permanently. So screenedConn replaces such headers by one that marks the message as unreadable.
 //
 // Below TLS no frames are visible, and everything passes unchecked.
-type screened struct {
+type screenedConn struct {
 	net.Conn
 	in *bufio.Reader
-	// ready holds the bytes to return next. passing is how many bytes of the frame follow them
+	// ready holds the bytes to return next. passing is the number of bytes of the frame that follow them
 	// unchanged.
 	ready   []byte
 	passing int
@@ -38,13 +37,13 @@ const (
 	longestHeader = 1 << 20
 )
 
-func newScreened(c net.Conn) *screened {
-	return &screened{Conn: c, in: bufio.NewReaderSize(c, 64<<10)}
+func newScreenedConn(c net.Conn) *screenedConn {
+	return &screenedConn{Conn: c, in: bufio.NewReaderSize(c, 64<<10)}
 }
 
-func (s *screened) Read(p []byte) (int, error) {
+func (s *screenedConn) Read(p []byte) (int, error) {
 	if len(s.ready) == 0 && s.passing == 0 {
-		if err := s.next(); err != nil {
+		if err := s.readNextFrame(); err != nil {
 			return 0, err
 		}
 	}
@@ -58,8 +57,8 @@ func (s *screened) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the beginning of a frame, and the rest if it has headers.
-func (s *screened) next() error {
+// readNextFrame reads the beginning of a frame, and the rest if it has headers.
+func (s *screenedConn) readNextFrame() error {
 	first, err := s.in.Peek(1)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func (s *screened) next() error {
 	switch first[0] {
 	case frameMethod, frameHeader, frameBody, frameHeartbeat:
 	default:
-		// This is not a frame: the library has to report that.
+		// This is not a frame: the library must report that.
 		s.passing = math.MaxInt
 		return nil
 	}
@@ -84,7 +83,7 @@ func (s *screened) next() error {
 	if _, err := io.ReadFull(s.in, payload); err != nil {
 		return err
 	}
-	clean := screen(payload[:size])
+	clean := screenHeader(payload[:size])
 	binary.BigEndian.PutUint32(prefix[3:], uint32(len(clean))) //nolint:gosec // shorter than the original, or a little longer
 	s.ready = append(append(prefix, clean...), payload[size])
 	return nil
@@ -100,8 +99,8 @@ const (
 	flagContinuation = 1
 )
 
-// screen returns a content header whose table of headers the library can read.
-func screen(header []byte) []byte {
+// screenHeader returns a content header whose table of headers the library can read.
+func screenHeader(header []byte) []byte {
 	if len(header) < contentPrefix {
 		return header
 	}
@@ -124,7 +123,7 @@ func screen(header []byte) []byte {
 	}
 	size := int(binary.BigEndian.Uint32(header[at:]))
 	end := at + 4 + size
-	if end > len(header) || sound(header[at+4:end], true, 0) {
+	if end > len(header) || canReadFields(header[at+4:end], true, 0) {
 		return header
 	}
 	table := append([]byte{byte(len(headerUnreadable))}, headerUnreadable...)
@@ -139,8 +138,8 @@ const (
 	mostFields   = 1024
 )
 
-// sound says that the library can read the fields of a table or a list.
-func sound(b []byte, table bool, depth int) bool {
+// canReadFields reports whether the library can read the fields of a table or a list.
+func canReadFields(b []byte, table bool, depth int) bool {
 	if depth > deepestField {
 		return false
 	}
@@ -154,7 +153,7 @@ func sound(b []byte, table bool, depth int) bool {
 			}
 			b = b[1+int(b[0]):]
 		}
-		n, ok := field(b, depth)
+		n, ok := fieldLength(b, depth)
 		if !ok {
 			return false
 		}
@@ -163,8 +162,8 @@ func sound(b []byte, table bool, depth int) bool {
 	return true
 }
 
-// field returns the length of the first field, with its type; false if the library can't read it.
-func field(b []byte, depth int) (n int, ok bool) {
+// fieldLength returns the length of the first field, with its type; false if the library can't read it.
+func fieldLength(b []byte, depth int) (n int, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
@@ -186,7 +185,7 @@ func field(b []byte, depth int) (n int, ok bool) {
 			return 0, false
 		}
 		n = 5 + int(binary.BigEndian.Uint32(b[1:]))
-		if n > len(b) || (b[0] == 'A' || b[0] == 'F') && !sound(b[5:n], b[0] == 'F', depth+1) {
+		if n > len(b) || (b[0] == 'A' || b[0] == 'F') && !canReadFields(b[5:n], b[0] == 'F', depth+1) {
 			return 0, false
 		}
 	default:

@@ -37,8 +37,8 @@ func openSession(b *Broker, publishing, consuming *connection) (*session, error)
 		done: make(chan struct{}), hungUp: make(chan struct{}),
 		consumers: make(map[uint64]*consumer),
 	}
-	s.watch("publishing connection", publishing.amqp.NotifyClose(make(chan *amqp.Error, 1)))
-	s.watch("consuming connection", consuming.amqp.NotifyClose(make(chan *amqp.Error, 1)))
+	s.endWhenClosed("publishing connection", publishing.amqp.NotifyClose(make(chan *amqp.Error, 1)))
+	s.endWhenClosed("consuming connection", consuming.amqp.NotifyClose(make(chan *amqp.Error, 1)))
 	alarms := publishing.amqp.NotifyBlocked(make(chan amqp.Blocking, 16))
 	p, err := openPublisher(s)
 	if err != nil {
@@ -48,16 +48,16 @@ func openSession(b *Broker, publishing, consuming *connection) (*session, error)
 	go func() {
 		for a := range alarms {
 			s.blocked.Store(a.Active)
-			p.alarm.set(a.Active)
+			p.alarm.setClosed(a.Active)
 			b.log.LogAttrs(context.Background(), slog.LevelWarn, "broker alarm", slog.Bool("blocked", a.Active), slog.String("reason", a.Reason))
 		}
 	}()
 	return s, nil
 }
 
-// watch ends the session when the connection or channel behind closed ends. The library closes the
+// endWhenClosed ends the session when the connection or channel behind closed ends. The library closes the
 // Go channel without a value if the process itself closed it.
-func (s *session) watch(what string, closed chan *amqp.Error) {
+func (s *session) endWhenClosed(what string, closed chan *amqp.Error) {
 	go func() {
 		if err, ok := <-closed; ok {
 			s.end(fmt.Errorf("%s: %w", what, err))
@@ -65,7 +65,8 @@ func (s *session) watch(what string, closed chan *amqp.Error) {
 	}()
 }
 
-// end ends the session. The reason is nil if its owner closes it. It does not wait.
+// end ends the session. The reason is nil if its owner closes it. It does not wait for the connections to
+// close.
 func (s *session) end(reason error) {
 	s.ending.Do(func() {
 		close(s.done)
@@ -121,9 +122,9 @@ func (s *session) Wait(ctx context.Context) error {
 // during the alarm, so an idle session does not know of it.
 func (s *session) Blocked() bool { return s.blocked.Load() && !s.Closed() }
 
-// call runs do, which the library does not let anyone interrupt, until it returns or the session or
+// callOrAbandon runs do, which the library does not let anyone interrupt, until it returns or the session or
 // ctx ends. In the latter cases undo gets the late result of do.
-func call[T any](ctx context.Context, s *session, do func() (T, error), undo func(T)) (T, error) {
+func callOrAbandon[T any](ctx context.Context, s *session, do func() (T, error), undo func(T)) (T, error) {
 	var none T
 	if s.Closed() {
 		return none, broker.ErrClosed
@@ -162,5 +163,5 @@ func call[T any](ctx context.Context, s *session, do func() (T, error), undo fun
 	}
 }
 
-// nothing is the result of a call without a result.
-type nothing struct{}
+// noResult is the result of a call without a result.
+type noResult struct{}

@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// Problem is one mistake: its position, what is wrong, and what would be right there.
+// Problem is one mistake: its position, a description, and the allowed values.
 type Problem struct {
-	// File is the name of a file or of another source of a setting, such as an environment
-	// variable; then Line is 0.
+	// File is the name of a file, or of another source of a setting, such as an environment variable. For
+	// other sources Line is 0.
 	File         string
 	Line, Column int // from 1; the column counts characters, not bytes
 	Message      string
-	// Allowed lists the allowed values, if they are a list. Nearest is the entry that was probably
-	// meant, empty if none is similar.
+	// Allowed lists the allowed values, if they are a list. Nearest is the value that was probably meant,
+	// empty if none is similar.
 	Allowed []string
 	Nearest string
-	// Source is the line that the frame under the message shows; empty for no frame.
+	// Source is the source line that is shown below the message; empty for none.
 	Source string
 }
 
-// Text is the message in one line, with the allowed values and the probable one, without the
-// position.
+// Text returns the message in one line, with Allowed and Nearest, without the position.
 func (p Problem) Text() string {
 	text := p.Message
 	if len(p.Allowed) > 0 {
@@ -34,8 +33,7 @@ func (p Problem) Text() string {
 	return text
 }
 
-// Where is file:line:column, which editors and terminals link, or only the name of the source if it
-// has no lines.
+// Where returns file:line:column, which editors and terminals link, or only File if there is no line.
 func (p Problem) Where() string {
 	if p.Line == 0 {
 		return p.File
@@ -43,18 +41,18 @@ func (p Problem) Where() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Error is Where and Text, then the line with a caret.
+// Error returns Where and Text, then the source line with a caret.
 func (p Problem) Error() string {
 	head := p.Text()
 	if where := p.Where(); where != "" {
 		head = where + ": " + head
 	}
-	source, column := window(p.Source, p.Column)
+	source, column := cropLine(p.Source, p.Column)
 	if p.Line == 0 || strings.TrimSpace(source) == "" {
 		return head
 	}
 	number := fmt.Sprintf("%5d", p.Line)
-	// Tabs before the caret stay tabs, so that the caret is under its character at any tab width.
+	// Tabs before the caret are kept, so that the caret is under its character at any tab width.
 	pad := strings.Map(func(c rune) rune {
 		if c == '\t' {
 			return c
@@ -64,8 +62,8 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s\n%s | %s\n%s | %s^", head, number, source, strings.Repeat(" ", len(number)), pad)
 }
 
-// window cuts a long line around a column, so that the frame fits a terminal.
-func window(source string, column int) (string, int) {
+// cropLine shortens a long line around a column, so that it fits a terminal.
+func cropLine(source string, column int) (string, int) {
 	const width, before = 120, 60
 	line := []rune(strings.TrimRight(source, "\r\n"))
 	column = max(1, min(column, len(line)+1))
@@ -83,10 +81,10 @@ func window(source string, column int) (string, int) {
 	return string(cut), column - from
 }
 
-// Errors are all mistakes of a file, in the order of the lines.
+// Errors are all mistakes in a file, in the order of the lines.
 type Errors []Problem
 
-// Error joins them all, each with its frame.
+// Error joins all problems, each with its source line.
 func (e Errors) Error() string {
 	texts := make([]string, len(e))
 	for i, p := range e {
@@ -95,7 +93,7 @@ func (e Errors) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// Sort orders by position, stably.
+// Sort sorts by position, stably.
 func (e Errors) Sort() {
 	slices.SortStableFunc(e, func(a, b Problem) int {
 		if a.Line != b.Line {
@@ -105,9 +103,9 @@ func (e Errors) Sort() {
 	})
 }
 
-// Nearest is the entry of allowed that is most similar to got, or "". At most a third of the longer
-// name may differ: "worker" is near to "workers", "crush" to "crash", "dog" to nothing. If none is so
-// similar, it is the only entry of which got is a word: "max_retries" for "retries".
+// Nearest returns the entry of allowed that is most similar to got, or "". At most a third of the longer name
+// may differ: "worker" matches "workers", "crush" matches "crash". If none is so similar, it returns the only
+// entry that has got as a word: "max_retries" for "retries".
 func Nearest(got string, allowed []string) string {
 	const longest = 200 // computing a distance takes quadratic time, and no name is longer
 	if len(got) > longest {
@@ -115,7 +113,7 @@ func Nearest(got string, allowed []string) string {
 	}
 	best, least := "", 0
 	for _, a := range allowed {
-		d := distance(strings.ToLower(got), strings.ToLower(a))
+		d := editDistance(strings.ToLower(got), strings.ToLower(a))
 		if d > max(1, max(len(got), len(a))/3) {
 			continue
 		}
@@ -132,16 +130,16 @@ func Nearest(got string, allowed []string) string {
 			continue
 		}
 		if best != "" {
-			return "" // it may mean either
+			return "" // ambiguous
 		}
 		best = a
 	}
 	return best
 }
 
-// distance counts the edits between two names: a character inserted, removed, replaced or swapped
-// with its neighbour.
-func distance(a, b string) int {
+// editDistance counts the edits between two names: insertions, deletions, replacements and swaps of
+// neighbours.
+func editDistance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)
 	for i := range rows {

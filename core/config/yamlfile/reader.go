@@ -1,13 +1,12 @@
-// Package yamlfile reads YAML files that people write. It reports every mistake at its line and
-// column, with what would be right there, and all mistakes at once.
+// Package yamlfile reads YAML files that people write. It reports all mistakes at once, each with its line
+// and column and the allowed values.
 //
-// It is the project's only YAML reader, so a daemon's configuration, a file of actions and a
-// scenario refuse the same mistake in the same words. NewReader and Root open a file; they bound
-// its size, its depth and the growth of its aliases. Mapping reads a mapping by its Shape, Entries
-// reads a mapping whose keys the author chooses, and Items reads a list. Text, Choice, Integer,
-// Duration, Share and the others read values. Each notes a mistake and returns ok false, so callers
-// go on and collect the rest; at the end Problems returns them all. A Shape also yields a JSON
-// Schema, for editors.
+// It is the project's only YAML reader, so a daemon's configuration, a file of actions and a scenario report
+// the same mistake in the same words. NewReader and Root open a file; they bound its size, its depth and the
+// growth of its aliases. Mapping reads a mapping by its Shape, Entries reads a mapping whose keys the author
+// chooses, and Items reads a list. Text, Choice, Integer, Duration, Share and others read values. On a
+// mistake each records a problem and returns ok false, so callers can continue; at the end Problems returns
+// them all. A Shape also yields a JSON Schema, for editors.
 package yamlfile
 
 import (
@@ -20,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds on a file. People write these files by hand, so a larger one is a mistake or an attack.
+// Bounds on a file. People write these files, so a larger one is a mistake or an attack.
 const (
 	// MaxBytes is the size of the largest file that Root reads.
 	MaxBytes = 1 << 20
@@ -28,25 +27,25 @@ const (
 	maxDepth = 32
 )
 
-// Reader walks the tree of one file and collects every problem on the way. Its methods return ok
-// false if they refused something; callers then go on.
+// Reader reads the tree of one file and collects every problem. Its methods return ok false if they refused
+// something; callers then continue.
 type Reader struct {
 	file, kind string
 	lines      []string
 	problems   Errors
 	warnings   Errors
-	// hidden are the numbers of the lines that no problem shows.
+	// hidden has the numbers of the lines that no problem may quote.
 	hidden map[int]bool
 }
 
-// NewReader returns a reader of a file. kind is the word for such a file in messages:
+// NewReader returns a reader of a file. kind is the word for such a file in messages, such as
 // "configuration".
 func NewReader(file, kind string, data []byte) *Reader {
 	return &Reader{file: file, kind: kind, lines: strings.Split(string(data), "\n")}
 }
 
-// Count returns the number of problems so far. If it is the same before and after reading a part,
-// that part has none.
+// Count returns the number of problems so far. A part of the file is valid if reading it does not change the
+// number.
 func (r *Reader) Count() int { return len(r.problems) }
 
 // Problems returns the problems found so far, sorted by position.
@@ -55,35 +54,34 @@ func (r *Reader) Problems() Errors {
 	return r.problems
 }
 
-// Refuse notes a problem at a node.
+// Refuse records a problem at a node.
 func (r *Reader) Refuse(n *yaml.Node, message string, args ...any) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)})
 }
 
-// Warn notes at a node that a value is still accepted but should be written in another way.
+// Warn records a warning at a node: the value is accepted but should be written differently.
 func (r *Reader) Warn(n *yaml.Node, message string, args ...any) {
-	r.warnings = append(r.warnings, r.place(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
+	r.warnings = append(r.warnings, r.problemAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
 }
 
-// Warnings returns the warnings noted so far, sorted by position. They are not problems: the file
-// was read.
+// Warnings returns the warnings recorded so far, sorted by position. Warnings are not problems.
 func (r *Reader) Warnings() Errors {
 	r.warnings.Sort()
 	return r.warnings
 }
 
-// Unknown notes that a name is not allowed.
+// Unknown records that a name is not allowed.
 func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: message, Allowed: allowed, Nearest: Nearest(got, allowed)})
 }
 
-// RefuseAt notes a problem at a position. It fills in the file and the source line.
+// RefuseAt records a problem at a position. It fills in the file and the source line.
 func (r *Reader) RefuseAt(line, column int, p Problem) {
-	r.problems = append(r.problems, r.place(line, column, p))
+	r.problems = append(r.problems, r.problemAt(line, column, p))
 }
 
-// place fills in a problem's position and the line there.
-func (r *Reader) place(line, column int, p Problem) Problem {
+// problemAt fills in a problem's position and source line.
+func (r *Reader) problemAt(line, column int, p Problem) Problem {
 	line = max(1, min(line, len(r.lines)))
 	p.File, p.Line, p.Column = r.file, line, max(1, column)
 	if !r.hidden[line] {
@@ -92,7 +90,7 @@ func (r *Reader) place(line, column int, p Problem) Problem {
 	return p
 }
 
-// Hide makes problems noted from now on leave out the lines of a node: they may hold secrets.
+// Hide keeps later problems from quoting the lines of a node, which may hold secrets.
 func (r *Reader) Hide(n *yaml.Node) {
 	if r.hidden == nil {
 		r.hidden = make(map[int]bool)
@@ -116,7 +114,7 @@ func (r *Reader) Root(data []byte) *yaml.Node {
 	}
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
-		r.syntax(err)
+		r.refuseSyntaxError(err)
 		return nil
 	}
 	if len(documents) > 1 {
@@ -131,11 +129,11 @@ func (r *Reader) Root(data []byte) *yaml.Node {
 		return nil
 	}
 	budget := maxNodes
-	return r.expand(documents[0].Content[0], &budget, 0, nil)
+	return r.expandAliases(documents[0].Content[0], &budget, 0, nil)
 }
 
-// syntax notes an error of the YAML parser at its position.
-func (r *Reader) syntax(err error) {
+// refuseSyntaxError records an error of the YAML parser at its position.
+func (r *Reader) refuseSyntaxError(err error) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
 		r.RefuseAt(1, 1, Problem{Message: "not YAML: " + err.Error()})
@@ -153,10 +151,10 @@ func (r *Reader) syntax(err error) {
 	r.RefuseAt(e.Mark.Line, e.Mark.Column, Problem{Message: message})
 }
 
-// expand copies a tree and replaces its aliases by what they refer to. A few lines of aliases of
-// aliases would grow to billions of nodes, and an alias inside its own anchor would never end. The
-// budget stops both.
-func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
+// expandAliases copies a tree and replaces aliases by their targets. A few lines of nested aliases could grow
+// to billions of nodes, and an alias inside its own anchor would recurse endlessly. The budget bounds the
+// first; open detects the second.
+func (r *Reader) expandAliases(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		for _, o := range open {
 			if o == n.Alias {
@@ -164,7 +162,7 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 				return nil
 			}
 		}
-		target := r.expand(n.Alias, budget, depth+1, append(open, n.Alias))
+		target := r.expandAliases(n.Alias, budget, depth+1, append(open, n.Alias))
 		if target != nil {
 			target.Line, target.Column = n.Line, n.Column
 		}
@@ -182,15 +180,15 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 		if n.Anchor != "" {
 			inside = append(slices.Clone(open), n)
 		}
-		if out.Content[i] = r.expand(child, budget, depth+1, inside); out.Content[i] == nil {
+		if out.Content[i] = r.expandAliases(child, budget, depth+1, inside); out.Content[i] == nil {
 			return nil
 		}
 	}
 	return &out
 }
 
-// badCharacter finds the first byte that is not printable UTF-8, which the parser reports without a
-// position.
+// badCharacter returns the position of the first byte that is not printable UTF-8, which the parser reports
+// without a position.
 func badCharacter(data []byte) (line, column int, ok bool) {
 	line, column = 1, 1
 	for i := 0; i < len(data); {
@@ -213,16 +211,16 @@ type Entry struct {
 	Key, Value *yaml.Node
 }
 
-// Entries lists the pairs of a mapping whose keys the author chooses. It refuses duplicates. If n
-// is not a mapping, it refuses n and returns none.
+// Entries returns the pairs of a mapping whose keys the author chooses. It refuses duplicates. If n is not a
+// mapping, it refuses n and returns nil.
 func (r *Reader) Entries(n *yaml.Node, where string) []Entry {
-	list, _, _ := r.entries(n, where)
+	list, _, _ := r.readEntries(n, where)
 	return list
 }
 
-// entries is Entries, but also says whether it refused a key: a duplicate, or a key that is not a
+// readEntries is Entries, but also reports whether it refused a key: a duplicate, or a key that is not a
 // name. ok is false if n is not a mapping.
-func (r *Reader) entries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
+func (r *Reader) readEntries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
 	if n.Kind != yaml.MappingNode {
 		r.Refuse(n, "%s must be a mapping (key: value), is %s", where, KindOf(n))
 		return nil, false, false
@@ -255,10 +253,10 @@ func (r *Reader) Items(n *yaml.Node, where string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// IsNull says that a node is an empty value.
+// IsNull reports whether a node is an empty value.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// KindOf says what a node is, in words that an author of YAML knows.
+// KindOf describes a node in words that an author of YAML knows.
 func KindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -277,7 +275,7 @@ func KindOf(n *yaml.Node) string {
 	return fmt.Sprintf("the string %q", Cut(n.Value))
 }
 
-// Cut shortens a text before a message repeats it.
+// Cut shortens a text that a message quotes.
 func Cut(text string) string {
 	const longest = 80
 	n := 0

@@ -5,7 +5,7 @@ import "maps"
 // Schema is a piece of JSON Schema.
 type Schema map[string]any
 
-// With returns a copy with a description; an empty one keeps what the schema has.
+// With returns a copy with a description; an empty one keeps the schema's own.
 func (s Schema) With(about string) Schema {
 	out := maps.Clone(s)
 	if out == nil {
@@ -27,7 +27,7 @@ const (
 // Enum is the schema of Choice: one of the names.
 func Enum(names []string) Schema { return Schema{"enum": names} }
 
-// Described is an Enum whose entries, pairs of name and text, have a description that editors show.
+// Described is an Enum of pairs of a name and a description, which editors show.
 func Described(list [][2]string) Schema {
 	var options []any
 	for _, e := range list {
@@ -56,7 +56,7 @@ func SomeSetOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "minItems": 1, "uniqueItems": true}
 }
 
-// MapOf is a mapping from names that the author chooses to values of one kind; it is not empty.
+// MapOf is a mapping, not empty, from names that the author chooses to values of one kind.
 func MapOf(value Schema) Schema {
 	return Schema{"type": "object", "additionalProperties": value, "minProperties": 1}
 }

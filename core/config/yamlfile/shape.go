@@ -7,10 +7,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Shape describes a mapping with fixed keys. The Reader checks files against it and Object turns it
-// into JSON Schema, so what an editor offers and what the Reader accepts can't drift apart.
+// Shape describes a mapping with fixed keys. The Reader checks files against it, and Object turns it into
+// JSON Schema, so editors and the Reader can't disagree.
 type Shape struct {
-	// Where is the name of the mapping in messages: "partition", "worker w1".
+	// Where is the name of the mapping in messages, such as "partition" or "worker w1".
 	Where string
 	Keys  []Key
 }
@@ -18,24 +18,24 @@ type Shape struct {
 // Key is a key that a Shape may have.
 type Key struct {
 	Name string
-	// About says what the key is for, in one line that begins with a small letter: editors and
-	// messages show it.
+	// About describes the key's purpose in one line, with a lower-case first letter. Editors and messages
+	// show it.
 	About string
-	// Required says that a mapping without the key is refused.
+	// Required reports whether a mapping without the key is refused.
 	Required bool
 	// Value is the schema of the key's value; nil allows any.
 	Value Schema
 }
 
-// NewShape returns the shape of a mapping that messages call where.
+// NewShape returns the shape of a mapping with the name where in messages.
 func NewShape(where string, keys ...Key) Shape { return Shape{where, keys} }
 
-// Required returns a key that must be written.
+// Required returns a mandatory key.
 func Required(name, about string, value Schema) Key {
 	return Key{Name: name, About: about, Required: true, Value: value}
 }
 
-// Optional returns a key that may be left out; about should say what applies then.
+// Optional returns an optional key; about should describe the default.
 func Optional(name, about string, value Schema) Key {
 	return Key{Name: name, About: about, Value: value}
 }
@@ -69,25 +69,25 @@ func (s Shape) Object() Schema {
 // Mapping is a YAML mapping whose keys were checked against a Shape.
 type Mapping struct {
 	Node *yaml.Node
-	// Keys and Values are the nodes of both by the name of the key.
+	// Keys and Values are the nodes of keys and values, by the key's name.
 	Keys, Values map[string]*yaml.Node
-	// Invalid says that keys were unknown or duplicate: a key that seems to be missing may be one
-	// of them.
+	// Invalid reports whether keys were unknown or duplicate: a key that seems to be missing may be one of
+	// them.
 	Invalid bool
 }
 
-// At is the value of a key, nil if it was left out.
+// At returns the value of a key, nil if it was omitted.
 func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 
-// Has says that a key was given.
+// Has reports whether a key was given.
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
-// Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and
-// returns the others. An unknown key stands for the one that was probably meant, if that is not given,
-// so that the mistakes below it are found too. ok is false only if n is not a mapping.
+// Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and returns the
+// others. An unknown key is read as the one that was probably meant, if that is not given, to find the
+// mistakes below it. ok is false only if n is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
-	list, duplicate, ok := r.entries(n, s.Where)
+	list, duplicate, ok := r.readEntries(n, s.Where)
 	if !ok {
 		return m, false
 	}

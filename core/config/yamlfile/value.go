@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxDuration bounds the durations in a file, apart from those for which the caller names a bound of
-// its own: no deadline of the configuration is longer, and sums of a few can't overflow.
+// MaxDuration bounds durations for which the caller gives no other bound. No deadline of the configuration is
+// longer, and sums of a few can't overflow.
 const MaxDuration = 31 * 24 * time.Hour
 
 var (
@@ -22,9 +22,9 @@ var (
 	shareForm    = regexp.MustCompile(SharePattern)
 )
 
-// units are the units that a duration may have. time.ParseDuration knows smaller ones, but no
-// deadline here needs them.
-func units() []string { return []string{"ms", "s", "m", "h"} }
+// durationUnits returns the allowed units of a duration. No deadline here needs the smaller ones of
+// time.ParseDuration.
+func durationUnits() []string { return []string{"ms", "s", "m", "h"} }
 
 // Text reads a scalar as a string that is not empty.
 func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
@@ -39,8 +39,8 @@ func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// Printable is Text, but refuses characters that control a terminal: for texts that reports and
-// terminals show. Tabs and line ends are allowed.
+// Printable is Text, but refuses control characters other than tabs and line ends, for texts that reports and
+// terminals show.
 func (r *Reader) Printable(n *yaml.Node, what string) (string, bool) {
 	text, ok := r.Text(n, what)
 	for _, c := range text {
@@ -52,7 +52,7 @@ func (r *Reader) Printable(n *yaml.Node, what string) (string, bool) {
 	return text, ok
 }
 
-// Choice reads a scalar as one of a few names. what is the word for such a name in messages:
+// Choice reads a scalar as one of a few names. what is the word for such a name in messages, such as
 // "direction".
 func (r *Reader) Choice(n *yaml.Node, what string, allowed []string) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
@@ -176,20 +176,20 @@ func (r *Reader) DurationWithin(n *yaml.Node, what string, least, most time.Dura
 	return d, ok
 }
 
-// ParseDuration reads a number with a unit of time. If it can't, the problem says why, without a
-// position; its message calls the text called.
+// ParseDuration parses a number with a unit of time. If it fails, the Problem has the reason, without a
+// position; called describes the text in its message.
 func ParseDuration(text, what, called string, least, most time.Duration) (time.Duration, Problem, bool) {
 	bare := strings.TrimLeft(text, "+-")
 	if _, err := strconv.ParseFloat(bare, 64); err == nil && !strings.ContainsAny(bare, "nN") {
 		return 0, Problem{
 			Message: fmt.Sprintf("%s is %s without a unit", what, text),
-			Allowed: units(), Nearest: text + "s",
+			Allowed: durationUnits(), Nearest: text + "s",
 		}, false
 	}
 	if unit := badUnit(bare); unit != "" {
 		return 0, Problem{
 			Message: fmt.Sprintf("%s has the unknown unit %q in %q", what, unit, text),
-			Allowed: units(), Nearest: meantDuration(text, unit),
+			Allowed: durationUnits(), Nearest: meantDuration(text, unit),
 		}, false
 	}
 	d, err := time.ParseDuration(text)
@@ -213,15 +213,15 @@ func badUnit(text string) string {
 		return ""
 	}
 	for _, unit := range strings.FieldsFunc(text, func(c rune) bool { return c >= '0' && c <= '9' || c == '.' }) {
-		if !slices.Contains(units(), unit) {
+		if !slices.Contains(durationUnits(), unit) {
 			return strings.TrimSpace(unit)
 		}
 	}
 	return ""
 }
 
-// meantDuration is the duration that a text with an unknown unit stands for: with days in hours, with
-// any other unit that unit alone.
+// meantDuration returns a suggestion for a duration with an unknown unit: for days the duration in hours,
+// otherwise only the unit.
 func meantDuration(text, unit string) string {
 	if !strings.HasPrefix(strings.ToLower(unit), "d") {
 		return meantUnit(unit)
@@ -233,7 +233,7 @@ func meantDuration(text, unit string) string {
 	return strconv.FormatFloat(24*days, 'f', -1, 64) + "h"
 }
 
-// meantUnit is the unit that a word or another spelling stands for.
+// meantUnit returns the unit that a word or another spelling probably means.
 func meantUnit(unit string) string {
 	switch u := strings.TrimSpace(strings.ToLower(unit)); {
 	case strings.HasPrefix(u, "mil"), u == "msec", u == "msecs":

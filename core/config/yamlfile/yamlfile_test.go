@@ -23,7 +23,7 @@ func TestProblemPointsAtItsCharacter(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsRefusedAtItsPlace(t *testing.T) {
+func TestUnreadableInputIsRefusedWithPosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: b\n---\nc: d\n":         "f.yaml:3:1: a second document begins here; a file holds one file",
 		"a: \x01\n":                 "f.yaml:1:4: not a readable character; a file is UTF-8 text",
@@ -54,10 +54,10 @@ func TestDuration(t *testing.T) {
 	for text, want := range map[string]Problem{
 		"9999999h":  {Message: "x is 9999999h, must be from 0s to 744h"},
 		"-9999999h": {Message: "x is -9999999h, must be from 0s to 744h"},
-		"2d":        {Message: `x has the unknown unit "d" in "2d"`, Allowed: units(), Nearest: "48h"},
-		"1.5days":   {Message: `x has the unknown unit "days" in "1.5days"`, Allowed: units(), Nearest: "36h"},
-		"1d12h":     {Message: `x has the unknown unit "d" in "1d12h"`, Allowed: units()},
-		"2min":      {Message: `x has the unknown unit "min" in "2min"`, Allowed: units(), Nearest: "m"},
+		"2d":        {Message: `x has the unknown unit "d" in "2d"`, Allowed: durationUnits(), Nearest: "48h"},
+		"1.5days":   {Message: `x has the unknown unit "days" in "1.5days"`, Allowed: durationUnits(), Nearest: "36h"},
+		"1d12h":     {Message: `x has the unknown unit "d" in "1d12h"`, Allowed: durationUnits()},
+		"2min":      {Message: `x has the unknown unit "min" in "2min"`, Allowed: durationUnits(), Nearest: "m"},
 	} {
 		if d, p, ok := ParseDuration(text, "x", "", 0, MaxDuration); ok || !reflect.DeepEqual(p, want) {
 			t.Errorf("%q: %v, %+v, want %+v", text, d, p, want)
@@ -79,10 +79,10 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
+func TestLongLinesAreCroppedAroundCaret(t *testing.T) {
 	for _, column := range []int{1, 80, 200, 399, 400, 401} {
 		source := strings.Repeat("a", column-1) + "!" + strings.Repeat("b", 400-min(column, 400))
-		text, at := window(source, column)
+		text, at := cropLine(source, column)
 		if n := len([]rune(text)); n > 120 {
 			t.Errorf("column %d: %d characters wide", column, n)
 		}
@@ -92,7 +92,7 @@ func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
 	}
 }
 
-func TestAMappingIsReadByItsShape(t *testing.T) {
+func TestMappingFollowsShape(t *testing.T) {
 	shape := NewShape("the door",
 		Required("lock", "how it is locked", Enum([]string{"key", "code"})),
 		Optional("opens", "how long it takes to open", DurationSchema()))

@@ -1,5 +1,4 @@
-// Package healthprobe asks workers' health endpoints over HTTP. It is the Prober of a real
-// executor.
+// Package healthprobe probes workers' health endpoints over HTTP. It is the Prober of a real executor.
 package healthprobe
 
 import (
@@ -13,16 +12,14 @@ import (
 	"handoff/core/executor"
 )
 
-// Prober sends a GET request and accepts only status 200. It does not follow redirects, because a
-// health endpoint has none. It keeps no connections, because the question is whether a new one can
-// be made.
+// Prober sends a GET request and accepts only status 200. It does not follow redirects, because a health
+// endpoint has none. It keeps no connections, because a probe must test whether a new one can be made.
 type Prober struct {
 	client   *http.Client
 	loopback string
 }
 
-// New returns a prober on a loopback network (host/daemon.LoopbackName). The context bounds each
-// probe.
+// New returns a prober on a loopback network (host/daemon.LoopbackName). The context of each probe bounds it.
 func New(loopback string) *Prober {
 	return &Prober{loopback: loopback, client: &http.Client{
 		Transport: &http.Transport{
@@ -36,7 +33,7 @@ func New(loopback string) *Prober {
 
 // Probe implements executor.Prober.
 func (p *Prober) Probe(ctx context.Context, url string) error {
-	if elsewhere(url, p.loopback) {
+	if isElsewhere(url, p.loopback) {
 		return executor.ErrElsewhere
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)

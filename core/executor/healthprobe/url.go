@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// local begins the fragment of a URL that only answers on the loopback network that it names. A
-// fragment is never sent.
+// local is the prefix of the fragment in a URL that only answers on the loopback network named there.
+// Fragments are never sent.
 const local = "loopback-"
 
-// URL is the URL at which executors probe the health endpoint that listens on an address. It ends
-// in /readyz, because a process that is up may have lost its lease or its consumer. If the endpoint
-// listens everywhere, the host is the machine's name. If it listens on a loopback address, the URL
-// names its loopback network (host/daemon.LoopbackName), so that executors elsewhere don't probe
-// it: on their own machine another process may listen on that port.
+// URL returns the URL at which executors probe the health endpoint on an address. It ends in /readyz, because
+// a process that is up may have lost its lease or its consumer. If the endpoint listens on all addresses, the
+// host is the machine's name. If it listens on a loopback address, the URL names its loopback network
+// (host/daemon.LoopbackName), so that executors elsewhere don't probe their own machine's port.
 func URL(address, machine, loopback string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -31,8 +30,8 @@ func URL(address, machine, loopback string) string {
 	return at
 }
 
-// elsewhere says that a URL names another loopback network than this one.
-func elsewhere(at, loopback string) bool {
+// isElsewhere reports whether a URL names another loopback network than this one.
+func isElsewhere(at, loopback string) bool {
 	u, err := url.Parse(at)
 	return err == nil && strings.HasPrefix(u.Fragment, local) && u.Fragment != local+loopback
 }

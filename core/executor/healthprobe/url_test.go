@@ -13,7 +13,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-func TestEndpointIsRegisteredWhereExecutorsFindIt(t *testing.T) {
+func TestURLNamesReachableHost(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:41234":   "http://127.0.0.1:41234/readyz#loopback-here",
 		"[::1]:41234":       "http://[::1]:41234/readyz#loopback-here",
@@ -30,9 +30,9 @@ func TestEndpointIsRegisteredWhereExecutorsFindIt(t *testing.T) {
 	}
 }
 
-// An executor elsewhere does not ask: on its own machine another process may listen on that port,
-// or none.
-func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
+// An executor elsewhere makes no request: on its own machine another process may listen on that port, or
+// none.
+func TestLoopbackEndpointIsProbedOnlyLocally(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler(nil, http.NotFoundHandler()))
 	url := healthprobe.URL(strings.TrimPrefix(worker.URL, "http://"), "machine", "there")
 	if err := healthprobe.New("there").Probe(t.Context(), url); err != nil {
@@ -45,7 +45,7 @@ func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
 	if err := healthprobe.New("there").Probe(t.Context(), url); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a worker that is gone from the same machine: %v", err)
 	}
-	// A URL that somebody configured is reachable as it is.
+	// A configured URL is used as it is.
 	if err := healthprobe.New("here").Probe(t.Context(), worker.URL+"/readyz"); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a URL that an operator named: %v", err)
 	}

@@ -1,12 +1,12 @@
-// Package daemon is host.Host for a real process, over goroutines and an injected clock.
+// Package daemon implements host.Host for a real process, with goroutines and an injected clock.
 //
-// The clock is the only source of time, so the builder of the host decides what time is:
-// clock.New() in production, clock.NewMock() in a test that lets five minutes pass, a wrapping
-// clock for a process whose wall clock is to be wrong. A wrapping clock that only overrides Now
-// moves only the wall clock: the monotonic reading comes from the clock's Since.
+// The clock is the only source of time, so the creator of the host controls time: clock.New() in production,
+// clock.NewMock() in tests that advance time, a wrapping clock for a process with a wrong wall clock. A
+// wrapping clock that overrides only Now changes only the wall clock: the monotonic reading comes from the
+// clock's Since.
 //
-// A panic in a task ends the process. Its leases then run out and other processes take over its
-// work, which is the tested path. A process that goes on without one of its loops is not tested.
+// A panic in a task ends the process. Its leases then expire and other processes take over its work, which is
+// tested. A process that continues without one of its loops is not.
 package daemon
 
 import (
@@ -26,7 +26,7 @@ import (
 // Host is the host of this process.
 type Host struct {
 	clock clock.Clock
-	// start is where the monotonic clock begins. origin is the clock's Since right after that: not
+	// start is the beginning of the monotonic clock. origin is the clock's Since right after that. It is not
 	// zero under a clock that shifts Now but not Since.
 	start  time.Time
 	origin time.Duration
@@ -41,8 +41,8 @@ var _ host.Host = (*Host)(nil)
 type Options struct {
 	// Clock is the source of all time; nil for clock.New().
 	Clock clock.Clock
-	// Random is the source of all randomness; nil for a generator seeded by the system. It need not
-	// be safe for concurrent use.
+	// Random is the source of all randomness; nil for a generator seeded by the system. It need not be safe
+	// for concurrent use.
 	Random rand.Source
 }
 
@@ -65,8 +65,7 @@ func New(o Options) *Host {
 // is the movement of the wall clock between them, steps included.
 func (h *Host) Now() time.Time { return h.clock.Now().Round(0).UTC() }
 
-// Monotonic is the time since New on the clock's monotonic reading, which steps of the wall clock
-// do not change.
+// Monotonic returns the time since New. Steps of the wall clock do not affect it.
 func (h *Host) Monotonic() time.Duration { return h.clock.Since(h.start) - h.origin }
 
 // Sleep implements host.Host.
@@ -78,7 +77,7 @@ func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	over, stop := h.timer(d)
+	over, stop := h.startTimer(d)
 	defer stop()
 	select {
 	case <-over:
@@ -88,13 +87,12 @@ func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// timer returns a channel that delivers after d, never for host.Forever, and a function that
-// releases the timer.
+// startTimer returns a channel that receives a value after d, or never for host.Forever, and a function that
+// stops the timer.
 //
-// It uses AfterFunc, because the mock clock's Timer first fires other due timers, in the task that
-// asked for its own. That holds up the task while the mock's time goes on, and two tasks that fire
-// the same timer block each other for good.
-func (h *Host) timer(d time.Duration) (over <-chan struct{}, stop func()) {
+// It uses AfterFunc, because the mock clock's Timer first fires other due timers in the calling task. That
+// delays the task while the mock's time advances, and two tasks that fire the same timer deadlock.
+func (h *Host) startTimer(d time.Duration) (over <-chan struct{}, stop func()) {
 	if d == host.Forever {
 		return nil, func() {}
 	}
@@ -113,17 +111,17 @@ func (h *Host) Go(name string, run func()) host.Task {
 	t := task{ended: make(chan struct{})}
 	go func() {
 		defer close(t.ended)
-		pprof.SetGoroutineLabels(labelled(name))
+		pprof.SetGoroutineLabels(labelledContext(name))
 		run()
 	}()
 	return t
 }
 
-// labels holds one context for each task name. There are few names, but a worker starts a task for
-// each execution.
+// labels caches a context for each task name. There are few names, but a worker starts a task for each
+// execution.
 var labels sync.Map
 
-func labelled(name string) context.Context {
+func labelledContext(name string) context.Context {
 	known, ok := labels.Load(name)
 	if !ok {
 		known, _ = labels.LoadOrStore(name, pprof.WithLabels(context.Background(), pprof.Labels("task", name)))
@@ -134,7 +132,7 @@ func labelled(name string) context.Context {
 
 type task struct{ ended chan struct{} }
 
-// Wait implements host.Task. For a task that has ended it returns nil, even if ctx has ended.
+// Wait implements host.Task. For a task that has ended it returns nil, even if ctx has ended, too.
 func (t task) Wait(ctx context.Context) error {
 	select {
 	case <-t.ended:
@@ -160,15 +158,15 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 		return context.WithCancel(parent)
 	}
 	ctx, cancel := h.clock.WithTimeout(parent, d)
-	return settled{ctx}, cancel
+	return settledContext{ctx}, cancel
 }
 
-// settled reads the error of a context only once the context has ended. The mock clock's contexts
+// settledContext reads the error of a context only once the context has ended. The mock clock's contexts
 // need this: they write their error under a lock and read it without one, and only the closing of
 // Done orders the two.
-type settled struct{ context.Context }
+type settledContext struct{ context.Context }
 
-func (s settled) Err() error {
+func (s settledContext) Err() error {
 	select {
 	case <-s.Done():
 		return s.Context.Err()
@@ -180,8 +178,8 @@ func (s settled) Err() error {
 // NewSignal implements host.Host.
 func (h *Host) NewSignal() host.Signal { return &signal{h: h, set: make(chan struct{}, 1)} }
 
-// signal is a channel with room for one Set. A Set wakes the longest waiter; if nobody waits, it
-// takes the room. So Sets that find waiters wake one each, and Sets that find none count as one.
+// signal is a channel with a buffer of one Set. A Set wakes the longest waiter; without a waiter it fills the
+// buffer. So each Set wakes one waiter, and Sets without waiters count as one.
 type signal struct {
 	h   *Host
 	set chan struct{}
@@ -194,8 +192,8 @@ func (s *signal) Set() {
 	}
 }
 
-// Wait implements host.Signal. A context that has ended wins over a set signal, so that a loop on a
-// busy signal can be ended. The signal then stays set.
+// Wait implements host.Signal. An ended context takes precedence over a set signal, so that a loop on a busy
+// signal can be stopped. The signal then stays set.
 func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -209,7 +207,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 		runtime.Gosched()
 		return false, ctx.Err()
 	}
-	over, stop := s.h.timer(d)
+	over, stop := s.h.startTimer(d)
 	defer stop()
 	select {
 	case <-s.set:

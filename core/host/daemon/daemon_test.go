@@ -18,20 +18,20 @@ import (
 	"handoff/core/testenv"
 )
 
-// The tests run in bubbles: time there is virtual, for clock.New() too; the real milliseconds of
-// the mock cost nothing and let everything settle; and a leaked goroutine fails the test.
+// The tests run in synctest bubbles. Time there is virtual, for clock.New() too, so the mock's real sleeps
+// take no time and let other goroutines run. A leaked goroutine fails the test.
 
-// stepped is a clock whose wall clock can be set wrong. It overrides only Now.
-type stepped struct {
+// steppedClock is a clock whose wall clock can be stepped. It overrides only Now.
+type steppedClock struct {
 	clock.Clock
 	by atomic.Int64
 }
 
-func (s *stepped) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+func (s *steppedClock) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
-func TestStepOfTheWallClockDoesNotMoveTheMonotonicClock(t *testing.T) {
+func TestMonotonicIgnoresWallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &stepped{Clock: clock.New()}
+		c := &steppedClock{Clock: clock.New()}
 		c.by.Store(int64(time.Hour))
 		h := New(Options{Clock: c})
 		if m := h.Monotonic(); m != 0 {
@@ -73,7 +73,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// clocks runs a test once on the real clock and once on the mock. pass moves the time of both.
+// clocks runs a test on the real clock and on the mock. pass advances the time of either.
 func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duration))) {
 	t.Run("real", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duratio
 		synctest.Test(t, func(t *testing.T) {
 			m := clock.NewMock()
 			run(t, New(Options{Clock: m}), func(d time.Duration) {
-				synctest.Wait() // else a timer that is armed after the Add would count from there
+				synctest.Wait() // otherwise a timer that starts after the Add would count from there
 				m.Add(d)
 			})
 		})
@@ -181,7 +181,7 @@ func TestSignalIsBinary(t *testing.T) {
 		})
 		pass(time.Second)
 		if err := waiter.Wait(bg); err != nil || !ok.Load() {
-			t.Error("a wait that nobody ends in time returns false")
+			t.Error("a wait without a Set did not return false after its time")
 		}
 		ended, cancel := h.WithCancel(bg)
 		cancel()
@@ -190,7 +190,7 @@ func TestSignalIsBinary(t *testing.T) {
 			t.Errorf("ended context: %v, %v", ok, err)
 		}
 		if ok, err := s.Wait(bg, host.Forever); !ok || err != nil {
-			t.Errorf("an ended context took the signal: %v, %v", ok, err)
+			t.Errorf("an ended context consumed the signal: %v, %v", ok, err)
 		}
 	})
 }
@@ -225,9 +225,8 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 	})
 }
 
-// No Set is lost between many setters and many waiters: every item that was added before a Set is
-// taken.
-func TestSignalLosesNothing(t *testing.T) {
+// With many setters and many waiters no Set is lost: every item that was added before a Set is taken.
+func TestSignalLosesNoSet(t *testing.T) {
 	h := New(Options{})
 	ctx, cancel := h.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
@@ -270,7 +269,7 @@ func TestUint64N(t *testing.T) {
 		same = same && own.Uint64N(1<<63) == other.Uint64N(1<<63)
 	}
 	if same {
-		t.Error("two hosts of their own seeds draw the same numbers")
+		t.Error("two hosts with different seeds draw the same numbers")
 	}
 	defer func() {
 		if recover() == nil {
@@ -280,7 +279,7 @@ func TestUint64N(t *testing.T) {
 	own.Uint64N(0)
 }
 
-func TestPanicInATaskEndsTheProcess(t *testing.T) {
+func TestTaskPanicEndsProcess(t *testing.T) {
 	if os.Getenv("HANDOFF_TEST_PANIC") != "" {
 		h := New(Options{})
 		_ = h.Go("doomed", func() { panic("as planned") }).Wait(context.Background())
@@ -291,7 +290,7 @@ func TestPanicInATaskEndsTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestPanicInATaskEndsTheProcess$", "-test.timeout=20s")
+	cmd := exec.Command(self, "-test.run=^TestTaskPanicEndsProcess$", "-test.timeout=20s")
 	cmd.Env = append(os.Environ(), "HANDOFF_TEST_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "panic: as planned") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Garbage is collected rarely, unless whoever runs the daemon decides how often.
+// Garbage is collected rarely, unless GOGC is set.
 func TestCollectRarely(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	t.Setenv("GOGC", "")

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// LoopbackName identifies the loopback network of this process: two processes with the same name
-// reach each other at 127.0.0.1. On Linux the name stands for a network namespace of one boot of
-// one machine, so a container has its own name. On other systems it stands for the machine. The
-// name reveals nothing of what it stands for.
+// LoopbackName identifies the loopback network of this process: two processes with the same name can reach
+// each other at 127.0.0.1. On Linux it identifies a network namespace within one boot of a machine, so a
+// container has its own name. On other systems it identifies the machine. It is a hash and does not reveal
+// its inputs.
 func LoopbackName() string {
 	h := fnv.New64a()
 	part := func(text string) { _, _ = h.Write(append([]byte(text), 0)) }

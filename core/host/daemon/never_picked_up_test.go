@@ -19,9 +19,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// database holds one worker, which renews its lease and never claims, and one execution. It
-// implements the steps of store.Executor that can affect this row, with their guards, and finds
-// nothing for any other cause.
+// database holds one execution, and one worker that renews its lease and never claims. It implements the
+// steps of store.Executor that can affect this row, with their guards, and finds nothing for other causes.
 type database struct {
 	host host.Host
 
@@ -156,8 +155,8 @@ func (d *database) Purge(context.Context, store.Purge) (store.Purged, error) {
 
 func (d *database) Survey(context.Context) (store.Survey, error) { return store.Survey{}, nil }
 
-// queues confirms what is published and passes the hints of completion on. Its worker queues keep
-// their messages for ever, so that only the timeout monitor notices.
+// queues confirms messages and forwards the hints of completion. Its worker queues keep messages permanently,
+// so that only the timeout monitor detects them.
 type queues struct {
 	hints chan broker.Delivery
 
@@ -278,9 +277,9 @@ func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 	})
 }
 
-// The same, beginning with the executor's own handoff. The monitor looks once a minute, counted
-// from its own start, so the row fails at the first look after the 300 seconds, and not earlier.
-func TestNeverPickedUpFromTheRequestOn(t *testing.T) {
+// The same, from the executor's own handoff. The monitor checks once a minute from its own start, so the row
+// fails at the first check after the 300 seconds.
+func TestNeverPickedUpAfterRequest(t *testing.T) {
 	row := execution.Execution{ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Requested}
 	neverPickedUp(t, row, func(m *clock.Mock, d *database, q *queues) {
 		for d.read().PublishedAt.IsZero() && m.Now().Unix() < 60 {

@@ -9,35 +9,34 @@ import (
 	"syscall"
 )
 
-// signals are the signals that the process has received, and the logger that reports them.
+// signals logs the signals that the process has received.
 type signals struct {
 	mu  sync.Mutex
 	log *slog.Logger
-	// untold came before there was a logger.
-	untold []string
+	// unlogged are the lines from before there was a logger.
+	unlogged []string
 }
 
 type signalsKey struct{}
 
-// Signals returns a context that ends with the first SIGINT or SIGTERM, so that the process can end
-// in good order. A SIGINT after it, such as a second Ctrl+C, ends the process at once, with the exit
-// code that a shell reports for it, 130. A further SIGTERM changes nothing: supervisors and scripts
-// send it to the process and to its group, and those that want more send SIGKILL. LogSignals sets
-// the logger for all.
+// Signals returns a context that ends with the first SIGINT or SIGTERM, for a graceful stop. A later SIGINT,
+// such as a second Ctrl+C, ends the process at once with exit code 130, as shells report it. A further
+// SIGTERM changes nothing: supervisors and scripts may send it both to the process and to its group, and use
+// SIGKILL to end it at once. LogSignals sets the logger of all signals.
 func Signals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	s := new(signals)
 	received := make(chan os.Signal, 2)
 	ossignal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		s.tell("received " + signalName(<-received))
+		s.logOrKeep("received " + signalName(<-received))
 		cancel()
 		for again := range received {
 			if again == os.Interrupt {
-				s.tell("received SIGINT while stopping: ending at once")
-				os.Exit(interrupted)
+				s.logOrKeep("received SIGINT while stopping: ending at once")
+				os.Exit(exitInterrupted)
 			}
-			s.tell("received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once")
+			s.logOrKeep("received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once")
 		}
 	}()
 	return context.WithValue(ctx, signalsKey{}, s)
@@ -51,26 +50,26 @@ func LogSignals(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	s.mu.Lock()
-	untold := s.untold
-	s.log, s.untold = log, nil
+	unlogged := s.unlogged
+	s.log, s.unlogged = log, nil
 	s.mu.Unlock()
-	for _, text := range untold {
-		s.tell(text)
+	for _, text := range unlogged {
+		s.logOrKeep(text)
 	}
 }
 
-func (s *signals) tell(text string) {
+func (s *signals) logOrKeep(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log == nil {
-		s.untold = append(s.untold, text)
+		s.unlogged = append(s.unlogged, text)
 		return
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, text)
 }
 
-// interrupted is the exit code of a process that SIGINT ended.
-const interrupted = 130
+// exitInterrupted is the exit code of a process that SIGINT ended.
+const exitInterrupted = 130
 
 func signalName(s os.Signal) string {
 	if s == os.Interrupt {

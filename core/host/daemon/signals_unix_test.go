@@ -17,8 +17,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// asListener makes the test binary a process that only waits for signals, so that the test can send
-// it real ones.
+// asListener is the variable that makes the test binary a process that waits for real signals.
 const asListener = "TEST_WAITS_FOR_SIGNALS"
 
 func TestMain(m *testing.M) {
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// listen ends slowly, like a busy daemon: only SIGINT ends it once it stops.
+// listen stops slowly, like a busy daemon: once it is stopping, only SIGINT ends it.
 func listen() {
 	ctx := daemon.Signals(context.Background())
 	late := os.Getenv(asListener) == "late"
@@ -46,8 +45,8 @@ func listen() {
 	select {}
 }
 
-// The second signal is SIGTERM, which changes nothing, and the third SIGINT.
-func TestEachSignalIsLoggedAndSIGINTEndsAProcessThatIsStopping(t *testing.T) {
+// The second signal is SIGTERM, which has no effect. The third is SIGINT.
+func TestSecondInterruptEndsStoppingProcess(t *testing.T) {
 	const again = `msg="received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once"`
 	for _, c := range []struct {
 		first syscall.Signal
@@ -72,7 +71,7 @@ func TestEachSignalIsLoggedAndSIGINTEndsAProcessThatIsStopping(t *testing.T) {
 			for !strings.HasSuffix(said, line+"\n") {
 				text, err := lines.ReadString('\n')
 				if said += text; err != nil {
-					t.Fatalf("%v: the process ended before it said %q:\n%s", c.first, line, said)
+					t.Fatalf("%v: the process ended before it logged %q:\n%s", c.first, line, said)
 				}
 			}
 		}
@@ -96,7 +95,7 @@ func TestEachSignalIsLoggedAndSIGINTEndsAProcessThatIsStopping(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeThereIsALogIsLoggedLater(t *testing.T) {
+func TestEarlySignalIsLoggedLater(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), asListener+"=late")
 	said, err := cmd.Output()

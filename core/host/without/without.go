@@ -1,9 +1,9 @@
-// Package without reads HANDOFF_WITHOUT, in which a machine declares what it lacks, and decides
-// whether a test that needs it is skipped or fails. It is in core because tests of core need users,
-// mounts and control groups; other packages use the rest.
+// Package without reads HANDOFF_WITHOUT, which declares what a machine lacks, and decides whether a test that
+// needs it is skipped or fails. It is in core because tests of core need users, mounts and control groups;
+// other packages use it as well.
 //
-// A test that can't run says so. On a build machine (CI=true) it fails unless the lack is declared:
-// a skip there would never be noticed.
+// A test that can't run is skipped with a reason. On a build machine (CI=true) it fails unless the lack is
+// declared, because a skip there would go unnoticed.
 package without
 
 import (
@@ -26,13 +26,13 @@ const (
 	Node     = "node"
 	Promtool = "promtool" // checks rules and configuration of Prometheus
 	Root     = "root"     // starts processes as other users
-	Mounts   = "mounts"   // gives processes a view of the file system of their own
+	Mounts   = "mounts"   // gives processes their own view of the file system
 	Cgroup   = "cgroup"   // a control group (v2) that may be divided
 	// Controllers are the controllers of that group that limit memory, processors and processes.
 	Controllers = "controllers"
 )
 
-// Known returns every name that may be declared.
+// Known returns every name that the variable may declare.
 func Known() []string {
 	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
 }
@@ -61,8 +61,8 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Need lets a test go on if the machine has the named thing: lack is nil and the thing is not
-// declared missing. Otherwise it skips the test with the reason, or fails it.
+// Need lets a test continue if the machine has the named thing: lack is nil and the thing is not declared
+// missing. Otherwise it skips the test with the reason, or fails it.
 func Need(t TB, name string, lack error) {
 	t.Helper()
 	declared, err := Declared()

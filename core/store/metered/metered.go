@@ -1,6 +1,6 @@
-// Package metered reports the changes that pass through a store to telemetry: every change of a
-// status, with the part that made it and the reason, and how long executions stay in a stage. It
-// counts the answers of calls, so it does not count a step whose outcome is unknown.
+// Package metered exports metrics for every status change that is written through a store, with its part and
+// reason, and for the time that executions stay in a stage. It counts by the answers of calls, so it misses a
+// step whose outcome is unknown.
 package metered
 
 import (
@@ -43,60 +43,60 @@ func API(s store.API, r telemetry.Recorder) store.API { return &server{s, client
 
 type meter struct{ recorder telemetry.Recorder }
 
-// created counts a created row, of which the caller knows only the id.
-func (m meter) created(by execution.Part, reason execution.Reason) {
-	m.change(execution.None, execution.Requested, by, reason)
+// countCreated counts a created row, of which the caller knows only the id.
+func (m meter) countCreated(by execution.Part, reason execution.Reason) {
+	m.countChange(execution.None, execution.Requested, by, reason)
 }
 
-// skipped counts a child that was cancelled because its parent did not complete.
-func (m meter) skipped() {
-	m.change(execution.Requested, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed)
+// countSkipped counts a child that was cancelled because its parent did not complete.
+func (m meter) countSkipped() {
+	m.countChange(execution.Requested, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed)
 }
 
-func (m meter) change(from, to execution.Status, by execution.Part, reason execution.Reason) {
+func (m meter) countChange(from, to execution.Status, by execution.Part, reason execution.Reason) {
 	m.recorder.Add(telemetry.Transitions, 1, telemetry.Labels{from.String(), to.String(), by.String(), reason.String()})
 }
 
-// reclaimed counts the rows that were taken back.
-func (m meter) reclaimed(rs []store.Reclaim, outcomes []store.Outcome) {
+// countReclaims counts the reclaimed rows.
+func (m meter) countReclaims(rs []store.Reclaim, outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
 			reason := rs[i].Reason
 			if o.Row.Status.Terminal() {
 				reason = o.Row.FailureReason
 			}
-			m.moved(o.From, &o.Row, rs[i].By, reason)
+			m.countTransition(o.From, &o.Row, rs[i].By, reason)
 		}
 	}
 }
 
-// moved counts one change, and the duration of the stage that it ended.
-func (m meter) moved(from execution.Status, row *execution.Execution, by execution.Part, reason execution.Reason) {
-	m.change(from, row.Status, by, reason)
+// countTransition counts one change, and the duration of the stage that it ended.
+func (m meter) countTransition(from execution.Status, row *execution.Execution, by execution.Part, reason execution.Reason) {
+	m.countChange(from, row.Status, by, reason)
 	due := row.Created
 	if row.NotBefore.After(due) {
 		due = row.NotBefore
 	}
 	switch {
 	case row.Status == execution.Scheduling:
-		m.stage("requested", due, row.SchedulingAt)
+		m.observeStage("requested", due, row.SchedulingAt)
 	case row.Status == execution.Scheduled:
-		m.stage("scheduling", row.SchedulingAt, row.ScheduledAt)
+		m.observeStage("scheduling", row.SchedulingAt, row.ScheduledAt)
 	case row.Status == execution.Running:
-		m.stage("scheduled", row.ScheduledAt, row.StartedAt)
-		m.stage("requested_to_running", due, row.StartedAt)
+		m.observeStage("scheduled", row.ScheduledAt, row.StartedAt)
+		m.observeStage("requested_to_running", due, row.StartedAt)
 	case row.Status.Terminal():
 		if from.Claimed() {
-			m.stage("running", row.StartedAt, row.Ended)
+			m.observeStage("running", row.StartedAt, row.Ended)
 		}
-		m.stage("requested_to_end", due, row.Ended)
+		m.observeStage("requested_to_end", due, row.Ended)
 		if row.RetryCount > 0 {
 			m.recorder.Add(telemetry.RetriesEnded, 1, telemetry.Labels{row.RetryReason.String(), row.Status.String()})
 		}
 	}
 }
 
-func (m meter) stage(name string, from, to time.Time) {
+func (m meter) observeStage(name string, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() {
 		m.recorder.Observe(telemetry.StageSeconds, max(0, to.Sub(from)), telemetry.Labels{name})
 	}
@@ -114,9 +114,9 @@ func (cl *client) Create(ctx context.Context, items []store.NewExecution) ([]sto
 		if c.ID == 0 || c.Existed {
 			continue
 		}
-		cl.meter.created(execution.API, execution.NoReason)
+		cl.meter.countCreated(execution.API, execution.NoReason)
 		if c.Skipped {
-			cl.meter.skipped()
+			cl.meter.countSkipped()
 		}
 	}
 	return created, err
@@ -127,7 +127,7 @@ func (cl *client) Cancel(ctx context.Context, ids []execution.ID, actor string) 
 	answers, err := cl.Client.Cancel(ctx, ids, actor)
 	for i := range answers {
 		if a := &answers[i]; a.Applied && a.From != a.Row.Status {
-			cl.meter.moved(a.From, &a.Row, execution.API, execution.CancelRequested)
+			cl.meter.countTransition(a.From, &a.Row, execution.API, execution.CancelRequested)
 		}
 	}
 	return answers, err
@@ -146,10 +146,10 @@ func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 	return s.client.Cancel(ctx, ids, actor)
 }
 
-// Reclaim takes rows back, as that of store.Executor does.
+// Reclaim implements store.API.
 func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.API.Reclaim(ctx, rs)
-	s.client.meter.reclaimed(rs, outcomes)
+	s.client.meter.countReclaims(rs, outcomes)
 	return outcomes, err
 }
 
@@ -161,7 +161,7 @@ type executor struct {
 func (e *executor) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := e.Executor.ClaimForScheduling(ctx, c)
 	for i := range rows {
-		e.meter.moved(execution.Requested, &rows[i], execution.Scheduler, execution.NoReason)
+		e.meter.countTransition(execution.Requested, &rows[i], execution.Scheduler, execution.NoReason)
 	}
 	return rows, err
 }
@@ -170,7 +170,7 @@ func (e *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 	results, err := e.Executor.Dispatch(ctx, by, ds)
 	for i := range results {
 		if results[i].Applied {
-			e.meter.moved(execution.Scheduling, &results[i].Row, execution.Scheduler, execution.NoReason)
+			e.meter.countTransition(execution.Scheduling, &results[i].Row, execution.Scheduler, execution.NoReason)
 		}
 	}
 	return results, err
@@ -183,8 +183,8 @@ func (e *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.
 	for i := range answer.Rows {
 		claimed := answer.Rows[i]
 		claimed.Status = execution.Scheduling
-		e.meter.moved(execution.Requested, &claimed, execution.Scheduler, execution.NoReason)
-		e.meter.moved(execution.Scheduling, &answer.Rows[i], execution.Scheduler, execution.NoReason)
+		e.meter.countTransition(execution.Requested, &claimed, execution.Scheduler, execution.NoReason)
+		e.meter.countTransition(execution.Scheduling, &answer.Rows[i], execution.Scheduler, execution.NoReason)
 	}
 	return answer, err
 }
@@ -193,7 +193,7 @@ func (e *executor) Park(ctx context.Context, by string, ps []store.Park) ([]stor
 	outcomes, err := e.Executor.Park(ctx, by, ps)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
-			e.meter.moved(execution.Scheduling, &o.Row, execution.Scheduler, o.Row.FailureReason)
+			e.meter.countTransition(execution.Scheduling, &o.Row, execution.Scheduler, o.Row.FailureReason)
 		}
 	}
 	return outcomes, err
@@ -201,7 +201,7 @@ func (e *executor) Park(ctx context.Context, by string, ps []store.Park) ([]stor
 
 func (e *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := e.Executor.Reclaim(ctx, rs)
-	e.meter.reclaimed(rs, outcomes)
+	e.meter.countReclaims(rs, outcomes)
 	return outcomes, err
 }
 
@@ -210,7 +210,7 @@ func (e *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Retry != 0 {
-			e.meter.created(execution.RetryManager, os[i].Retry.Reason)
+			e.meter.countCreated(execution.RetryManager, os[i].Retry.Reason)
 		}
 	}
 	return outcomes, err
@@ -220,7 +220,7 @@ func (e *executor) SettleChildren(ctx context.Context, chains []execution.ID, mo
 	settled, err := e.Executor.SettleChildren(ctx, chains, most)
 	for i := range settled {
 		for range settled[i].Skipped {
-			e.meter.skipped()
+			e.meter.countSkipped()
 		}
 	}
 	return settled, err
@@ -233,7 +233,7 @@ type worker struct {
 
 func (wo *worker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := wo.Worker.Heartbeat(ctx, b)
-	wo.ended(reply.Ended)
+	wo.countEnds(reply.Ended)
 	return reply, err
 }
 
@@ -241,7 +241,7 @@ func (wo *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	results, err := wo.Worker.Claim(ctx, w, cs)
 	for i := range results {
 		if results[i].Applied {
-			wo.meter.moved(execution.Scheduled, &results[i].Row, execution.Worker, execution.NoReason)
+			wo.meter.countTransition(execution.Scheduled, &results[i].Row, execution.Worker, execution.NoReason)
 		}
 	}
 	return results, err
@@ -249,14 +249,14 @@ func (wo *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 
 func (wo *worker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	outcomes, err := wo.Worker.Finish(ctx, w, fs)
-	wo.ended(outcomes)
+	wo.countEnds(outcomes)
 	return outcomes, err
 }
 
-func (wo *worker) ended(outcomes []store.Outcome) {
+func (wo *worker) countEnds(outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
-			wo.meter.moved(o.From, &o.Row, execution.Worker, o.Row.FailureReason)
+			wo.meter.countTransition(o.From, &o.Row, execution.Worker, o.Row.FailureReason)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (wo *worker) ended(outcomes []store.Outcome) {
 func (wo *worker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	released, err := wo.Worker.Release(ctx, w)
 	for range released {
-		wo.meter.change(execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown)
+		wo.meter.countChange(execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown)
 	}
 	return released, err
 }

@@ -10,14 +10,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// fixed answers the API's calls.
-type fixed struct{ store.API }
+// fixedAPI answers the API's calls.
+type fixedAPI struct{ store.API }
 
-func (fixed) Create(context.Context, []store.NewExecution) ([]store.Created, error) {
+func (fixedAPI) Create(context.Context, []store.NewExecution) ([]store.Created, error) {
 	return []store.Created{{ID: 1}, {ID: 2, Existed: true}, {UnknownAction: true}, {ID: 3, Skipped: true}}, nil
 }
 
-func (fixed) Cancel(context.Context, []execution.ID, string) ([]store.Cancellation, error) {
+func (fixedAPI) Cancel(context.Context, []execution.ID, string) ([]store.Cancellation, error) {
 	of := func(applied bool, from, to execution.Status) store.Cancellation {
 		return store.Cancellation{Outcome: store.Outcome{Applied: applied, From: from, Row: execution.Execution{ID: 1, Status: to}}}
 	}
@@ -27,7 +27,7 @@ func (fixed) Cancel(context.Context, []execution.ID, string) ([]store.Cancellati
 	}, nil
 }
 
-func (fixed) Reclaim(context.Context, []store.Reclaim) ([]store.Outcome, error) {
+func (fixedAPI) Reclaim(context.Context, []store.Reclaim) ([]store.Outcome, error) {
 	return []store.Outcome{
 		{Applied: true, From: execution.Scheduled, Row: execution.Execution{ID: 1, Status: execution.Requested}},
 		{From: execution.Running, Row: execution.Execution{ID: 2, Status: execution.Running}},
@@ -47,9 +47,9 @@ func (c *counts) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-func TestTheAPIsChangesAreCounted(t *testing.T) {
+func TestAPIChangesAreCounted(t *testing.T) {
 	c := &counts{of: make(map[string]int64)}
-	s := API(fixed{}, c)
+	s := API(fixedAPI{}, c)
 	_, _ = s.Create(t.Context(), nil)
 	_, _ = s.Cancel(t.Context(), nil, "")
 	_, _ = s.Reclaim(t.Context(), []store.Reclaim{{By: execution.DeadLetterHandler, Reason: execution.QueueTimeout}, {}})

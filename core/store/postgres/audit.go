@@ -25,14 +25,14 @@ type transitionRow struct {
 	at                   time.Time
 }
 
-func (tr *transitionRow) targets() []any {
+func (tr *transitionRow) scanTargets() []any {
 	return []any{&tr.Line, &tr.from, &tr.to, &tr.Epoch, &tr.by, &tr.Writer, &tr.Worker, &tr.Incarnation, &tr.reason, &tr.Actor, &tr.at}
 }
 
-// transition turns the row into a line. The audit is only displayed, so a word that a newer program
-// wrote is reported in Unknown and left out. An error would hide every other line, and would stop a
-// stream of changes at this line for ever.
-func (tr *transitionRow) transition() store.Transition {
+// toTransition turns the row into a line. The audit is only displayed, so a word that a newer program wrote
+// is reported in Unknown and left out. An error would hide every other line, and would stop a stream of
+// changes at this line permanently.
+func (tr *transitionRow) toTransition() store.Transition {
 	t := tr.Transition
 	var unknown []error
 	var err error
@@ -59,7 +59,7 @@ select ` + transitionColumns + `
 func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]store.Transition, error) {
 	var all []store.Transition
 	var r transitionRow
-	err := s.query(ctx, "reading transitions", into(func() { all = append(all, r.transition()) }, r.targets()...),
+	err := s.query(ctx, "reading transitions", scanInto(func() { all = append(all, r.toTransition()) }, r.scanTargets()...),
 		selectTransitions, int64(q.Execution), q.After, max(0, q.Limit))
 	return all, err
 }
@@ -69,9 +69,9 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 // are a prefix of the stream that never changes. Ids alone would not suffice: an id is drawn before
 // its transaction commits, so it may become visible after a larger one.
 //
-// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position
-// may have some on both sides of it, and it takes no more than 64 groups above the limit to see as
-// many changes as that.
+// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position may
+// have some on both sides of it. Reading 64 groups more than the limit is enough to see as many changes as
+// the limit.
 const selectReach = `
 with horizon as materialized (
     select pg_snapshot_xmin(s) as xmin, pg_snapshot_xmin(s) < pg_snapshot_xmax(s) as held from pg_current_snapshot() s
@@ -91,7 +91,7 @@ select h.xmin::text, h.held, coalesce(l.transaction::text, '0'), coalesce(l.last
      where s.total >= $3 order by s.transaction, s.id limit 1
 ) l on true`
 
-// selectGone is read last: whatever a purge deletes before it, the place says so.
+// selectGone is executed last, so that it covers whatever a purge has deleted before.
 const selectGone = `select g.transaction::text, g.id, g.at from execution_transition_gone g where g.id > 0`
 
 // The statement looks up the execution of each change, and "offset 0" keeps the planner to that.
@@ -118,7 +118,7 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	after := strconv.FormatUint(q.After.Transaction, 10)
 	var last store.Position
 	err = s.query(ctx, op, func(rows pgx.Rows) error {
-		return rows.Scan((*transaction)(&page.End.Transaction), &page.Held, (*transaction)(&last.Transaction), &last.ID)
+		return rows.Scan((*transactionID)(&page.End.Transaction), &page.Held, (*transactionID)(&last.Transaction), &last.ID)
 	}, selectReach, after, q.After.ID, max(1, q.Limit))
 	if err != nil {
 		return store.ChangePage{}, err
@@ -136,10 +136,10 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	}
 	var c store.Change
 	var r transitionRow
-	err = s.query(ctx, op, into(func() {
-		c.Transition = r.transition()
+	err = s.query(ctx, op, scanInto(func() {
+		c.Transition = r.toTransition()
 		page.Changes = append(page.Changes, c)
-	}, append([]any{(*transaction)(&c.Position.Transaction), &c.ID, &c.Execution, &c.ActionRef}, r.targets()...)...), selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), statusOrNull(q.To))
+	}, append([]any{(*transactionID)(&c.Position.Transaction), &c.ID, &c.Execution, &c.ActionRef}, r.scanTargets()...)...), selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), statusOrNull(q.To))
 	if err == nil {
 		err = s.readGone(ctx, &page)
 	}
@@ -149,18 +149,18 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	return page, nil
 }
 
-// readGone says up to which place the changes are deleted, if any are.
+// readGone reads the position up to which changes are deleted, if any are.
 func (s *Store) readGone(ctx context.Context, page *store.ChangePage) error {
 	return s.query(ctx, "reading which changes are deleted", func(rows pgx.Rows) error {
-		return rows.Scan((*transaction)(&page.Gone.Transaction), &page.Gone.ID, &page.GoneAt)
+		return rows.Scan((*transactionID)(&page.Gone.Transaction), &page.Gone.ID, &page.GoneAt)
 	}, selectGone)
 }
 
-// transaction is the number of a transaction, which the statements select as text.
-type transaction uint64
+// transactionID is the number of a transaction, which the statements select as text.
+type transactionID uint64
 
-func (t *transaction) ScanText(v pgtype.Text) error {
+func (t *transactionID) ScanText(v pgtype.Text) error {
 	n, err := strconv.ParseUint(v.String, 10, 64)
-	*t = transaction(n)
+	*t = transactionID(n)
 	return err
 }

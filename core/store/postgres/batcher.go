@@ -7,30 +7,29 @@ import (
 	"time"
 )
 
-// batcher combines simultaneous calls of one kind into one statement, as group commit does. A call
-// is sent at once, alone, if no batch is under way. While a batch is under way the next one
-// gathers; it leaves when the first has returned, or when it is full. If calls with one row each
-// arrive in quick succession, this would make statements of a few rows each, and a statement costs
-// far more than a row. So after a batch of several calls the next one waits for a moment, to
-// collect several again.
+// batcher combines simultaneous calls of one kind into one statement, as group commit does. A call is sent at
+// once, alone, if no batch is under way. While a batch is under way the next one collects calls; it is sent
+// when the first has returned, or when it is full. If calls with one row each arrive in quick succession,
+// this would make statements of a few rows each. A statement costs far more than a row. So after a batch of
+// several calls the next one waits for a moment, to collect several again.
 //
-// A delayed batch may be overtaken: after BatchPatience the next batch leaves, because its
+// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its
 // predecessor may wait for the lock of a row that concerns only itself.
 //
-// A batch belongs to no caller: it goes on when a caller gives up. A caller that gives up before
-// its batch has left knows that nothing was applied. After that it does not know.
+// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before its batch
+// was sent knows that nothing was applied. Later it does not know.
 type batcher[Q, R any] struct {
-	run     func(ctx context.Context, items []Q) ([]R, []error)
-	limit   int
-	wait    time.Duration
-	patient time.Duration
-	flights int
+	run         func(ctx context.Context, items []Q) ([]R, []error)
+	limit       int
+	wait        time.Duration
+	patience    time.Duration
+	maxUnderWay int
 
-	mu     sync.Mutex
-	queue  []*call[Q, R]
-	rows   int
-	flying int
-	// crowded says that the last batch consisted of several calls.
+	mu       sync.Mutex
+	queue    []*call[Q, R]
+	rows     int
+	underWay int
+	// crowded reports whether the last batch consisted of several calls.
 	crowded bool
 	// since is the start of the queue's waiting time. timer launches the batch when that time is
 	// over.
@@ -40,7 +39,7 @@ type batcher[Q, R any] struct {
 
 type call[Q, R any] struct {
 	items []Q
-	left  bool
+	sent  bool
 	done  chan struct{}
 
 	results []R
@@ -48,16 +47,16 @@ type call[Q, R any] struct {
 }
 
 func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []error)) *batcher[Q, R] {
-	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patient: o.BatchPatience, flights: inFlight}
+	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patience: o.BatchPatience, maxUnderWay: inFlight}
 }
 
-// do makes one call.
-func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, error) {
+// submitItems queues the items of one call and waits for their results.
+func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, unavailable(op, err)
+		return nil, unavailableError(op, err)
 	}
 	c := &call[Q, R]{items: items, done: make(chan struct{})}
 	b.mu.Lock()
@@ -66,7 +65,7 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 	}
 	b.queue = append(b.queue, c)
 	b.rows += len(items)
-	b.launch()
+	b.launchBatches()
 	b.mu.Unlock()
 	select {
 	case <-c.done:
@@ -75,51 +74,51 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.left {
+	if c.sent {
 		select {
 		case <-c.done:
 			return c.results, c.err
 		default:
-			return nil, unknown(op, ctx.Err())
+			return nil, unknownOutcomeError(op, ctx.Err())
 		}
 	}
 	b.rows -= len(items)
 	b.queue = slices.DeleteFunc(b.queue, func(q *call[Q, R]) bool { return q == c })
-	return nil, unavailable(op, ctx.Err())
+	return nil, unavailableError(op, ctx.Err())
 }
 
-// launch sends the batches that may leave. The caller holds the lock.
-func (b *batcher[Q, R]) launch() {
-	for len(b.queue) > 0 && b.flying < b.flights {
+// launchBatches sends the batches that are due. The caller holds the lock.
+func (b *batcher[Q, R]) launchBatches() {
+	for len(b.queue) > 0 && b.underWay < b.maxUnderWay {
 		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
 			if b.timer == nil {
-				b.timer = time.AfterFunc(left, b.ripen)
+				b.timer = time.AfterFunc(left, b.launchOnTimer)
 			}
 			return
 		}
-		batch := b.take()
-		b.flying++
-		go b.fly(batch)
+		batch := b.takeBatch()
+		b.underWay++
+		go b.sendBatch(batch)
 	}
 }
 
-// holdBack is how long the queue may gather before it leaves.
+// holdBack returns how long the queue may collect calls before it is sent.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
-	case b.flying > 0:
-		return b.patient
+	case b.underWay > 0:
+		return b.patience
 	case b.crowded:
 		return b.wait
 	}
 	return 0
 }
 
-// take removes one batch from the queue. A call that is larger than the limit is a batch of its
+// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its
 // own.
-func (b *batcher[Q, R]) take() []*call[Q, R] {
+func (b *batcher[Q, R]) takeBatch() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {
-		b.queue[n].left = true
+		b.queue[n].sent = true
 		rows += len(b.queue[n].items)
 		n++
 	}
@@ -128,28 +127,28 @@ func (b *batcher[Q, R]) take() []*call[Q, R] {
 	b.rows -= rows
 	b.crowded = n > 1
 	b.since = time.Now()
-	b.disarm()
+	b.stopTimer()
 	return batch
 }
 
-func (b *batcher[Q, R]) disarm() {
+func (b *batcher[Q, R]) stopTimer() {
 	if b.timer != nil {
 		b.timer.Stop()
 		b.timer = nil
 	}
 }
 
-// ripen runs when the timer fires. By then its queue may have left and another one begun, so launch
-// checks the time again.
-func (b *batcher[Q, R]) ripen() {
+// launchOnTimer runs when the timer fires. By then its queue may have been sent and another one begun, so
+// launchBatches checks the time again.
+func (b *batcher[Q, R]) launchOnTimer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.disarm()
-	b.launch()
+	b.stopTimer()
+	b.launchBatches()
 }
 
-// fly sends one batch and gives each call its part of the answer.
-func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
+// sendBatch sends one batch and passes each call its part of the answer.
+func (b *batcher[Q, R]) sendBatch(batch []*call[Q, R]) {
 	items := batch[0].items
 	if len(batch) > 1 {
 		items = nil
@@ -163,11 +162,11 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
 	at := 0
 	for _, c := range batch {
 		end := at + len(c.items)
-		c.results, c.err = settle(results[at:end:end], errs[at:end])
+		c.results, c.err = combineErrors(results[at:end:end], errs[at:end])
 		close(c.done)
 		at = end
 	}
-	b.flying--
-	b.disarm()
-	b.launch()
+	b.underWay--
+	b.stopTimer()
+	b.launchBatches()
 }

@@ -54,10 +54,10 @@ func until(t *testing.T, what string, ok func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("%s did not come about", what)
+	t.Fatalf("%s did not happen", what)
 }
 
-// A single call leaves at once. Calls made meanwhile leave together when it has returned. Each gets
+// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets
 // its own answer, and the error of one is not another's.
 func TestBatcherGathers(t *testing.T) {
 	g := newGate()
@@ -65,7 +65,7 @@ func TestBatcherGathers(t *testing.T) {
 	var wg sync.WaitGroup
 	call := func(items ...int) {
 		wg.Go(func() {
-			results, err := b.do(t.Context(), "doubling", items)
+			results, err := b.submitItems(t.Context(), "doubling", items)
 			if bad := slices.Contains(items, 13); (err != nil) != bad {
 				t.Errorf("%v: %v", items, err)
 			}
@@ -89,7 +89,7 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch leaves beside the one under way, and so does one that has waited for BatchPatience.
+// A full batch is sent alongside the one under way, and so does one that has waited for BatchPatience.
 // A call larger than a batch goes alone.
 func TestBatcherLeaves(t *testing.T) {
 	for name, o := range map[string]Options{
@@ -100,7 +100,7 @@ func TestBatcherLeaves(t *testing.T) {
 		b := newBatcher(o, g.run)
 		var wg sync.WaitGroup
 		for n := range 4 {
-			wg.Go(func() { _, _ = b.do(t.Context(), "doubling", []int{n}) })
+			wg.Go(func() { _, _ = b.submitItems(t.Context(), "doubling", []int{n}) })
 			if n == 0 {
 				<-g.entered
 			}
@@ -116,7 +116,7 @@ func TestBatcherLeaves(t *testing.T) {
 	g := newGate()
 	close(g.let)
 	b := newBatcher(Options{BatchRows: 3, BatchPatience: time.Hour}, g.run)
-	if results, err := b.do(t.Context(), "doubling", []int{1, 2, 3, 4, 5}); err != nil || len(results) != 5 {
+	if results, err := b.submitItems(t.Context(), "doubling", []int{1, 2, 3, 4, 5}); err != nil || len(results) != 5 {
 		t.Errorf("%v, %v", results, err)
 	}
 }
@@ -127,8 +127,8 @@ func TestBatcherHoldsBack(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
-	call := func(n int) { wg.Go(func() { _, _ = b.do(t.Context(), "doubling", []int{n}) }) }
-	landed := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.flying == 0 }
+	call := func(n int) { wg.Go(func() { _, _ = b.submitItems(t.Context(), "doubling", []int{n}) }) }
+	landed := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.underWay == 0 }
 	call(1)
 	<-g.entered
 	g.let <- struct{}{}
@@ -156,17 +156,16 @@ func TestBatcherHoldsBack(t *testing.T) {
 	}
 }
 
-// A caller that gives up before its batch has left knows that nothing was applied. After that it
-// does not know.
+// A caller that gives up before its batch was sent knows that nothing was applied. Later it does not know.
 func TestBatcherGivingUp(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	first, cancelFirst := context.WithCancel(t.Context())
 	second, cancelSecond := context.WithCancel(t.Context())
 	errs := make(chan error)
-	go func() { _, err := b.do(first, "doubling", []int{1}); errs <- err }()
+	go func() { _, err := b.submitItems(first, "doubling", []int{1}); errs <- err }()
 	<-g.entered
-	go func() { _, err := b.do(second, "doubling", []int{2}); errs <- err }()
+	go func() { _, err := b.submitItems(second, "doubling", []int{2}); errs <- err }()
 	until(t, "a queue of 1", func() bool { return b.waiting() == 1 })
 	cancelSecond()
 	if err := <-errs; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
@@ -177,10 +176,10 @@ func TestBatcherGivingUp(t *testing.T) {
 		t.Errorf("given up under way: %v", err)
 	}
 	close(g.let)
-	if _, err := b.do(first, "doubling", []int{1}); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("called with a deadline that is over: %v", err)
+	if _, err := b.submitItems(first, "doubling", []int{1}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("called after its deadline: %v", err)
 	}
-	if got, err := b.do(t.Context(), "doubling", []int{3}); err != nil || got[0] != 6 {
+	if got, err := b.submitItems(t.Context(), "doubling", []int{3}); err != nil || got[0] != 6 {
 		t.Errorf("afterwards: %v, %v", got, err)
 	}
 	if len(g.batches) != 2 {
@@ -204,7 +203,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 				if n%10 == 9 {
 					ctx, cancel = context.WithTimeout(ctx, 20*time.Microsecond)
 				}
-				got, err := b.do(ctx, "echo", []int{g, n})
+				got, err := b.submitItems(ctx, "echo", []int{g, n})
 				cancel()
 				if err == nil && !slices.Equal(got, []int{g, n}) || err != nil && n%10 != 9 {
 					t.Errorf("%d, %d became %v, %v", g, n, got, err)
@@ -217,12 +216,12 @@ func TestBatcherUnderLoad(t *testing.T) {
 	until(t, "an empty batcher", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.rows == 0 && b.flying == 0
+		return b.rows == 0 && b.underWay == 0
 	})
 }
 
 // Items about the same row are handled one after the other, in their order.
-func TestRounds(t *testing.T) {
+func TestSplitRounds(t *testing.T) {
 	var statements []string
 	st := step[string, string]{
 		op:  "testing",
@@ -236,7 +235,7 @@ func TestRounds(t *testing.T) {
 			return nil
 		},
 	}
-	results, err := st.all(t.Context(), []string{"a1", "b1", "a2", "c1", "b2", "a3"})
+	results, err := st.runAll(t.Context(), []string{"a1", "b1", "a2", "c1", "b2", "a3"})
 	if got := fmt.Sprint(statements); got != "[[a1 b1 c1] [a2 b2] [a2] [b2] [a3]]" {
 		t.Error(got)
 	}
@@ -246,8 +245,8 @@ func TestRounds(t *testing.T) {
 }
 
 // The call is unavailable only if none of its items was applied.
-func TestSettle(t *testing.T) {
-	un, lost, bad := unavailable("x", context.Canceled), unknown("x", context.Canceled), errors.New("bad")
+func TestCombineErrors(t *testing.T) {
+	un, lost, bad := unavailableError("x", context.Canceled), unknownOutcomeError("x", context.Canceled), errors.New("bad")
 	for _, c := range []struct {
 		errs []error
 		want error
@@ -260,7 +259,7 @@ func TestSettle(t *testing.T) {
 		{[]error{bad, un}, store.ErrUnavailable},
 		{[]error{nil, bad}, bad},
 	} {
-		_, err := settle(make([]int, len(c.errs)), c.errs)
+		_, err := combineErrors(make([]int, len(c.errs)), c.errs)
 		if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnavailable) != errors.Is(c.want, store.ErrUnavailable) {
 			t.Errorf("%v: %v", c.errs, err)
 		}

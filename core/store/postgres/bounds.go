@@ -15,108 +15,108 @@ import (
 	"handoff/core/store"
 )
 
-// While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of
-// rows that have left since can't be removed. A walk from the head of an index passes over all of
-// them, each time. So a store remembers lower bounds, from its latest look: of each lane, the moment
-// before which nothing that waits is due; of each incarnation, the moment before which nothing that
-// it holds was assigned. Walks begin there.
+// While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of rows that
+// have left since can't be removed. A walk from the head of an index passes over all of them, each time. So a
+// store remembers lower bounds from its latest look. For a lane, it is the moment before which no waiting row
+// is due. For an incarnation, it is the moment before which none of the rows that it holds was assigned.
+// Walks begin there.
 //
-// A bound is a hint. It may delay a row and never loses one: whatever appears behind it (a
-// transaction that took long to commit, an edit by hand, a clock that was set back unnoticed) is
-// found by the next walk from the head. If the database's clock is seen to go back, the bounds are
-// forgotten. Each store has its own memory, and a new one has none.
+// A bound is a hint. It may delay a row but never loses one: the next walk from the head finds whatever
+// appears behind it. Causes are a transaction that took long to commit, an edit by hand, or a clock that was
+// set back unnoticed. If the database's clock is seen to step backwards, the bounds are discarded. Each store
+// has its own memory, and a new one has none.
 const (
-	// fullWalkEvery is how long a row behind a bound waits, unless walks from the head are slow:
-	// fullWalkShare of the time may go into them.
+	// fullWalkEvery is the pause between walks from the head, and so the longest wait of a row behind a
+	// bound. After a slow walk, the pause is fullWalkShare times as long as the walk took.
 	fullWalkEvery = 10 * time.Second
 	fullWalkShare = 20
 	// queueLookEvery is the age at which the bounds of lanes are renewed.
 	queueLookEvery = 500 * time.Millisecond
-	// dueMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
+	// dueMargin is the distance of a lane's bound behind the clock. A row becomes due at a moment before its
 	// transaction commits, nearly always by less than this.
 	dueMargin = time.Second
-	// emptyQueues is how many lanes are remembered in which nothing waits at present. They have
-	// entries of rows that have left. Of lanes in which something waits, mostQueues are remembered.
+	// emptyQueues bounds the remembered lanes in which nothing waits at present; they have entries of rows
+	// that have left. mostQueues bounds the remembered lanes in which something waits.
 	emptyQueues = 64
 	mostQueues  = 1000
 )
 
-// heldMargin is how far the bound of an incarnation is behind the clock. It is longer than a
-// dispatch may take from its moment to its commit, because a worker whose rows are not all counted
-// gets more than its limit.
+// heldMargin is the distance of an incarnation's bound behind the clock. It is longer than a dispatch may
+// take from its moment to its commit. Otherwise rows would be missed in the count, and the worker would get
+// more than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
-// clockIs notes the moment of a clock that a test moves. If it is set back, everything is forgotten: it
-// may be far ahead again before the next look.
-func (s *Store) clockIs(at time.Time) {
+// noteClockOverride notes the moment of a clock that a test moves. If it is set back, all bounds are
+// discarded: it may be far ahead again before the next look.
+func (s *Store) noteClockOverride(at time.Time) {
 	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
 		return
 	}
 	s.waiting.mu.Lock()
-	s.waiting.forget()
+	s.waiting.forgetAll()
 	s.waiting.mu.Unlock()
 	s.holding.mu.Lock()
-	s.holding.forget()
+	s.holding.forgetAll()
 	s.holding.mu.Unlock()
 	s.beating.mu.Lock()
 	s.beating.own = nil
 	s.beating.mu.Unlock()
 }
 
-// fullWalks decides when a walk begins at the head.
-type fullWalks struct{ next time.Time }
+// fullWalkSchedule decides when a walk begins at the head.
+type fullWalkSchedule struct{ next time.Time }
 
-func (f *fullWalks) due(now time.Time) bool { return !now.Before(f.next) }
+func (f *fullWalkSchedule) isDue(now time.Time) bool { return !now.Before(f.next) }
 
-func (f *fullWalks) ended(began, now time.Time) {
+func (f *fullWalkSchedule) scheduleNext(began, now time.Time) {
 	f.next = now.Add(max(fullWalkEvery, fullWalkShare*now.Sub(began)))
 }
 
-// looks decides when bounds are renewed, and whether they are used.
-type looks struct {
+// boundRenewal decides when bounds are renewed, and whether they are used.
+type boundRenewal struct {
 	mu      sync.Mutex
 	looking bool
-	// asOf is the moment of the latest look, by the database's clock. looked is when it ended.
+	// asOf is the moment of the latest look, by the database's clock. looked is the time at which it ended.
 	asOf, looked time.Time
-	full         fullWalks
-	// slow says that the latest walk from the head was slow, so that bounds are worth their while.
+	full         fullWalkSchedule
+	// slow reports whether the latest walk from the head was slow, so that bounds are worth their cost.
 	slow bool
 }
 
-// renew calls ask, without the lock, if the latest look is older than age, and remember with its moment.
-// While walks from the head are quick, it looks more often than those are due only if always is set. ask
-// returns whether a walk from the head was slow. A failed look is no error of the call: the earlier
-// bounds hold, and later calls look again.
-func (l *looks) renew(age time.Duration, always bool, ask func(full bool) (asOf time.Time, slow bool, err error), remember func(asOf time.Time), forget func()) {
+// renewIfOld calls ask, without the lock, if the latest look is older than age, and then remember with the
+// moment of the look. While walks from the head are quick, it looks only when one of those is due, unless
+// always is set. ask returns whether a walk from the head was slow. A failed look does not fail the call: the
+// earlier bounds hold, and a later call looks again.
+func (b *boundRenewal) renewIfOld(age time.Duration, always bool, ask func(full bool) (asOf time.Time, slow bool, err error), remember func(asOf time.Time), forget func()) {
 	began := time.Now()
-	l.mu.Lock()
-	full := l.full.due(began)
-	begins := !l.looking && (full || (always || l.slow) && began.Sub(l.looked) >= age)
-	l.looking = l.looking || begins
-	l.mu.Unlock()
+	b.mu.Lock()
+	full := b.full.isDue(began)
+	begins := !b.looking && (full || (always || b.slow) && began.Sub(b.looked) >= age)
+	b.looking = b.looking || begins
+	b.mu.Unlock()
 	if !begins {
 		return
 	}
 	asOf, slow, err := ask(full)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.looking, l.looked = false, time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looking, b.looked = false, time.Now()
 	if full {
-		l.full.ended(began, l.looked)
-		l.slow = err != nil || slow
+		b.full.scheduleNext(began, b.looked)
+		b.slow = err != nil || slow
 	}
 	switch {
 	case err != nil:
-	case asOf.Before(l.asOf) && !full:
+	case asOf.Before(b.asOf) && !full:
 		forget()
 	default:
-		l.asOf = asOf
+		b.asOf = asOf
 		remember(asOf)
 	}
 }
 
-// numbered replaces {1} to {n} by the numbers of parameters.
-func numbered(sql string, first, n int) string {
+// numberParameters replaces {1} to {n} by parameters, numbered from first.
+func numberParameters(sql string, first, n int) string {
 	var numbers []string
 	for i := range n {
 		numbers = append(numbers, fmt.Sprintf("{%d}", i+1), fmt.Sprintf("$%d", first+i))
@@ -131,17 +131,18 @@ type queueKey struct {
 	worker  int64
 }
 
-// queueBounds remembers lanes. Its zero value knows nothing.
+// queueBounds holds the bounds of lanes. Its zero value has none.
 type queueBounds struct {
-	looks
-	// known is when something was last seen to wait in each known lane, by the program's clock.
+	boundRenewal
+	// known holds the time at which a row was last seen waiting in each known lane, by the program's clock.
 	known map[queueKey]time.Time
 	// arguments are the bounds as arguments of a statement.
 	arguments queueArguments
 }
 
-// queueArguments are the last five arguments of a statement that begins with queueHeads: the lanes, the
-// moment before which nothing that waits in each of them is due, and that of all other lanes.
+// queueArguments are the last five arguments of a statement that begins with queueHeads. They are the lanes
+// (three lists), the moment before which no row that waits in each of them is due, and that of all other
+// lanes.
 type queueArguments struct {
 	actions  []int64
 	runtimes []string
@@ -150,7 +151,7 @@ type queueArguments struct {
 	others   *time.Time
 }
 
-func (q *queueArguments) list() []any {
+func (q *queueArguments) statementArgs() []any {
 	return []any{q.actions, q.runtimes, q.workers, q.since, q.others}
 }
 
@@ -182,7 +183,7 @@ lane (action, runtime, pinned, due_at) as (
 // a runtime; (3) of one action and runtime, workers between two; (4) the same as (2) to the end of the
 // action. Ids of actions and workers are whole numbers from 0.
 func queueHeads(first int) string {
-	return numbered(`
+	return numberParameters(`
 known as materialized (
     select k.*, lead(k.action) over w as to_action, lead(k.runtime) over w as to_runtime, lead(k.pinned) over w as to_pinned
       from (
@@ -250,72 +251,71 @@ func nextQueue(kind, from string) string {
         union all`)
 }
 
-// The moment is that of the statement's arrival, which is before its snapshot: whatever it does not
-// see commits later.
+// The moment is the arrival of the statement, which is before its snapshot: whatever it does not see commits
+// later.
 var selectQueueHeads = `
 with recursive` + queueHeads(2) + `,
-clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timed("lane") + `
+clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timedList("lane") + `
 select d.took, c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c cross join timed d left join lane l on true`
 
-// timed is a list of a statement with how long it has executed when another list is complete. Neither
-// planning is in it nor the way to the database: the first look of a session takes several times as
-// long by a program's clock.
-func timed(list string) string {
+// timedList returns a list with the time for which the statement has executed when another list is complete.
+// It excludes planning and the network: by a program's clock, the first look of a session takes several times
+// as long.
+func timedList(list string) string {
 	return `
 timed as materialized (select clock_timestamp() - statement_timestamp() as took from (select count(*) from ` + list + `) l)`
 }
 
-// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the
-// heads. That is so while the walk from the head that is made now and then is quick: a statement with
-// bounds takes up to twice as long to execute for a single row.
+// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the heads.
+// They begin there while the occasional walk from the head is quick, because a statement with bounds takes up
+// to twice as long for a single row.
 func (s *Store) queuesNow(ctx context.Context) []any {
-	virtual, b := s.now(), &s.waiting
+	virtual, b := s.clockOverride(), &s.waiting
 	if s.options.NoBounds {
 		return nil
 	}
-	asked := b.begin()
+	asked := b.currentArgs()
 	found := make(map[queueKey]time.Time)
-	b.renew(queueLookEvery, false, func(full bool) (asOf time.Time, slow bool, err error) {
+	b.renewIfOld(queueLookEvery, false, func(full bool) (asOf time.Time, slow bool, err error) {
 		if full || asked == nil {
-			asked = (&queueArguments{}).list()
+			asked = (&queueArguments{}).statementArgs()
 		}
 		var took time.Duration
 		var action, worker *int64
 		var runtime *string
 		var due pgtype.Timestamptz
-		err = s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", into(func() {
+		err = s.keptPlanQuery(keptLooped)(ctx, "looking for the oldest waiting executions", scanInto(func() {
 			if action != nil {
-				found[queueKey{*action, *runtime, *worker}] = moment(due)
+				found[queueKey{*action, *runtime, *worker}] = timeOrZero(due)
 			}
 		}, &took, &asOf, &action, &runtime, &worker, &due), selectQueueHeads, append([]any{virtual}, asked...)...)
 		return asOf, took >= slowWalk(s.options.SlowWalk, len(found)), err
-	}, func(asOf time.Time) { b.remember(found, asOf, time.Now()) }, b.forget)
-	return b.begin()
+	}, func(asOf time.Time) { b.recordLook(found, asOf, time.Now()) }, b.forgetAll)
+	return b.currentArgs()
 }
 
-// slowWalk is how long a walk from the head takes that has found this many lanes, if bounds are worth
-// their while. Many lanes alone take long as well: some microseconds each, and twice that with bounds.
+// slowWalk returns the duration from which on a walk from the head that found this many lanes is slow. Many
+// lanes alone take long as well: some microseconds each, and twice that with bounds.
 func slowWalk(one time.Duration, found int) time.Duration {
 	return one + one*time.Duration(found)/200
 }
 
-func (q *queueBounds) begin() []any {
+func (q *queueBounds) currentArgs() []any {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.slow {
 		return nil
 	}
-	return q.arguments.list()
+	return q.arguments.statementArgs()
 }
 
-// forget makes all walks begin at the head, and the next look a full one.
-func (q *queueBounds) forget() {
-	q.known, q.asOf, q.full, q.arguments = nil, time.Time{}, fullWalks{}, queueArguments{}
+// forgetAll makes all walks begin at the head, and the next look a full one.
+func (q *queueBounds) forgetAll() {
+	q.known, q.asOf, q.full, q.arguments = nil, time.Time{}, fullWalkSchedule{}, queueArguments{}
 }
 
-// remember takes the result of a look: the moments at which the first rows of all occupied lanes are
-// due.
-func (q *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
+// recordLook records the result of a look: the moments at which the first rows of all occupied lanes are due.
+func (q *queueBounds) recordLook(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
 		queueKey
 		since, occupied time.Time
@@ -354,17 +354,17 @@ func (q *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time
 	}
 }
 
-// heldLookEvery is the age at which the bounds of incarnations are renewed. Rows that were assigned long
-// ago and are still held are remembered one by one, or a single long run would hold the bound back:
-// mostOld of one incarnation, and about mostOldOfAll in total.
+// heldLookEvery is the age at which the bounds of incarnations are renewed. Rows that were assigned long ago
+// and are still held are remembered one by one, or a single long run would hold the bound back. mostOld
+// bounds those of one incarnation, and mostOldOfAll roughly those of all.
 const (
 	heldLookEvery = time.Second
 	mostOld       = 128
 	mostOldOfAll  = 4096
 )
 
-// oldHeld are the rows that an incarnation holds and that were assigned to it long ago.
-type oldHeld struct {
+// oldHeldRows are the rows that an incarnation holds and that were assigned to it long ago.
+type oldHeldRows struct {
 	// since is the moment before which no other row was assigned to the incarnation.
 	since time.Time
 	ids   []int64
@@ -376,11 +376,11 @@ type heldRow struct {
 	at time.Time
 }
 
-// oldOf makes an oldHeld of rows that were assigned before latest. There may be more of them if more is
-// set, none of which was assigned before the last of rows.
-func oldOf(rows []heldRow, most int, more bool, latest time.Time) oldHeld {
+// oldRowsOf makes an oldHeldRows of rows that were assigned before latest. If more is set, there may be more
+// of them, none of which was assigned before the last of rows.
+func oldRowsOf(rows []heldRow, most int, more bool, latest time.Time) oldHeldRows {
 	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
-	old := oldHeld{since: latest}
+	old := oldHeldRows{since: latest}
 	if len(rows) > 0 && (more || len(rows) > most) {
 		old.since = rows[min(most, len(rows)-1)].at
 	}
@@ -392,19 +392,19 @@ func oldOf(rows []heldRow, most int, more bool, latest time.Time) oldHeld {
 	return old
 }
 
-// heldBounds remembers what the incarnations of all workers have held for long. Its zero value knows
-// nothing. To count from a bound on takes a statement half a millisecond more.
+// heldBounds holds the bounds of the incarnations of all workers. Its zero value has none. Counting from a
+// bound costs a statement half a millisecond.
 type heldBounds struct {
-	looks
-	old map[int64]oldHeld
+	boundRenewal
+	old map[int64]oldHeldRows
 	// all are the arguments for all incarnations.
 	all heldArguments
 }
 
-// heldArguments are arguments of a statement: the incarnations that are known to hold old rows, where
-// the count of each of them begins, the end of its ids in the list of old rows, where all other counts
-// begin (nil if nothing is known), and the old rows. Nothing was assigned before latest to any other
-// incarnation, those that register later included.
+// heldArguments are arguments of a statement. In order, they are the incarnations that are known to hold old
+// rows, the beginning of each one's count, and the end of its ids in the list of old rows. The beginning of
+// all other counts (nil if nothing is known) and the old rows follow. Nothing was assigned before latest to
+// any other incarnation, those that register later included.
 type heldArguments struct {
 	incarnations []int64
 	since        []time.Time
@@ -413,9 +413,11 @@ type heldArguments struct {
 	ids          []int64
 }
 
-func (h *heldArguments) list() []any { return []any{h.incarnations, h.since, h.ends, h.latest, h.ids} }
+func (h *heldArguments) statementArgs() []any {
+	return []any{h.incarnations, h.since, h.ends, h.latest, h.ids}
+}
 
-func (h *heldArguments) add(incarnation int64, old oldHeld) {
+func (h *heldArguments) addIncarnation(incarnation int64, old oldHeldRows) {
 	h.incarnations, h.since = append(h.incarnations, incarnation), append(h.since, old.since)
 	h.ids = append(h.ids, old.ids...)
 	h.ends = append(h.ends, int32(len(h.ids))) //nolint:gosec // some thousands
@@ -424,7 +426,7 @@ func (h *heldArguments) add(incarnation int64, old oldHeld) {
 // heldOf counts the rows that each incarnation of a list of owners holds, in the middle of a statement
 // that has waited for locks.
 func heldOf(owners, condition string, first int) string {
-	return numbered(`
+	return numberParameters(`
 bound as materialized (
     select b.incarnation, b.since, ({5}::bigint[])[coalesce(lag(b.ends) over (order by b.n), 0) + 1 : b.ends] as ids
       from unnest({1}::bigint[], {2}::timestamptz[], {3}::int[]) with ordinality as b(incarnation, since, ends, n)
@@ -437,8 +439,8 @@ held as materialized (
 )`, first, 5)
 }
 
-// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7:
-// those of $6 that are still held, and the first $8 of the others.
+// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7.
+// They are those of $6 that are still held, and the first $8 of the others.
 var selectOldHeld = `
 with clock as materialized (
     select n.now, n.now - $7::interval as latest from (select coalesce($1::timestamptz, statement_timestamp()) as now) n
@@ -454,26 +456,26 @@ old as materialized (
          where e.incarnation = w.incarnation and e.scheduled_at >= coalesce(b.since, $5, '-infinity') and e.scheduled_at < c.latest
          order by e.scheduled_at limit $8
      ) h
-),` + timed("old") + `
+),` + timedList("old") + `
 select d.took, c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c cross join timed d left join old o on true`
 
-// lookAtHeld renews what is known of all incarnations if it is too old.
+// lookAtHeld renews the bounds of all incarnations if they are too old.
 func (s *Store) lookAtHeld(ctx context.Context) {
-	virtual, b := s.now(), &s.holding
+	virtual, b := s.clockOverride(), &s.holding
 	if s.options.NoBounds {
 		return
 	}
-	from := b.ofAll()
+	from := b.argsForAll()
 	found, walked := make(map[int64][]heldRow), make(map[int64]int)
-	b.renew(heldLookEvery, true, func(full bool) (asOf time.Time, slow bool, err error) {
+	b.renewIfOld(heldLookEvery, true, func(full bool) (asOf time.Time, slow bool, err error) {
 		if full {
-			from = (&heldArguments{}).list()
+			from = (&heldArguments{}).statementArgs()
 		}
 		var took time.Duration
 		var incarnation, id *int64
 		var at *time.Time
 		var byWalk *bool
-		err = s.kept(keptHashed)(ctx, "looking for executions that are held for long", into(func() {
+		err = s.keptPlanQuery(keptHashed)(ctx, "looking for executions that are held for long", scanInto(func() {
 			if id == nil || incarnation == nil {
 				return
 			}
@@ -485,45 +487,45 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 		return asOf, took >= s.options.SlowWalk, err
 	}, func(asOf time.Time) {
 		latest := asOf.Add(-s.heldMargin())
-		b.old, b.all = make(map[int64]oldHeld, len(found)), heldArguments{latest: &latest}
+		b.old, b.all = make(map[int64]oldHeldRows, len(found)), heldArguments{latest: &latest}
 		most := min(mostOld, max(4, mostOldOfAll/max(1, len(found))))
 		for incarnation, rows := range found {
-			old := oldOf(rows, most, walked[incarnation] > mostOld, latest)
+			old := oldRowsOf(rows, most, walked[incarnation] > mostOld, latest)
 			b.old[incarnation] = old
-			b.all.add(incarnation, old)
+			b.all.addIncarnation(incarnation, old)
 		}
-	}, b.forget)
+	}, b.forgetAll)
 }
 
-// of returns the arguments for some incarnations, which may be named several times: none if counts
+// argsFor returns the arguments for some incarnations, which may be named several times: none if counts
 // begin at the heads.
-func (h *heldBounds) of(incarnations ...int64) []any {
+func (h *heldBounds) argsFor(incarnations ...int64) []any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.slow {
-		return (&heldArguments{}).list()
+		return (&heldArguments{}).statementArgs()
 	}
 	some := heldArguments{latest: h.all.latest}
 	for _, incarnation := range incarnations {
 		if old, ok := h.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
-			some.add(incarnation, old)
+			some.addIncarnation(incarnation, old)
 		}
 	}
-	return some.list()
+	return some.statementArgs()
 }
 
-// ofAll returns the arguments for all incarnations.
-func (h *heldBounds) ofAll() []any {
+// argsForAll returns the arguments for all incarnations.
+func (h *heldBounds) argsForAll() []any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.all.list()
+	return h.all.statementArgs()
 }
 
-func (h *heldBounds) forget() {
-	h.old, h.asOf, h.full, h.all = nil, time.Time{}, fullWalks{}, heldArguments{}
+func (h *heldBounds) forgetAll() {
+	h.old, h.asOf, h.full, h.all = nil, time.Time{}, fullWalkSchedule{}, heldArguments{}
 }
 
-// beatBounds remembers what those incarnations have held for long whose leases this store renews.
+// beatBounds holds the bounds of the incarnations whose leases this store renews.
 type beatBounds struct {
 	// off makes all counts begin at the head.
 	off bool
@@ -532,24 +534,24 @@ type beatBounds struct {
 }
 
 type beatBound struct {
-	oldHeld
+	oldHeldRows
 	// running are the rows that the worker held at its latest heartbeat. They are not among the old
 	// rows: what the worker holds need not be looked for. Those that it no longer holds are.
 	running []execution.Key
 	asOf    time.Time
-	full    fullWalks
+	full    fullWalkSchedule
 }
 
-// mostBeats is how many incarnations are remembered. A worker has one at a time.
+// mostBeats bounds the remembered incarnations. A worker has one at a time.
 const mostBeats = 100
 
-// begin returns where the counts of a heartbeat begin, nil for the head, and which older rows they are
-// about.
-func (b *beatBounds) begin(beat *store.Beat) (since *time.Time, ids []int64) {
+// countStart returns where the counts of a heartbeat begin, nil for the head, and the ids of the older rows
+// that they include.
+func (b *beatBounds) countStart(beat *store.Beat) (since *time.Time, ids []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.own[beat.Incarnation]
-	if own == nil || b.off || own.full.due(time.Now()) {
+	if own == nil || b.off || own.full.isDue(time.Now()) {
 		return nil, nil
 	}
 	held := make(map[execution.Key]bool, len(beat.Held))
@@ -566,9 +568,9 @@ func (b *beatBounds) begin(beat *store.Beat) (since *time.Time, ids []int64) {
 	return &at, ids
 }
 
-// end remembers the old rows that a heartbeat has found, which began its counts at since. If it has
-// found something to end, the next heartbeat looks at everything.
-func (b *beatBounds) end(beat *store.Beat, since *time.Time, began time.Time, old []heldRow, asOf time.Time, margin time.Duration, ends bool) {
+// recordBeat records the old rows found by a heartbeat that began its counts at since. If the heartbeat found
+// something to end, the next one examines everything.
+func (b *beatBounds) recordBeat(beat *store.Beat, since *time.Time, began time.Time, old []heldRow, asOf time.Time, margin time.Duration, ends bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.own[beat.Incarnation]
@@ -584,8 +586,8 @@ func (b *beatBounds) end(beat *store.Beat, since *time.Time, began time.Time, ol
 		b.own[beat.Incarnation] = own
 	}
 	if since == nil {
-		own.full.ended(began, time.Now())
+		own.full.scheduleNext(began, time.Now())
 	}
-	own.oldHeld = oldOf(old, mostOld, len(old) > mostOld, asOf.Add(-margin))
+	own.oldHeldRows = oldRowsOf(old, mostOld, len(old) > mostOld, asOf.Add(-margin))
 	own.running, own.asOf = slices.Clone(beat.Held), asOf
 }

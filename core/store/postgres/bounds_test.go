@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-func TestFullWalksTakeATwentiethOfTheTime(t *testing.T) {
-	var f fullWalks
+func TestFullWalksTakeFivePercentOfTime(t *testing.T) {
+	var f fullWalkSchedule
 	began := time.Now()
-	if !f.due(began) {
+	if !f.isDue(began) {
 		t.Error("the first walk does not begin at the head")
 	}
 	for took, wait := range map[time.Duration]time.Duration{time.Millisecond: 10 * time.Second, 3 * time.Second: time.Minute} {
 		ended := began.Add(took)
-		f.ended(began, ended)
-		if f.due(ended.Add(wait-1)) || !f.due(ended.Add(wait)) {
+		f.scheduleNext(began, ended)
+		if f.isDue(ended.Add(wait-1)) || !f.isDue(ended.Add(wait)) {
 			t.Errorf("after a walk of %v the next one is due at %v, want %v later", took, f.next.Sub(ended), wait)
 		}
 	}
 }
 
-func TestOldOf(t *testing.T) {
+func TestOldRowsOf(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	latest := at(100)
 	rows := func(seconds ...int) (all []heldRow) {
@@ -44,27 +44,27 @@ func TestOldOf(t *testing.T) {
 		{"alike", rows(1, 7, 7, 7, 7), false, at(7), []int64{1}},
 		{"all alike", rows(7, 7, 7, 7), false, at(7), nil},
 	} {
-		if old := oldOf(c.rows, 3, c.more, latest); !old.since.Equal(c.since) || !slices.Equal(old.ids, c.ids) {
+		if old := oldRowsOf(c.rows, 3, c.more, latest); !old.since.Equal(c.since) || !slices.Equal(old.ids, c.ids) {
 			t.Errorf("%s: %v are known, the count begins at %v; want %v and %v", c.name, old.ids, old.since.Unix(), c.ids, c.since.Unix())
 		}
 	}
 }
 
-func TestQueueBoundsRemember(t *testing.T) {
+func TestQueueBoundsRecordLook(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
 	var l queueBounds
 	since := func(key queueKey) time.Time {
 		return l.arguments.since[slices.Index(l.arguments.runtimes, key.runtime)]
 	}
-	l.remember(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
+	l.recordLook(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
 	if got := since(a); !got.Equal(at(10)) {
 		t.Errorf("the walk of an occupied lane begins at %v, want its oldest row", got)
 	}
 	if got := since(b); !got.Equal(at(99)) {
 		t.Errorf("the walk of a lane whose oldest row is young begins at %v, want the margin", got)
 	}
-	l.remember(map[queueKey]time.Time{b: at(150)}, at(200), at(1))
+	l.recordLook(map[queueKey]time.Time{b: at(150)}, at(200), at(1))
 	if got := since(a); !got.Equal(at(199)) || !l.arguments.others.Equal(at(199)) {
 		t.Errorf("the walks of an empty lane and of unknown ones begin at %v and %v, want the margin", got, *l.arguments.others)
 	}
@@ -72,26 +72,26 @@ func TestQueueBoundsRemember(t *testing.T) {
 	for i := range mostQueues + 5 {
 		many[queueKey{0, "a", int64(i)}] = at(i)
 	}
-	l.remember(many, at(5000), at(2))
+	l.recordLook(many, at(5000), at(2))
 	if _, known := l.known[queueKey{0, "a", 4}]; known || !l.arguments.others.Equal(at(0)) || len(l.known) != mostQueues+1 {
 		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), *l.arguments.others)
 	}
 }
 
 // Bounds are for a database in which walks from the head are slow.
-func TestWalksBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+func TestWalksBeginAtHeadWhileQuick(t *testing.T) {
 	var b queueBounds
-	if got := b.begin(); got != nil {
-		t.Errorf("they begin at %v", got)
+	if got := b.currentArgs(); got != nil {
+		t.Errorf("quick walks begin at %v", got)
 	}
 	b.slow = true
-	if got := b.begin(); len(got) != len(b.arguments.list()) {
-		t.Errorf("where walks are slow, there are %d arguments", len(got))
+	if got := b.currentArgs(); len(got) != len(b.arguments.statementArgs()) {
+		t.Errorf("where walks are slow, they have %d arguments", len(got))
 	}
 }
 
 // A walk through many lanes takes long without anything before their first rows.
-func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
+func TestSlowWalkGrowsWithLanes(t *testing.T) {
 	for found, want := range map[int]time.Duration{0: 3 * time.Millisecond, 10: 3150 * time.Microsecond, 5000: 78 * time.Millisecond} {
 		if got := slowWalk(3*time.Millisecond, found); got != want {
 			t.Errorf("a walk through %d lanes is slow from %v on, want %v", found, got, want)
@@ -99,14 +99,14 @@ func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
 	}
 }
 
-func TestCountsBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+func TestCountsBeginAtHeadWhileQuick(t *testing.T) {
 	latest := time.Unix(100, 0)
-	b := heldBounds{all: heldArguments{latest: &latest}, old: map[int64]oldHeld{7: {since: latest, ids: []int64{1}}}}
+	b := heldBounds{all: heldArguments{latest: &latest}, old: map[int64]oldHeldRows{7: {since: latest, ids: []int64{1}}}}
 	for _, slow := range []bool{false, true} {
 		b.slow = slow
-		got := b.of(7, 8)
+		got := b.argsFor(7, 8)
 		if incarnations, since := got[0].([]int64), got[3].(*time.Time); len(got) != 5 || (len(incarnations) == 1) != slow || (since != nil) != slow {
-			t.Errorf("slow %v: they begin at %v", slow, got)
+			t.Errorf("slow %v: counts begin at %v", slow, got)
 		}
 	}
 }

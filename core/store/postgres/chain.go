@@ -27,25 +27,25 @@ select f.id, f.cancel_requested_at is not null
  where f.id = (select id from first) and (select count(*) from work) >= 0
    for no key update of f`
 
-// newest is the id of the last row of the chain that begins with $1: its last retry, or the first
+// newestRowID is the id of the last row of the chain that begins with $1: its last retry, or the first
 // row itself. These are two lookups, each by an index. The planner has no index for a single
 // condition with "or", and would read the whole table.
-const newest = `coalesce((
+const newestRowID = `coalesce((
     select x.id from execution_record x where x.original_execution = $1 order by x.retry_count desc limit 1
 ), $1)`
 
 // lockNewest keeps the last row from ending, if it has not ended. Like the chain's lock, it is a
 // statement of its own.
-const lockNewest = `select w.id from execution_work w where w.id = ` + newest + ` for no key update of w`
+const lockNewest = `select w.id from execution_work w where w.id = ` + newestRowID + ` for no key update of w`
 
-var selectNewest = text(`select {e} from execution e where e.id = ` + newest)
+var selectNewest = expandColumns(`select {e} from execution e where e.id = ` + newestRowID)
 
 const requestCancel = `
 update execution_record set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text
  where id = $1 and cancel_requested_at is null`
 
 // A row that no worker has claimed ends at once. A running one becomes canceling.
-var cancelRow = text(`
+var cancelRow = expandColumns(`
 with clock as materialized (select coalesce($2::timestamptz, clock_timestamp()) as now),
 judged as materialized (
     select w.*, c.now from execution_work w cross join clock c
@@ -62,12 +62,12 @@ moved as (
 over as (
     update execution_record r
        set status = 'cancelled', failure_reason = 'cancelled', result = $3::text::json, ended = j.now,
-           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = case j.due_at when 'infinity' then j.now else j.due_at end", 1) + `,
+           ` + strings.Replace(copyWorkColumns(), "due_at = j.due_at", "due_at = case j.due_at when 'infinity' then j.now else j.due_at end", 1) + `,
            written_by = 'api', written_incarnation = null, written_epoch = j.epoch, written_reason = 'cancelled', written_actor = $4::text
       from judged j
      where r.id = j.id and j.status <> 'running'
     returning {kept}
-),` + leave("j.status <> 'running'") + `
+),` + deleteEndedWork("j.status <> 'running'") + `
 select {m} from moved m
 union all
 select {m} from over m`)
@@ -76,13 +76,13 @@ select {m} from over m`)
 func (s *Store) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	answers := make([]store.Cancellation, len(ids))
 	for i, id := range ids {
-		err := s.transaction(ctx, "cancelling", func(tx pgx.Tx) (err error) {
-			answers[i], err = s.cancel(ctx, tx, id, orNull(actor))
+		err := s.runTransaction(ctx, "cancelling", func(tx pgx.Tx) (err error) {
+			answers[i], err = s.cancelChain(ctx, tx, id, orNull(actor))
 			return err
 		})
 		switch {
 		case err != nil && i > 0 && store.Retriable(err):
-			return nil, unknown("cancelling", err)
+			return nil, unknownOutcomeError("cancelling", err)
 		case err != nil:
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (s *Store) Cancel(ctx context.Context, ids []execution.ID, actor string) ([
 	return answers, nil
 }
 
-func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *string) (store.Cancellation, error) {
+func (s *Store) cancelChain(ctx context.Context, tx pgx.Tx, id execution.ID, actor *string) (store.Cancellation, error) {
 	var first int64
 	var requested bool
 	err := tx.QueryRow(ctx, lockChain, int64(id)).Scan(&first, &requested)
@@ -102,7 +102,7 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *s
 		_, err = tx.Exec(ctx, lockNewest, first)
 	}
 	if err == nil {
-		err = read(ctx, tx, reader(&rows), selectNewest, first)
+		err = readRows(ctx, tx, collectRows(&rows), selectNewest, first)
 	}
 	if err != nil {
 		return store.Cancellation{}, err
@@ -114,17 +114,17 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *s
 	if last.Status.Terminal() && (!last.OrchestratedAt.IsZero() || !mayRetry) {
 		return answer, nil
 	}
-	if _, err := tx.Exec(ctx, requestCancel, first, s.now(), actor); err != nil {
+	if _, err := tx.Exec(ctx, requestCancel, first, s.clockOverride(), actor); err != nil {
 		return store.Cancellation{}, err
 	}
 	result := store.CancelledResult()
-	if err := read(ctx, tx, reader(&rows), cancelRow, int64(last.ID), s.now(), encodeResult(&result), actor); err != nil {
+	if err := readRows(ctx, tx, collectRows(&rows), cancelRow, int64(last.ID), s.clockOverride(), encodeResult(&result), actor); err != nil {
 		return store.Cancellation{}, err
 	}
 	answer.Applied, answer.Row = true, rows[len(rows)-1]
 	if answer.Row.ID == execution.ID(first) && answer.Row.CancelRequestedAt.IsZero() {
 		// The row was read before the request was noted on it.
-		err = read(ctx, tx, reader(&rows), selectExecutions, []int64{first})
+		err = readRows(ctx, tx, collectRows(&rows), selectExecutions, []int64{first})
 		answer.Row = rows[len(rows)-1]
 	}
 	return answer, err

@@ -12,11 +12,11 @@ import (
 	"handoff/core/store"
 )
 
-// lockParents locks the first rows of the chains that the parents $1 belong to, and says which
-// parent belongs to which chain. It locks them in the order of their ids, as every statement that
-// locks several does. It is a statement of its own, so that the next one sees whatever was
-// committed while it waited. The answer comes from the locked rows: a chain that was deleted during the
-// wait is still in the statement's snapshot, and in asked.
+// lockParents locks the first rows of the chains that the parents $1 belong to, and returns the chain of each
+// parent. It locks them in the order of their ids, as every statement that locks several does. It is a
+// statement of its own, so that the next one sees whatever was committed while it waited. The answer comes
+// from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot, and in
+// asked.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
@@ -36,9 +36,9 @@ select f.id, coalesce(last.status, f.status)::text
  where f.id = any($1::bigint[])
    and case when last.id is null then f.orchestrated_at else last.orchestrated_at end is not null`
 
-// adopt marks chains, under their locks, as having children that wait. The step that handles the
+// markHasChildren marks chains, under their locks, as having children that wait. The step that handles the
 // end of a chain sees in its locked row that there are children to settle.
-const adopt = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
+const markHasChildren = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
 
 var skipNewChildren = `
 with judged as materialized (
@@ -48,13 +48,13 @@ with judged as materialized (
 over as (
     update execution_record r
        set status = 'cancelled', failure_reason = 'parent_failed', result = $3::text::json, ended = j.now,
-           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
+           ` + strings.Replace(copyWorkColumns(), "due_at = j.due_at", "due_at = j.now", 1) + `,
            written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
       from judged j
      -- By the ids as well: the transaction allows no nested loops, and a join alone reads every record.
      where r.id = j.id and r.id = any($1::bigint[])
     returning r.id, r.ended, r.orchestrated_at
-),` + leave("true") + `
+),` + deleteEndedWork("true") + `
 select count(*) from over`
 
 // createChildren creates executions of which some have a parent. It creates the others as usual,
@@ -64,19 +64,19 @@ select count(*) from over`
 func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, errs := make([]store.Created, len(items)), make([]error, len(items))
 	var plain []store.NewExecution
-	var children []indexed
+	var children []indexedItem
 	var places []int
 	for i := range items {
 		if items[i].Parent == 0 {
 			plain, places = append(plain, items[i]), append(places, i)
 			continue
 		}
-		children = append(children, indexed{NewExecution: items[i], n: i})
+		children = append(children, indexedItem{NewExecution: items[i], n: i})
 	}
 	var broken error
-	for _, round := range (step[indexed, store.Created]{row: (*indexed).row}).rounds(children) {
+	for _, round := range (step[indexedItem, store.Created]{row: (*indexedItem).rowKey}).splitRounds(children) {
 		for part := range slices.Chunk(round, s.options.BatchRows) {
-			batch := make([]indexed, len(part))
+			batch := make([]indexedItem, len(part))
 			for k, at := range part {
 				batch[k] = children[at]
 			}
@@ -84,7 +84,7 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 		}
 	}
 	if broken == nil {
-		made, err := s.creates.do(ctx, "creating executions", plain)
+		made, err := s.creates.submitItems(ctx, "creating executions", plain)
 		for n, i := range places {
 			if n < len(made) {
 				created[i] = made[n]
@@ -93,21 +93,21 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 		}
 	} else {
 		for _, i := range places {
-			errs[i] = unavailable("creating executions", broken)
+			errs[i] = unavailableError("creating executions", broken)
 		}
 	}
-	return settle(created, errs)
+	return combineErrors(created, errs)
 }
 
-// indexed is an item with its index in the call.
-type indexed struct {
+// indexedItem is an item with its index in the call.
+type indexedItem struct {
 	store.NewExecution
 	n int
 }
 
-// row is the value that two items of one statement must not share: the same key would be created twice.
+// rowKey is the value that two items of one statement must not share: the same key would be created twice.
 // Without a key, two requests are never about the same execution.
-func (i *indexed) row() any {
+func (i *indexedItem) rowKey() any {
 	if i.IdempotencyKey == "" {
 		return i.n
 	}
@@ -117,16 +117,16 @@ func (i *indexed) row() any {
 // createPart creates some children in one transaction. If one of them is invalid, it tries each
 // half separately, so that a few invalid items among many cost few transactions. It returns the
 // error after which nothing more should be sent. broken is that error of an earlier part.
-func (s *Store) createPart(ctx context.Context, items []indexed, created []store.Created, errs []error, broken error) error {
+func (s *Store) createPart(ctx context.Context, items []indexedItem, created []store.Created, errs []error, broken error) error {
 	const op = "creating children"
 	if broken != nil {
 		for i := range items {
-			errs[items[i].n] = unavailable(op, broken)
+			errs[items[i].n] = unavailableError(op, broken)
 		}
 		return broken
 	}
 	var results []store.Created
-	err := s.transaction(ctx, op, func(tx pgx.Tx) (err error) {
+	err := s.runTransaction(ctx, op, func(tx pgx.Tx) (err error) {
 		results, err = s.createUnderLock(ctx, tx, items)
 		return err
 	})
@@ -151,7 +151,7 @@ func (s *Store) createPart(ctx context.Context, items []indexed, created []store
 }
 
 // createUnderLock creates children under the locks of their parents' chains.
-func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexed) ([]store.Created, error) {
+func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexedItem) ([]store.Created, error) {
 	results := make([]store.Created, len(items))
 	chains, err := s.lockParents(ctx, tx, items)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexed)
 		return nil, err
 	}
 	var known []store.NewExecution
-	var families []family
+	var families []parentLink
 	var places []int
 	for i := range items {
 		chain, exists := chains[items[i].Parent]
@@ -171,21 +171,21 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexed)
 			continue
 		}
 		known, places = append(known, items[i].NewExecution), append(places, i)
-		families = append(families, family{parent: chain, waits: ended[chain] != execution.Completed})
+		families = append(families, parentLink{parent: chain, waits: ended[chain] != execution.Completed})
 	}
 	if len(known) == 0 {
 		return results, nil
 	}
 	made := make([]store.Created, len(known))
 	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
-		return read(ctx, tx, scan, sql, args...)
+		return readRows(ctx, tx, scan, sql, args...)
 	}
 	// This plan is not kept, because those of the transaction's other statements must not be kept
 	// either.
 	plain := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
-		return readUnder(ctx, tx, hashed, scan, sql, args...)
+		return readWithSettings(ctx, tx, hashed, scan, sql, args...)
 	}
-	if err := s.insert(ctx, within, plain, known, families, made); err != nil {
+	if err := s.insertBatch(ctx, within, plain, known, families, made); err != nil {
 		return nil, err
 	}
 	var adopting, skipping []int64
@@ -204,19 +204,19 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexed)
 		}
 	}
 	if len(adopting) > 0 {
-		if _, err := tx.Exec(ctx, adopt, adopting); err != nil {
+		if _, err := tx.Exec(ctx, markHasChildren, adopting); err != nil {
 			return nil, err
 		}
 	}
 	if len(skipping) > 0 {
 		result := store.SkippedResult()
-		_, err = tx.Exec(ctx, skipNewChildren, skipping, s.now(), encodeResult(&result))
+		_, err = tx.Exec(ctx, skipNewChildren, skipping, s.clockOverride(), encodeResult(&result))
 	}
 	return results, err
 }
 
 // lockParents locks the chains of the items' parents, and returns them by parent.
-func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexed) (map[execution.ID]int64, error) {
+func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexedItem) (map[execution.ID]int64, error) {
 	parents := make([]int64, len(items))
 	for i := range items {
 		parents[i] = int64(items[i].Parent)
@@ -224,7 +224,7 @@ func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexed) (ma
 	slices.Sort(parents)
 	chains := make(map[execution.ID]int64)
 	var parent, chain int64
-	err := read(ctx, tx, into(func() { chains[execution.ID(parent)] = chain }, &parent, &chain), lockParents, slices.Compact(parents))
+	err := readRows(ctx, tx, scanInto(func() { chains[execution.ID(parent)] = chain }, &parent, &chain), lockParents, slices.Compact(parents))
 	return chains, err
 }
 
@@ -236,7 +236,7 @@ func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (ma
 		return ended, nil
 	}
 	ids := slices.Sorted(maps.Values(chains))
-	err := read(ctx, tx, func(rows pgx.Rows) error {
+	err := readRows(ctx, tx, func(rows pgx.Rows) error {
 		var chain int64
 		var name string
 		if err := rows.Scan(&chain, &name); err != nil {

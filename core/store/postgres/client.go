@@ -14,7 +14,7 @@ import (
 )
 
 // The lookup of work is a subselect of its own, so that a kept plan has only one way to execute it.
-var selectExecutions = text(`
+var selectExecutions = expandColumns(`
 select {any} from execution_record r
   left join lateral (select * from execution_work w where w.id = r.id offset 0) w on true
  where r.id = any($1::bigint[])`)
@@ -24,7 +24,7 @@ func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	rows, err := s.executions.do(ctx, "reading executions", ids)
+	rows, err := s.executions.submitItems(ctx, "reading executions", ids)
 	var found []execution.Execution
 	for _, row := range rows {
 		if row != nil {
@@ -40,24 +40,24 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 	found, unreadable := make(map[execution.ID]*execution.Execution, len(ids)), map[execution.ID]error{}
 	wanted := slices.Clone(ids)
 	slices.Sort(wanted)
-	scan := readers(func(e execution.Execution, err error) error {
+	scan := scanExecutions(func(e execution.Execution, err error) error {
 		// An unreadable row is an error only of the calls that ask for it.
 		if unreadable[e.ID] = err; err == nil {
 			found[e.ID] = &e
 		}
 		return nil
 	})
-	err := s.kept(keptLooped)(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
+	err := s.keptPlanQuery(keptLooped)(ctx, "reading executions", scan, selectExecutions, asInt64s(slices.Compact(wanted)))
 	for i, id := range ids {
 		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
 	}
 	return results, errs
 }
 
-// ended answers for the rows of a step that had no work. A statement that looks for work returns
-// nothing about them. If a row has ended, ended refuses the step and answers with the row. An end
+// refuseEnded answers for the rows of a step that had no work. A statement that looks for work returns
+// nothing about them. If a row has ended, it refuses the step and answers with the row. An end
 // is final, so it may be read afterwards. The other rows did not exist when the step was made.
-func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
+func (s *Store) refuseEnded(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
 	var left []int64
 	place := make(map[execution.ID]int)
 	for n, id := range ids {
@@ -70,8 +70,8 @@ func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func
 		return nil
 	}
 	var found []execution.Execution
-	if err := s.query(ctx, op+": reading what has ended", lenient(&found), selectEnded, left); err != nil {
-		return unknown(op, err)
+	if err := s.query(ctx, op+": reading what has ended", collectLeniently(&found), selectEnded, left); err != nil {
+		return unknownOutcomeError(op, err)
 	}
 	for i := range found {
 		refuse(place[found[i].ID], outcome{From: found[i].Status, Row: found[i]})
@@ -79,19 +79,19 @@ func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func
 	return nil
 }
 
-// outcomesOfEnded does the same as ended for a step whose answers are outcomes. err is the error of
+// outcomesOfEnded does the same as refuseEnded for a step whose answers are outcomes. err is the error of
 // the step.
 func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, results []outcome, err error) error {
 	if err != nil {
 		return err
 	}
-	return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n] = o })
+	return s.refuseEnded(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n] = o })
 }
 
-var selectEnded = text(`select {kept} from execution_record r where r.id = any($1::bigint[]) and r.ended is not null`)
+var selectEnded = expandColumns(`select {kept} from execution_record r where r.id = any($1::bigint[]) and r.ended is not null`)
 
-// integers turns ids into the type that the driver writes as bigint[].
-func integers[T ~int64](ids []T) []int64 {
+// asInt64s turns ids into the type that the driver writes as bigint[].
+func asInt64s[T ~int64](ids []T) []int64 {
 	all := make([]int64, len(ids))
 	for i, id := range ids {
 		all[i] = int64(id)
@@ -131,20 +131,20 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 			for i := range actions {
 				a := &actions[i]
 				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
-				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
+				timeouts, dispatchTimeouts = append(timeouts, secondsOrNull(a.Timeout)), append(dispatchTimeouts, secondsOrNull(a.DispatchTimeout))
 				retries = append(retries, int32(a.MaxRetries))
 				concurrency = append(concurrency, countOrNull(a.Concurrency))
 				actors, codes = append(actors, orNull(a.PutBy)), append(codes, orNull(arrayOf(a.RetriedExitCodes)))
 			}
-			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency, actors, codes)
+			return s.query(ctx, "putting actions", ignoreRow, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency, actors, codes)
 		},
 	}
-	_, err := put.all(ctx, actions)
+	_, err := put.runAll(ctx, actions)
 	return err
 }
 
-// arrayOf writes exit codes as the text of an array, because an array of arrays has to be
-// rectangular; empty if there are none.
+// arrayOf writes exit codes as the text of an array, because an array of arrays must be rectangular; empty if
+// there are none.
 func arrayOf(codes execution.ExitCodes) string {
 	var list []string
 	for _, code := range codes.List() {
@@ -156,8 +156,8 @@ func arrayOf(codes execution.ExitCodes) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// nothing is the scan of a statement whose answer is ignored.
-func nothing(pgx.Rows) error { return nil }
+// ignoreRow is the scan of a statement whose answer is ignored.
+func ignoreRow(pgx.Rows) error { return nil }
 
 // Rows with a key are inserted in the order of their keys, so that two batches with common keys
 // wait for each other in one direction only. If another transaction has inserted a key meanwhile,
@@ -216,7 +216,7 @@ select 0, i.id, false, true, false from inserted i`
 
 // ofInserted are the columns of a new record that newWork reads. newWork is the list of a statement
 // that makes the row of work for each record of its list inserted. If a row begins to wait at
-// another moment than its creation, its record says so.
+// another moment than its creation, its record has that moment.
 const (
 	ofInserted = `id, action, concurrency, pinned_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, created, written_by, submitted_by,
            original_execution, retry_count`
@@ -264,43 +264,43 @@ var insertPlain = strings.NewReplacer(
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if !slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.Parent != 0 }) {
-		return s.creates.do(ctx, "creating executions", items)
+		return s.creates.submitItems(ctx, "creating executions", items)
 	}
 	return s.createChildren(ctx, items)
 }
 
 func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]store.Created, []error) {
-	create := step[indexed, store.Created]{
+	create := step[indexedItem, store.Created]{
 		op:  "creating executions",
-		row: (*indexed).row,
-		run: func(ctx context.Context, items []indexed, results []store.Created) error {
+		row: (*indexedItem).rowKey,
+		run: func(ctx context.Context, items []indexedItem, results []store.Created) error {
 			all := make([]store.NewExecution, len(items))
 			for i := range items {
 				all[i] = items[i].NewExecution
 			}
-			return s.insert(ctx, s.query, s.kept(keptHashed), all, make([]family, len(all)), results)
+			return s.insertBatch(ctx, s.query, s.keptPlanQuery(keptHashed), all, make([]parentLink, len(all)), results)
 		},
 	}
-	all := make([]indexed, len(items))
+	all := make([]indexedItem, len(items))
 	for i := range items {
-		all[i] = indexed{items[i], i}
+		all[i] = indexedItem{items[i], i}
 	}
-	return create.each(ctx, all)
+	return create.runEach(ctx, all)
 }
 
-// family says how an execution depends on its parent.
-type family struct {
+// parentLink describes how an execution depends on its parent.
+type parentLink struct {
 	// parent is the first row of the parent's chain, 0 for none.
 	parent int64
-	// waits says that the execution is not due yet.
+	// waits reports whether the execution is not due yet.
 	waits bool
 }
 
 // queryFunc executes one statement: on its own connection, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-// insert executes insertPlain with plain, which allows hash joins, and everything else with query.
-func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
+// insertBatch executes insertPlain with plain, which allows hash joins, and everything else with query.
+func (s *Store) insertBatch(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []parentLink, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
 	var parents, pinned []*int64
@@ -309,7 +309,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 	var retries []*int32
 	for i := range items {
 		limits := &items[i].Limits
-		timeouts, dispatchTimeouts = append(timeouts, seconds(limits.Timeout)), append(dispatchTimeouts, seconds(limits.DispatchTimeout))
+		timeouts, dispatchTimeouts = append(timeouts, secondsOrNull(limits.Timeout)), append(dispatchTimeouts, secondsOrNull(limits.DispatchTimeout))
 		retries = append(retries, ownRetries(limits))
 		pinned = append(pinned, idOrNull(int64(items[i].Pinned)))
 		refs = append(refs, items[i].ActionRef)
@@ -323,7 +323,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 	var n int
 	var id *int64
 	var existed, isNew, lost bool
-	scan := into(func() {
+	scan := scanInto(func() {
 		switch {
 		case n == 0:
 			inserted[*id] = true
@@ -341,7 +341,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
 		create, sql = query, insertExecutions
 	}
-	err := create(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
+	err := create(ctx, op, scan, sql, s.clockOverride(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
 		timeouts, dispatchTimeouts, retries, actors)
 	if err != nil {
 		return err
@@ -382,9 +382,9 @@ func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.N
 	const op = "creating executions: reading what exists"
 	var key string
 	var id execution.ID
-	err := query(ctx, op, into(func() { results[byKey[key]] = store.Created{ID: id, Existed: true} }, &key, &id), `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
+	err := query(ctx, op, scanInto(func() { results[byKey[key]] = store.Created{ID: id, Existed: true} }, &key, &id), `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
 	if err != nil && applied {
-		return unknown(op, err)
+		return unknownOutcomeError(op, err)
 	}
 	return err
 }

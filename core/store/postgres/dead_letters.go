@@ -38,12 +38,12 @@ func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) er
 		bodies, lengths, open = append(bodies, d.Body), append(lengths, int64(d.BodyBytes)), append(open, d.Open)
 		deaths = append(deaths, orNull(string(d.XDeath)))
 	}
-	return s.query(ctx, "storing dead letters", nothing, insertDeadLetters, s.now(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
+	return s.query(ctx, "storing dead letters", ignoreRow, insertDeadLetters, s.clockOverride(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
 
-// The statement leaves out rows that another executor is deleting. The moment is in a subquery,
-// because clock_timestamp() is volatile: as a plain condition it would be a filter, and a purge
-// with nothing to delete would read the whole table.
+// The statement leaves out rows that another executor is deleting. The moment is in a subquery, because
+// clock_timestamp() is volatile. As a plain condition it would be a filter, and a purge with nothing to
+// delete would read the whole table.
 const purgeDeadLetters = `
 delete from dead_letter where id in (
     select id from dead_letter
@@ -54,7 +54,7 @@ returning id`
 // PurgeDeadLetters implements store.Executor.
 func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
 	purged := 0
-	err := s.query(ctx, "purging dead letters", func(pgx.Rows) error { purged++; return nil }, purgeDeadLetters, s.now(), age, limit)
+	err := s.query(ctx, "purging dead letters", func(pgx.Rows) error { purged++; return nil }, purgeDeadLetters, s.clockOverride(), age, limit)
 	return purged, err
 }
 
@@ -63,7 +63,7 @@ const deadLetterColumns = `id, coalesce(execution, 0), coalesce(epoch, 0), queue
 func scanDeadLetter(found *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	var d store.StoredDeadLetter
 	var handled pgtype.Timestamptz
-	return into(func() {
+	return scanInto(func() {
 		d.Open, d.HandledAt = !handled.Valid, handled.Time
 		*found = append(*found, d)
 	}, &d.ID, &d.Key.ID, &d.Key.Epoch, &d.Queue, &d.Reason, &d.XDeath, &d.Body, &d.BodyBytes, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy)
@@ -102,11 +102,11 @@ returning id`
 // SettleDeadLetter implements store.Client.
 func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error) {
 	done := false
-	err := s.query(ctx, "settling a dead letter", func(pgx.Rows) error { done = true; return nil }, settleDeadLetter, s.now(), id, outcome, orNull(actor))
+	err := s.query(ctx, "settling a dead letter", func(pgx.Rows) error { done = true; return nil }, settleDeadLetter, s.clockOverride(), id, outcome, orNull(actor))
 	return done, err
 }
 
-// discardDeadLetters looks at a bounded page of the open dead letters, and closes the selected
+// discardDeadLetters examines a bounded page of the open dead letters, and closes the selected
 // ones. If another call has locked a dead letter, that call closes it. The ids go through an array:
 // a join would compare each row of the page with each other row.
 const discardDeadLetters = `
@@ -132,13 +132,13 @@ select (select count(*) from closed), (select coalesce(max(id), $3) from page), 
 
 // DiscardDeadLetters implements store.Client.
 func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (done store.DeadLettersDiscarded, err error) {
-	args := []any{s.now(), outcome, d.After, max(0, d.Limit), d.Reason, d.Queue, d.ActionRef, int64(d.Worker), d.OlderThan, orNull(d.Actor)}
+	args := []any{s.clockOverride(), outcome, d.After, max(0, d.Limit), d.Reason, d.Queue, d.ActionRef, int64(d.Worker), d.OlderThan, orNull(d.Actor)}
 	named := ""
 	if d.IDs != nil {
 		named = "and id = any($11::bigint[])"
 		args = append(args, d.IDs)
 	}
-	err = s.query(ctx, "discarding dead letters", into(func() {}, &done.Closed, &done.Next, &done.More), fmt.Sprintf(discardDeadLetters, named), args...)
+	err = s.query(ctx, "discarding dead letters", scanInto(func() {}, &done.Closed, &done.Next, &done.More), fmt.Sprintf(discardDeadLetters, named), args...)
 	return done, err
 }
 
@@ -163,7 +163,7 @@ func (s *Store) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSumm
 	most := max(0, q.Limit)
 	var g store.DeadLetterGroup
 	var from pgtype.Timestamptz
-	err = s.query(ctx, "summarizing dead letters", into(func() {
+	err = s.query(ctx, "summarizing dead letters", scanInto(func() {
 		g.From = from.Time
 		switch {
 		case g.Count == 0:
@@ -173,6 +173,6 @@ func (s *Store) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSumm
 			found.Groups = append(found.Groups, g)
 		}
 	}, &found.Since, &found.Until, &found.Total, &from, &g.Reason, &g.ActionRef, &g.Worker, &g.Count),
-		summarizeDeadLetters, s.now(), q.Window, q.Every, q.ByReason, q.ByAction, q.ByWorker, most+1)
+		summarizeDeadLetters, s.clockOverride(), q.Window, q.Every, q.ByReason, q.ByAction, q.ByWorker, most+1)
 	return found, err
 }

@@ -20,32 +20,31 @@ const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runti
 // readableRetryOf is readableRetry with the parameter number of dispatchDue.
 const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
 
-// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers, so
-// the caller can choose workers without knowing the rows: one for the first row, one for the
-// second, and so on. The statement assigns them. The alternative is to read a list of rows without
-// locks, and move it with a second statement. That would be cheaper to judge, but two executors
-// would read the same rows, and one of them would have worked in vain.
+// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers. So the caller
+// can choose workers without knowing the rows: one for the first row, one for the second, and so on. The
+// statement assigns them. The alternative is to read a list of rows without locks, and move it with a second
+// statement. That would be cheaper to judge, but two executors would read the same rows, and one of them
+// would have worked for nothing.
 //
-// The order of locks is that of dispatch: turns, incarnations, rows. So the statement first counts
+// Locks are taken in the same order as by dispatchRows: turns, incarnations, rows. So the statement first counts
 // the due rows (seen), in order not to take the turn or count the load of a worker that gets
 // nothing. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that
 // another executor has locked or moved meanwhile. The statement's snapshot is older than the locks,
 // so it never locks more rows than it has seen.
 //
-// Places are found by their index in arrays (base is the index at which those of an offer begin)
-// and not by a join: the store turns hash and merge joins off, and a nested loop would compare each
-// row with each place.
+// Places are found by their index in arrays (base is the index at which those of an offer begin) and not by a
+// join. The store turns hash and merge joins off, and a nested loop would compare each row with each place.
 //
-// The statement must not overtake a row that waits for the same workers and that it does not take.
-// These rows are the oldest of each other lane (rival), unless its action has no free slot or its
-// worker has no place, and the first in the lane itself that avoids a worker (halted).
+// The statement must not overtake a row that waits for the same workers and that it does not take. One such
+// row is the oldest of each other lane (rival), unless its action has no free slot or its worker has no
+// place. The other is the first in the lane itself that avoids a worker (halted).
 //
 // The update has no condition except the ids: the locked rows stay requested until the end of the
 // statement. A condition on that would offer the planner the index of requested rows, to be read
 // from end to end.
 //
 // The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
-// lane, whatever the statistics say: it reads that lane of the index in order, up to the limit. The
+// lane, whatever the statistics are: it reads that lane of the index in order, up to the limit. The
 // other tables are restricted to ids that the statement has by then, and joined with lists.
 var (
 	dispatchDue         = dispatchDueFrom(headsOfAll)
@@ -54,7 +53,7 @@ var (
 
 // dispatchDueFrom is the statement that walks lanes from these heads on.
 func dispatchDueFrom(heads string) string {
-	return text(`
+	return expandColumns(`
 with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + heads + `,
 offer as materialized (
     select o.*, l.due_at as head
@@ -178,23 +177,23 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	const op = "dispatching what is due"
 	var answer store.DueDispatched
 	var r record
-	targets := r.targets(&answer.Full, &answer.Unfit, &answer.Others)
+	targets := r.scanTargets(&answer.Full, &answer.Unfit, &answer.Others)
 	// Without a row the answer is one line: the three flags, and nulls for the row.
 	nothing := append([]any{&answer.Full, &answer.Unfit, &answer.Others}, make([]any, len(rowColumns))...)
 	sql, bounds := dispatchDue, s.queuesNow(ctx)
 	if bounds != nil {
 		sql = dispatchDueAtBounds
 	}
-	err := s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
+	err := s.keptPlanQuery(keptHashed)(ctx, op, func(rows pgx.Rows) error {
 		if rows.RawValues()[3] == nil {
 			return rows.Scan(nothing...)
 		}
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		// A value in another column that somebody wrote by hand is no reason to hold the row back:
-		// it is dispatched.
-		e, _ := r.execution()
+		// An unreadable value in another column, written by hand, does not hold the row back: it is
+		// dispatched.
+		e, _ := r.toExecution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
 	}, sql, append(dueArgs(s, d), bounds...)...)
@@ -230,7 +229,7 @@ func dueArgs(s *Store, d store.DueDispatch) []any {
 		}
 	}
 	return append([]any{
-		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
+		s.clockOverride(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
 		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
-	}, s.holding.of(slices.Concat(incarnations, packed)...)...)
+	}, s.holding.argsFor(slices.Concat(incarnations, packed)...)...)
 }

@@ -16,75 +16,75 @@ import (
 //
 //   - Before a statement was sent (no connection available, or the deadline over while waiting for
 //     one), and inside a transaction whose COMMIT was not sent: nothing was applied.
-//   - The server wrote an error: it rolled back. The error's code says whether trying again can
+//   - The server wrote an error: it rolled back. The error's code shows whether a retry can
 //     help.
 //   - Any other failure after COMMIT, or after a statement that commits by itself, was sent:
 //     unknown. That includes an error with which the server ends the session (severity FATAL): the
 //     server may be stopped between its commit and its reply.
 //
-// pgconn.SafeToRetry is not used. In the driver's present version it says yes to statements without
+// pgconn.SafeToRetry is not used. In the driver's present version it returns true for statements without
 // arguments, including COMMIT, that the server has executed and whose reply was lost.
 
-// unavailable makes the error that says that nothing was applied.
-func unavailable(op string, err error) error {
+// unavailableError is the error of a call of which nothing was applied.
+func unavailableError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnavailable, err)
 }
 
-// unknown makes the error that says that the outcome is unknown.
-func unknown(op string, err error) error {
+// unknownOutcomeError is the error of a call whose outcome is unknown.
+func unknownOutcomeError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnknownOutcome, err)
 }
 
-// sent classifies the error of COMMIT, or of a statement that commits by itself. alive says that
-// the connection has survived. If bytes were lost it has not: the driver closes it.
-func sent(op string, err error, alive bool) error {
+// classifySent classifies the error of COMMIT, or of a statement that commits by itself. alive reports
+// whether the connection has survived: the driver closes it if bytes were lost.
+func classifySent(op string, err error, alive bool) error {
 	if err == nil {
 		return nil
 	}
 	var refused *pgconn.PgError
 	switch {
-	case errors.As(err, &refused) && !final(refused):
-		return answered(op, refused, err)
+	case errors.As(err, &refused) && !endsSession(refused):
+		return classifyRefusal(op, refused, err)
 	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return unavailable(op, err)
-	case alive && early(err):
-		return unavailable(op, err)
+		return unavailableError(op, err)
+	case alive && isContextError(err):
+		return unavailableError(op, err)
 	case alive && refused == nil:
 		// The driver could not write an argument, or could not read a column.
 		return fmt.Errorf("postgres: %s: %w", op, err)
 	}
-	return unknown(op, err)
+	return unknownOutcomeError(op, err)
 }
 
-// early says that the deadline was over before a statement was sent. Later, the driver would have
-// closed the connection.
-func early(err error) bool {
+// isContextError reports whether the call's context ended. On a live connection that was before the statement
+// was sent; later, the driver would have closed the connection.
+func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// unsent classifies the error of a statement inside a transaction, before COMMIT.
-func unsent(op string, err error, alive bool) error {
+// classifyUnsent classifies the error of a statement inside a transaction, before COMMIT.
+func classifyUnsent(op string, err error, alive bool) error {
 	var refused *pgconn.PgError
 	switch {
-	case errors.As(err, &refused) && !final(refused):
-		return answered(op, refused, err)
-	case alive && refused == nil && !early(err):
+	case errors.As(err, &refused) && !endsSession(refused):
+		return classifyRefusal(op, refused, err)
+	case alive && refused == nil && !isContextError(err):
 		return fmt.Errorf("postgres: %s: %w", op, err)
 	}
-	return unavailable(op, err)
+	return unavailableError(op, err)
 }
 
-// final says that the server ended the session with this message, whether or not its transaction
-// was open. In one case the message tells which: the server ends a session for being idle in a
-// transaction only while that transaction is open.
-func final(e *pgconn.PgError) bool {
+// endsSession reports whether the server ended the session with this message, which does not show whether its
+// transaction was open. Code 25P03 does: the server ends a session for being idle in a transaction only while
+// that transaction is open.
+func endsSession(e *pgconn.PgError) bool {
 	return e.SeverityUnlocalized != "ERROR" && e.Code != "25P03"
 }
 
-// answered classifies an error that the server wrote before it rolled back.
-func answered(op string, refused *pgconn.PgError, err error) error {
-	if passing(refused.Code) {
-		return unavailable(op, err)
+// classifyRefusal classifies an error that the server wrote before it rolled back.
+func classifyRefusal(op string, refused *pgconn.PgError, err error) error {
+	if isTransientCode(refused.Code) {
+		return unavailableError(op, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", op, err)
 }
@@ -98,14 +98,14 @@ const lockTimeout = "55P03"
 // refusedWith reports whether the server rolled a statement back with one of these codes.
 func refusedWith(err error, codes ...string) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && !final(refused) && slices.Contains(codes, refused.Code)
+	return ok && !endsSession(refused) && slices.Contains(codes, refused.Code)
 }
 
 // waitedForLock reports whether the server rolled a statement back because it did not get a lock in time.
 func waitedForLock(err error) bool { return refusedWith(err, lockTimeout) }
 
-// passing says that the same statement may succeed later.
-func passing(code string) bool {
+// isTransientCode reports whether the same statement may succeed later.
+func isTransientCode(code string) bool {
 	switch code {
 	case readOnly, // a standby, or a primary that is being replaced
 		"25P03", // idle in transaction for too long
@@ -124,102 +124,101 @@ func passing(code string) bool {
 	return false
 }
 
-// again says that the server rolled a statement back in favour of another one, so that it should be
-// sent again at once.
-func again(err error) bool { return refusedWith(err, "40001", "40P01") }
+// isConflict reports whether the server rolled a statement back in favour of another one, so that it should
+// be resent at once.
+func isConflict(err error) bool { return refusedWith(err, "40001", "40P01") }
 
-// demoted says that the server refused to write, as a standby or a demoted primary does. Nothing
-// was applied.
-func demoted(err error) bool { return refusedWith(err, readOnly) }
+// isReadOnlyRefusal reports whether the server refused to write, as a standby or a demoted primary does.
+// Nothing was applied.
+func isReadOnlyRefusal(err error) bool { return refusedWith(err, readOnly) }
 
-// attempts is how often a statement is sent if the server rolls it back in favour of another one.
+// attempts bounds how often a statement is sent if the server rolls it back in favour of another one.
 const attempts = 4
 
-// attempt calls do with a connection of the pool. It calls it again if the server rolls back in
+// runWithRetries calls do with a connection of the pool. It repeats the call if the server rolls back in
 // favour of another statement, or is no longer the primary.
-func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
+func (s *Store) runWithRetries(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
-	u, err := s.over(ctx, op, do)
-	if u != nil && demoted(err) && s.pool.moved(ctx, u) {
-		_, err = s.over(ctx, op, do)
+	u, err := s.runOnConnection(ctx, op, do)
+	if u != nil && isReadOnlyRefusal(err) && s.pool.moveToPrimary(ctx, u) {
+		_, err = s.runOnConnection(ctx, op, do)
 	}
 	return err
 }
 
-// over calls do with one connection of the pool and returns the connection's usage; nil if there
+// runOnConnection calls do with one connection of the pool and returns the connection's usage; nil if there
 // was no connection.
-func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) (*usage, error) {
-	conn, err := s.pool.acquire(ctx)
+func (s *Store) runOnConnection(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) (*usage, error) {
+	conn, err := s.pool.acquireLive(ctx)
 	if err != nil {
-		return nil, unavailable(op, err)
+		return nil, unavailableError(op, err)
 	}
-	defer s.pool.release(conn)
-	u := used(conn.Conn())
+	defer s.pool.releaseConn(conn)
+	u := usageOf(conn.Conn())
 	for attempt := 1; ; attempt++ {
 		err := do(ctx, conn.Conn())
-		if attempt == attempts || !again(err) {
+		if attempt == attempts || !isConflict(err) {
 			return u, err
 		}
 	}
 }
 
-// query executes one statement, which commits by itself, and hands each row of its answer to scan.
+// query executes one statement, which commits by itself, and passes each row of its answer to scan.
 // scan may get a row a second time.
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
-	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.runWithRetries(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 		var err error
 		if hasRowLockTimeout(ctx) {
-			err = readUnder(ctx, conn, `select `+s.rowLockSetting(), scan, sql, args...)
+			err = readWithSettings(ctx, conn, `select `+s.rowLockSetting(), scan, sql, args...)
 		} else {
-			err = read(ctx, conn, scan, sql, args...)
+			err = readRows(ctx, conn, scan, sql, args...)
 		}
-		return sent(op, err, !conn.IsClosed())
+		return classifySent(op, err, !conn.IsClosed())
 	})
 }
 
-func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql string, args ...any) error {
+func readRows(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql string, args ...any) error {
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	return each(scan)(rows)
+	return forEachRow(scan)(rows)
 }
 
-// kept returns a query function for statements whose plan is kept: it sends settings of plans.go
+// keptPlanQuery returns a query function for statements whose plan is kept: it sends settings of plans.go
 // along.
-func (s *Store) kept(settings string) queryFunc {
+func (s *Store) keptPlanQuery(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		settings := settings
 		if hasRowLockTimeout(ctx) {
 			settings += ", " + s.rowLockSetting()
 		}
-		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
-			err := readUnder(ctx, conn, settings, scan, sql, args...)
-			return sent(op, err, !conn.IsClosed())
+		return s.runWithRetries(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
+			err := readWithSettings(ctx, conn, settings, scan, sql, args...)
+			return classifySent(op, err, !conn.IsClosed())
 		})
 	}
 }
 
-// heartbeat sends the statements that queue queues together, and then reads their answers. That is
-// one round trip for any number of statements, or two on a connection that does not know them yet.
-// They are one transaction, which commits after the last. heartbeat may call queue again, which
-// then must begin anew: if a connection turns out to be silent, the statements are sent again over
-// another one. It uses the connections for heartbeats, and the others if no more of those can be
-// made.
-func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
+// sendHeartbeat sends the statements that queue queues together, and then reads their answers. That is one
+// round trip for any number of statements, or two on a connection that does not know them yet. They are one
+// transaction, which commits after the last. sendHeartbeat may call queue a second time, which then must
+// start over: if a connection turns out to be silent, the statements are resent over another one. It uses the
+// connections for heartbeats, and the others if no more of those can be made.
+func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
 	on, moved := s.beats, false
-	for attempt, began := 1, on.now(); ; {
+	for attempt, began := 1, on.sinceBorn(); ; {
 		conn, err := on.Acquire(ctx)
 		if err != nil {
 			if on == s.pool || ctx.Err() != nil {
-				return unavailable(op, err)
+				return unavailableError(op, err)
 			}
 			on = s.pool
-			began = on.now()
+			began = on.sinceBorn()
 			continue
 		}
 		ask := func(ctx context.Context) error {
@@ -228,33 +227,33 @@ func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batc
 			return conn.Conn().SendBatch(ctx, &p).Close()
 		}
 		silent := false
-		if used(conn.Conn()).made >= began {
-			// The connection was made a moment ago. The statements must be prepared on it first, and
-			// on a slow path that may take longer than connecting. heard would then throw it away for
-			// a new one, again and again.
+		if usageOf(conn.Conn()).made >= began {
+			// The connection was made a moment ago. The statements must be prepared on it first, and on a
+			// slow path that may take longer than connecting. awaitAnswer would then discard it for a new
+			// one, over and over.
 			err = ask(ctx)
 		} else {
-			silent, err = on.heard(ctx, conn.Conn(), ask)
+			silent, err = on.awaitAnswer(ctx, conn.Conn(), ask)
 		}
-		err = sent(op, err, !conn.Conn().IsClosed())
-		u := used(conn.Conn())
-		on.release(conn)
+		err = classifySent(op, err, !conn.Conn().IsClosed())
+		u := usageOf(conn.Conn())
+		on.releaseConn(conn)
 		if silent && ctx.Err() == nil {
 			continue
 		}
-		if !moved && demoted(err) && on.moved(ctx, u) {
+		if !moved && isReadOnlyRefusal(err) && on.moveToPrimary(ctx, u) {
 			moved = true
 			continue
 		}
-		if attempt == attempts || !again(err) {
+		if attempt == attempts || !isConflict(err) {
 			return err
 		}
 		attempt++
 	}
 }
 
-// each hands each row of an answer to scan.
-func each(scan func(pgx.Rows) error) func(pgx.Rows) error {
+// forEachRow passes each row of an answer to scan.
+func forEachRow(scan func(pgx.Rows) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := scan(rows); err != nil {
@@ -269,9 +268,9 @@ type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// transaction calls f in one short transaction. If f returns an error of the store itself, the
+// runTransaction calls f in one short transaction. If f returns an error of the store itself, the
 // transaction rolls back and returns that error unchanged.
-func (s *Store) transaction(ctx context.Context, op string, f func(tx pgx.Tx) error) error {
+func (s *Store) runTransaction(ctx context.Context, op string, f func(tx pgx.Tx) error) error {
 	if hasRowLockTimeout(ctx) {
 		call := f
 		f = func(tx pgx.Tx) error {
@@ -281,13 +280,13 @@ func (s *Store) transaction(ctx context.Context, op string, f func(tx pgx.Tx) er
 			return call(tx)
 		}
 	}
-	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error { return once(ctx, op, conn, f) })
+	return s.runWithRetries(ctx, op, func(ctx context.Context, conn *pgx.Conn) error { return runTransactionOnce(ctx, op, conn, f) })
 }
 
-func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) error) error {
+func runTransactionOnce(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) error) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
-		return unsent(op, err, !conn.IsClosed())
+		return classifyUnsent(op, err, !conn.IsClosed())
 	}
 	if err := f(tx); err != nil {
 		alive := !conn.IsClosed()
@@ -295,9 +294,9 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 		if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
 			return err
 		}
-		return unsent(op, err, alive)
+		return classifyUnsent(op, err, alive)
 	}
-	return sent(op, tx.Commit(ctx), !conn.IsClosed())
+	return classifySent(op, tx.Commit(ctx), !conn.IsClosed())
 }
 
 // rowLockKey is the key of a context whose statements wait for a lock for at most RowLockTimeout.
@@ -311,5 +310,5 @@ func hasRowLockTimeout(ctx context.Context) bool { return ctx.Value(rowLockKey{}
 
 // rowLockSetting is the expression that sets the lock timeout.
 func (s *Store) rowLockSetting() string {
-	return "set_config('lock_timeout', '" + milliseconds(s.options.RowLockTimeout) + "', true)"
+	return "set_config('lock_timeout', '" + formatMilliseconds(s.options.RowLockTimeout) + "', true)"
 }

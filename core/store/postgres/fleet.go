@@ -17,7 +17,7 @@ import (
 )
 
 // Ages are microseconds, the database's own unit. The figures that a worker reports are read as
-// text, so that a row that somebody wrote by hand does not fail the whole statement.
+// text, so that a row written by hand does not fail the whole statement.
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 bound as materialized (select * from unnest($6::bigint[], $7::timestamptz[], $8::int[]) as b(incarnation, since, ends)),
@@ -51,8 +51,8 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
  ) held
  where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4`
 
-// The passes ask again and again, so they read by an index that has only the workers in use. FindWorkers
-// reads a page of all.
+// The executor's passes read workers continually, so they use an index that has only the workers in use.
+// FindWorkers reads a page of all.
 const (
 	selectEveryWorker  = selectWorkers + workersInOrder
 	selectWorkersInUse = selectWorkers + ` and w.queues_deleted_after is distinct from w.incarnation` + workersInOrder
@@ -62,19 +62,19 @@ const (
 // Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
 	s.lookAtHeld(ctx)
-	return s.workers(ctx, s.kept(keptHashed), selectWorkersInUse, store.WorkerQuery{}, nil, into[:0])
+	return s.readWorkers(ctx, s.keptPlanQuery(keptHashed), selectWorkersInUse, store.WorkerQuery{}, nil, into[:0])
 }
 
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
 	// Not kept: which index finds one worker depends on the query.
-	return s.workers(ctx, s.query, selectEveryWorker, q, &limit, nil)
+	return s.readWorkers(ctx, s.query, selectEveryWorker, q, &limit, nil)
 }
 
-// workers appends the workers to found.
-func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
-	clock := s.now()
+// readWorkers appends the workers to found.
+func (s *Store) readWorkers(ctx context.Context, query queryFunc, sql string, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
+	clock := s.clockOverride()
 	err := query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle, kind, messages string
@@ -91,13 +91,13 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		}
 		var unknown error
 		w.Lifecycle, unknown = execution.ParseLifecycle(lifecycle)
-		w.LastBeat = moment(lastBeat)
-		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
+		w.LastBeat = timeOrZero(lastBeat)
+		w.SinceBeat, w.LeaseOverFor = fromMicroseconds(sinceBeat), fromMicroseconds(overFor)
 		// If it can't be read, the worker gets messages of the first version.
 		w.Messages, _ = strconv.Atoi(messages)
-		w.FullFor = microseconds(fullFor.Int64)
+		w.FullFor = fromMicroseconds(fullFor.Int64)
 		var err error
-		if w.Figures, err = f.figures(now); err == nil && kind != "object" {
+		if w.Figures, err = f.parseFigures(now); err == nil && kind != "object" {
 			err = fmt.Errorf("capabilities is a JSON %s, must be an object", kind)
 		}
 		if unknown != nil {
@@ -107,18 +107,18 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 			w.Figures, w.Unreadable = execution.Figures{}, err.Error()
 		}
 		for _, ago := range expired {
-			w.Expired = append(w.Expired, microseconds(ago))
+			w.Expired = append(w.Expired, fromMicroseconds(ago))
 		}
 		found = append(found, w)
 		return nil
-	}, sql, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.ofAll()...)...)
+	}, sql, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.argsForAll()...)...)
 	return found, err
 }
 
 // reportedFigures are the figures of a worker's runs, from its capabilities.
 type reportedFigures struct{ total, failed, consecutive, lastFailure, average string }
 
-func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error) {
+func (r *reportedFigures) parseFigures(now time.Time) (f execution.Figures, err error) {
 	whole := func(name, text string) int {
 		n, bad := strconv.ParseInt(text, 10, 64)
 		if bad != nil {
@@ -138,15 +138,15 @@ func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error
 	if bad != nil {
 		err = cmp.Or(err, fmt.Errorf("capabilities.health.average_execution_time_ms is %q, must be a number", r.average))
 	}
-	f.Average = microseconds(int64(math.Round(average * 1000)))
+	f.Average = fromMicroseconds(int64(math.Round(average * 1000)))
 	return f, err
 }
 
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+func fromMicroseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// An incarnation that is stopped or lost stays that and gets no work any more, so what the statement sees
+// An incarnation that is stopped or lost remains so and gets no more work, so what the statement sees
 // of it holds under the lock. A registration locks the worker: the row that is locked after it names
-// another incarnation. Workers that somebody has locked are left out.
+// another incarnation. Workers that another session has locked are left out.
 const markQueuesDeleted = `
 with gone as materialized (
     select i.worker, i.incarnation
@@ -172,7 +172,7 @@ func (s *Store) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]
 		workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
 	}
 	var id int64
-	err := s.query(ctx, "marking workers whose queues are deleted", into(func() { marked[slots[id]] = true }, &id), markQueuesDeleted, workers, incarnations)
+	err := s.query(ctx, "marking workers whose queues are deleted", scanInto(func() { marked[slots[id]] = true }, &id), markQueuesDeleted, workers, incarnations)
 	return marked, err
 }
 
@@ -190,10 +190,10 @@ const requestDrain = `update worker_incarnation set drain_requested = true where
 // SetCordon implements store.Client.
 func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	found := false
-	err := s.transaction(ctx, "cordoning a worker", func(tx pgx.Tx) error {
+	err := s.runTransaction(ctx, "cordoning a worker", func(tx pgx.Tx) error {
 		found = false
 		var incarnation int64
-		err := tx.QueryRow(ctx, setCordon, s.now(), int64(c.Worker), c.On, c.Reason, orNull(c.Actor)).Scan(&incarnation)
+		err := tx.QueryRow(ctx, setCordon, s.clockOverride(), int64(c.Worker), c.On, c.Reason, orNull(c.Actor)).Scan(&incarnation)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -209,8 +209,8 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	return found && err == nil, err
 }
 
-// renewed are the figures of a heartbeat as arguments of its statement.
-func renewed(b *store.Beat) []any {
+// heartbeatArgs are the figures of a heartbeat as arguments of its statement.
+func heartbeatArgs(b *store.Beat) []any {
 	var lastFailure, fullAgo *time.Duration
 	if b.WasFull {
 		fullAgo = &b.FullAgo

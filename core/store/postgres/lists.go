@@ -42,12 +42,12 @@ var selectPages, selectIDs = func() (pages, ids [execution.Statuses]string) {
    and ($9::timestamptz is null or r.ended >= $9) and ($10::timestamptz is null or r.ended < $10)
  order by ` + id + ` desc
  limit $11`
-		pages[status], ids[status] = text("\nselect "+columns+rest), text("\nselect "+id+rest)
+		pages[status], ids[status] = expandColumns("\nselect "+columns+rest), expandColumns("\nselect "+id+rest)
 	}
 	return pages, ids
 }()
 
-var selectListed = text(`
+var selectListed = expandColumns(`
 select case when $2 then sha256(convert_to(e.parameters::text, 'UTF8')) end, case when $2 then coalesce(octet_length(e.parameters::text), 0) else 0 end,
        case when $3 then e.parameters end, {e, small}
   from execution e where e.id = any($1::bigint[])
@@ -59,15 +59,15 @@ func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.
 	var digest, parameters []byte
 	var size int
 	var r record
-	err := s.query(ctx, "reading executions by their ids", into(func() {
-		row := r.listed()
+	err := s.query(ctx, "reading executions by their ids", scanInto(func() {
+		row := r.toListed()
 		row.Size = size
 		copy(row.Digest[:], digest)
 		if row.Unreadable == "" {
 			row.Parameters = parameters
 		}
 		found = append(found, row)
-	}, r.targets(&digest, &size, &parameters)...), selectListed, integers(q.IDs), q.Digests, q.WithParameters)
+	}, r.scanTargets(&digest, &size, &parameters)...), selectListed, asInt64s(q.IDs), q.Digests, q.WithParameters)
 	return found, err
 }
 
@@ -80,10 +80,10 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 		return nil, nil
 	}
 	var page []store.Listed
-	scan, sql := listing(&page), selectPages[q.Status]
+	scan, sql := collectListed(&page), selectPages[q.Status]
 	if q.OnlyIDs {
 		var row store.Listed
-		scan, sql = into(func() { page = append(page, row) }, &row.ID), selectIDs[q.Status]
+		scan, sql = scanInto(func() { page = append(page, row) }, &row.ID), selectIDs[q.Status]
 	}
 	err := s.query(ctx, "listing executions", scan, sql,
 		int64(q.Before), int64(q.After), orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), reasonOrNull(q.Reason),
@@ -91,7 +91,7 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 	return page, err
 }
 
-// The order is that of the contract (bytes), whatever the collation of the database. Actions are
+// The order is by bytes, as the contract demands, whatever the collation of the database. Actions are
 // few, so the rows that a page skips are sorted each time.
 const selectActions = `
 select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, ''),
@@ -107,7 +107,7 @@ func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.A
 	var a execution.Action
 	var timeout, dispatchTimeout float64
 	var retried []int16
-	err := s.query(ctx, "listing actions", into(func() {
+	err := s.query(ctx, "listing actions", scanInto(func() {
 		a.Timeout, a.DispatchTimeout = time.Duration(timeout*float64(time.Second)), time.Duration(dispatchTimeout*float64(time.Second))
 		a.RetriedExitCodes = execution.NewExitCodes(retried...)
 		page = append(page, a)
@@ -116,7 +116,7 @@ func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.A
 	return page, err
 }
 
-var selectChain = text(`
+var selectChain = expandColumns(`
 with chain as materialized (select coalesce(x.original_execution, x.id) as first from execution_record x where x.id = $1),
      member as materialized (
     select c.first as id from chain c
@@ -129,6 +129,6 @@ select {e, small} from member m join execution e on e.id = m.id
 // Chain implements store.Client.
 func (s *Store) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
 	var chain []store.Listed
-	err := s.query(ctx, "reading a chain", listing(&chain), selectChain, int64(id), store.MaxChain)
+	err := s.query(ctx, "reading a chain", collectListed(&chain), selectChain, int64(id), store.MaxChain)
 	return chain, err
 }

@@ -52,9 +52,9 @@ func (s *Store) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]stor
 				status, err := execution.ParseStatus(would)
 				results[places[id]] = store.Observed{New: true, Would: status}
 				return err
-			}, observeReclaims, s.reclaims(rs)...)
+			}, observeReclaims, s.reclaimArgs(rs)...)
 		},
-	}.all(ctx, rs)
+	}.runAll(ctx, rs)
 }
 
 const observeWorkers = `
@@ -107,9 +107,9 @@ func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]
 				ready, reasons = append(ready, w.Ready), append(reasons, w.Reason)
 			}
 			var incarnation int64
-			return s.query(ctx, op, into(func() { changed[places[incarnation]] = true }, &incarnation), observeWorkers, s.now(), workers, incarnations, ready, reasons)
+			return s.query(ctx, op, scanInto(func() { changed[places[incarnation]] = true }, &incarnation), observeWorkers, s.clockOverride(), workers, incarnations, ready, reasons)
 		},
-	}.all(ctx, ws)
+	}.runAll(ctx, ws)
 }
 
 // The statement leaves out rows that another executor is deleting. The moment is in a subquery, as in
@@ -124,7 +124,7 @@ returning id`
 // PurgeObservations implements store.Executor.
 func (s *Store) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
 	purged := 0
-	err := s.query(ctx, "purging observations", func(pgx.Rows) error { purged++; return nil }, purgeObservations, s.now(), age, limit)
+	err := s.query(ctx, "purging observations", func(pgx.Rows) error { purged++; return nil }, purgeObservations, s.clockOverride(), age, limit)
 	return purged, err
 }
 
@@ -139,7 +139,7 @@ func (s *Store) Observations(ctx context.Context, q store.ObservationQuery) ([]s
 	var page []store.Observation
 	var o store.Observation
 	var ended pgtype.Timestamptz
-	err := s.query(ctx, "listing observations", into(func() {
+	err := s.query(ctx, "listing observations", scanInto(func() {
 		o.EndedAt = ended.Time
 		page = append(page, o)
 	}, &o.ID, &o.Part, &o.Key.ID, &o.Key.Epoch, &o.Worker.ID, &o.Worker.Incarnation, &o.Would, &o.Reason, &o.At, &ended),

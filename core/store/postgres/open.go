@@ -24,21 +24,21 @@ type Options struct {
 	// HeartbeatConns bounds a separate pool for heartbeats, so that no other call keeps a lease
 	// from being renewed. With 0, heartbeats use the common pool.
 	HeartbeatConns int
-	// PingTimeout is how long an idle connection may take to answer before the store tries a new
-	// one beside it. If the new one answers first, all older connections are thrown away (see
-	// pool.go). 0 waits for as long as the call may take.
+	// PingTimeout is how long an idle connection may take to answer before the store tries a new one
+	// alongside it. If the new one answers first, all older connections are discarded (see pool.go). 0 waits
+	// for as long as the call may take.
 	PingTimeout time.Duration
 	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
 	ConnectTimeout time.Duration
 	// StatementTimeout is how long the server may work on a statement; 0 means 10 s. A call's own
 	// deadline applies, too.
 	StatementTimeout time.Duration
-	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It has to be
-	// well below the deadlines of calls: what waited for longer is repeated row by row. Heartbeats on
+	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It must be well
+	// below the deadlines of calls: a statement that waited for longer is repeated row by row. Heartbeats on
 	// connections of their own wait for half of StatementTimeout.
 	LockTimeout time.Duration
-	// RowLockTimeout is how long a statement waits for a lock whose batch has already waited, and what a
-	// heartbeat does after it has renewed the lease; 0 means 20 ms.
+	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited. It also
+	// bounds the waits of a heartbeat after it has renewed the lease. 0 means 20 ms.
 	RowLockTimeout time.Duration
 	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
 	// 0 means 5 s.
@@ -60,9 +60,9 @@ type Options struct {
 	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that put
 	// the database back into an earlier state.
 	NoBounds bool
-	// SlowWalk is how long a walk from the head of the waiting or of the held rows takes in the
-	// database, if walks are to begin at bounds until the next one; 0 means 3 ms, several times what it
-	// takes where nothing stands before the first row. Every 200 lanes add as much.
+	// SlowWalk is the duration, in the database, from which on a walk from the head of the waiting or held
+	// rows is slow. After a slow one, walks begin at bounds until the next walk from the head. 0 means 3 ms,
+	// several times the duration if nothing precedes the first row. Every 200 lanes add as much.
 	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it
@@ -85,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// inFlight is how many batches of one kind may be under way at a time. The later ones help when the
+// inFlight bounds the batches of one kind that may be under way at a time. The later ones help when the
 // first waits for a lock. More of them would only compete for the same rows' pages.
 const inFlight = 4
 
@@ -104,13 +104,13 @@ type Store struct {
 
 	executions *batcher[execution.ID, *execution.Execution]
 	creates    *batcher[store.NewExecution, store.Created]
-	claims     *batcher[claim, claimed]
-	finishes   *batcher[finish, store.Outcome]
+	claims     *batcher[claimItem, claimAnswer]
+	finishes   *batcher[finishItem, store.Outcome]
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to a database and, if the options say so, migrates it. The error is store.Retriable
+// Open connects to a database and, if the options ask for it, migrates it. The error is store.Retriable
 // if the database can't be reached, has no connection to spare, or is to be migrated and can't be
 // written at present.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
@@ -119,9 +119,9 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	configure(config, options)
+	configureConnections(config, options)
 	if options.Migrate {
-		if err := migrate(ctx, config.ConnConfig); err != nil {
+		if err := migrateSchema(ctx, config.ConnConfig); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +132,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	s := &Store{pool: all, beats: all, options: options}
 	if options.HeartbeatConns > 0 {
 		config := config.Copy()
-		config.ConnConfig.RuntimeParams["lock_timeout"] = milliseconds(options.StatementTimeout / 2)
+		config.ConnConfig.RuntimeParams["lock_timeout"] = formatMilliseconds(options.StatementTimeout / 2)
 		if s.beats, err = newPool(ctx, config, options.HeartbeatConns, options); err != nil {
 			all.Close()
 			return nil, fmt.Errorf("postgres: %w", err)
@@ -150,13 +150,13 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// ErrNoSchema says that the database lacks migrations that this program needs.
+// ErrNoSchema means that the database lacks migrations that this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
-// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and
-// a *migrations.Skew if a newer program has migrated it so that this one can't work with it. A
-// program that does not migrate calls it before its first step. Later, a newer program may migrate
-// the database at any time.
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. It returns a
+// *migrations.Skew if a newer program has migrated it so that this one can't work with it. A program that
+// does not migrate calls it before its first step. Later, a newer program may migrate the database at any
+// time.
 func (s *Store) SchemaReady(ctx context.Context) error {
 	_, _, err := s.Schema(ctx)
 	return err
@@ -198,8 +198,8 @@ func (s *Store) Close() {
 	}
 }
 
-// configure sets the parameters of every connection of the store.
-func configure(config *pgxpool.Config, o Options) {
+// configureConnections sets the parameters of every connection of the store.
+func configureConnections(config *pgxpool.Config, o Options) {
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	if o.Tracer != nil {
 		config.ConnConfig.Tracer = o.Tracer
@@ -208,9 +208,9 @@ func configure(config *pgxpool.Config, o Options) {
 	if set["application_name"] == "" {
 		set["application_name"] = "handoff"
 	}
-	set["statement_timeout"] = milliseconds(o.StatementTimeout)
-	set["lock_timeout"] = milliseconds(o.LockTimeout)
-	set["idle_in_transaction_session_timeout"] = milliseconds(o.IdleInTransactionTimeout)
+	set["statement_timeout"] = formatMilliseconds(o.StatementTimeout)
+	set["lock_timeout"] = formatMilliseconds(o.LockTimeout)
+	set["idle_in_transaction_session_timeout"] = formatMilliseconds(o.IdleInTransactionTimeout)
 	// A statement whose client is gone ends early, instead of holding its locks until it is done.
 	set["client_connection_check_interval"] = "1000"
 	// The statements are written for this isolation, whatever the server's default.
@@ -224,24 +224,26 @@ func configure(config *pgxpool.Config, o Options) {
 	set["plan_cache_mode"] = "force_custom_plan"
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
-
-func migrate(ctx context.Context, config *pgx.ConnConfig) error {
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
-	if err != nil {
-		return unavailable("connecting", err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
-	// Each migration is applied or not, and the next attempt asks again. So a caller with an
-	// unknown outcome just tries again.
-	return sent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
+func formatMilliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
 }
 
-// now is the parameter with which a test moves the database's clock; null in production.
-func (s *Store) now() *time.Time {
+func migrateSchema(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return unavailableError("connecting", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing returns
+	// Each migration is applied or not, and the next attempt checks which. So a caller with an unknown
+	// outcome simply retries.
+	return classifySent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
+}
+
+// clockOverride is the parameter with which a test moves the database's clock; null in production.
+func (s *Store) clockOverride() *time.Time {
 	if s.options.Now != nil {
 		if t, ok := s.options.Now(); ok {
-			s.clockIs(t)
+			s.noteClockOverride(t)
 			return &t
 		}
 	}

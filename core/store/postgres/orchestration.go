@@ -11,17 +11,16 @@ import (
 	"handoff/core/store"
 )
 
-// The first rows of the chains are locked together with the rows themselves, because they say
-// whether the chain was cancelled, and whether it has children. The statement reads both from the
-// locked rows, so it sees their state at the lock and not that of its snapshot: it sees a child
-// that was created while it waited. It does not touch the children, however many there are; see
-// settle.
+// The first rows of the chains are locked together with the rows themselves, because they record whether the
+// chain was cancelled, and whether it has children. The statement reads both from the locked rows, so it sees
+// their state at the lock and not in its snapshot. So it sees a child that was created while it waited. It
+// does not touch the children, however many there are; see settleChildren.
 //
-// A retry that exists already, or that another transaction inserts at this moment, is not inserted
-// again: the unique index on (original, count) decides. Its id is read afterwards. Retries are
-// numbered in the order of the request, as the contract says. Deadlocks need no other order,
-// because the first row of each chain is locked by then.
-var orchestrate = `
+// A retry that exists already, or that another transaction inserts at this moment, is not inserted twice: the
+// unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order of
+// the request, as the contract demands. Deadlocks need no other order, because the first row of each chain is
+// locked by then.
+var handleEnds = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
       from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[], $6::int[])
@@ -108,8 +107,8 @@ select e.original_execution, e.retry_count, e.id
   from unnest($1::bigint[], $2::int[]) as a(chain, count)
   join execution_record e on e.original_execution = a.chain and e.retry_count = a.count`
 
-// attempt names a row of a chain.
-type attempt struct {
+// retryKey names a row of a chain.
+type retryKey struct {
 	chain int64
 	count int
 }
@@ -119,11 +118,11 @@ func (s *Store) Orchestrate(ctx context.Context, os []store.Orchestration) ([]st
 	return step[store.Orchestration, store.Orchestrated]{
 		op:  "orchestrating",
 		row: func(o *store.Orchestration) any { return o.ID },
-		run: s.orchestrate,
-	}.all(ctx, os)
+		run: s.orchestrateRows,
+	}.runAll(ctx, os)
 }
 
-func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, results []store.Orchestrated) error {
+func (s *Store) orchestrateRows(ctx context.Context, os []store.Orchestration, results []store.Orchestrated) error {
 	const op = "orchestrating"
 	var ids []int64
 	var counts []*int32
@@ -146,11 +145,11 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		reasons, delays = append(reasons, reasonOrNull(retry.Reason)), append(delays, retry.Delay)
 		frees = append(frees, int32(retry.Free))
 	}
-	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
-	if err := s.kept(keptHashed)(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays, frees); err != nil {
+	a := orchestrationAnswers{results: results, retries: make(map[retryKey]int64), wanted: make(map[int]retryKey)}
+	if err := s.keptPlanQuery(keptHashed)(ctx, op, a.rowScanner(counts), handleEnds, s.clockOverride(), ids, counts, reasons, delays, frees); err != nil {
 		return err
 	}
-	if err := s.existing(ctx, a.wanted, a.retries); err != nil {
+	if err := s.addExistingRetries(ctx, a.wanted, a.retries); err != nil {
 		return err
 	}
 	for n, at := range a.wanted {
@@ -159,33 +158,33 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 	return nil
 }
 
-// answers collects the answers of orchestrate.
-type answers struct {
+// orchestrationAnswers collects the answers of handleEnds.
+type orchestrationAnswers struct {
 	results []store.Orchestrated
 	// retries are the inserted rows. wanted are the requested ones, by the index of their item.
-	retries map[attempt]int64
-	wanted  map[int]attempt
+	retries map[retryKey]int64
+	wanted  map[int]retryKey
 }
 
-func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
+func (o *orchestrationAnswers) rowScanner(counts []*int32) func(pgx.Rows) error {
 	var what string
 	var n, count int
 	var chain, id int64
-	return into(func() {
+	return scanInto(func() {
 		switch what {
 		case "retry":
-			a.retries[attempt{chain, count}] = id
+			o.retries[retryKey{chain, count}] = id
 		case "goes on":
-			a.results[n-1].Applied = true
-			a.wanted[n-1] = attempt{chain, int(*counts[n-1])}
+			o.results[n-1].Applied = true
+			o.wanted[n-1] = retryKey{chain, int(*counts[n-1])}
 		default:
-			a.results[n-1] = store.Orchestrated{Applied: true, Children: what == "children"}
+			o.results[n-1] = store.Orchestrated{Applied: true, Children: what == "children"}
 		}
 	}, &what, &n, &chain, &count, &id)
 }
 
-// existing adds to retries those wanted rows that existed before.
-func (s *Store) existing(ctx context.Context, wanted map[int]attempt, retries map[attempt]int64) error {
+// addExistingRetries adds to retries those wanted rows that existed before.
+func (s *Store) addExistingRetries(ctx context.Context, wanted map[int]retryKey, retries map[retryKey]int64) error {
 	var chains []int64
 	var counts []int32
 	for _, a := range wanted {
@@ -197,11 +196,11 @@ func (s *Store) existing(ctx context.Context, wanted map[int]attempt, retries ma
 		return nil
 	}
 	const op = "orchestrating: reading retries that exist"
-	var a attempt
+	var a retryKey
 	var id int64
-	err := s.query(ctx, op, into(func() { retries[a] = id }, &a.chain, &a.count, &id), selectRetries, chains, counts)
+	err := s.query(ctx, op, scanInto(func() { retries[a] = id }, &a.chain, &a.count, &id), selectRetries, chains, counts)
 	if err != nil {
-		return unknown(op, err)
+		return unknownOutcomeError(op, err)
 	}
 	return nil
 }

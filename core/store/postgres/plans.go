@@ -7,21 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of an execution's life are planned once for each session, because for a few rows
-// planning costs more than executing. A kept plan must be right for every later size of the table,
-// whatever the statistics said when it was made: it must not read an index from end to end, or
-// compare each row of a batch with each.
+// The statements of an execution's life are planned once for each session, because for a few rows planning
+// costs more than executing. A kept plan must be right for every later size of the table, whatever the
+// statistics were when it was made. It must not read an index from end to end, or compare each row of a batch
+// with every other.
 //
-// So these statements leave the planner one choice. Each table is restricted by itself, to keys
-// that are known before the join: with e.id = any($1) no path reads an index without that
-// condition, however small the table seems to be. No condition on it is written like that of a
-// partial index, or the plan might read that index from end to end. (Only dispatchDue walks such an
-// index: see there.) The table is joined only with a list of the batch. If only hash joins are
-// allowed, the join is one pass over each side. A list of one row is not joined but read by a
-// subselect, as a hash join needs a condition.
+// So these statements leave the planner one choice. Each table is restricted by itself, to keys that are
+// known before the join. With e.id = any($1), no path reads an index without that condition, however small
+// the table seems to be. No condition on it is written like that of a partial index, or the plan might read
+// that index from end to end. (Only dispatchDue walks such an index: see there.) The table is joined only
+// with a list of the batch. If only hash joins are allowed, the join is one pass over each side. A list of
+// one row is not joined but read by a subselect, as a hash join needs a condition.
 //
 // A setting holds for the transaction, which is this one statement, and is sent with it. Every
-// other statement of a session is planned anew for its arguments (see "Plans" in the package
+// other statement of a session is replanned for its arguments (see "Plans" in the package
 // comment). TestKeptPlans (chaos/selftest/conformance/postgrestest) keeps plans from an empty table and from
 // a small one, and checks what they do on larger ones.
 const (
@@ -40,9 +39,9 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// readUnder executes one statement under settings, which last to the end of the transaction.
-// Outside a transaction, the settings and the statement are one together. They take one round trip.
-func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
+// readWithSettings executes one statement under settings, which last to the end of the transaction.
+// Outside a transaction, the settings and the statement form one transaction, which takes one round trip.
+func readWithSettings(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	var both pgx.Batch
 	both.Queue(settings)
 	both.Queue(sql, args...)
@@ -51,7 +50,7 @@ func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.
 	if err == nil {
 		var rows pgx.Rows
 		if rows, err = results.Query(); err == nil {
-			err = each(scan)(rows)
+			err = forEachRow(scan)(rows)
 			rows.Close()
 		}
 	}

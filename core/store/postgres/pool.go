@@ -13,122 +13,120 @@ import (
 	"handoff/core/telemetry"
 )
 
-// pool is the driver's pool, which also detects that its connections have fallen silent, or lead to
-// a server that is no longer the primary.
+// pool extends the driver's pool: it detects connections that have fallen silent, or that lead to a server
+// that is no longer the primary.
 //
-// A database node that dies behind a virtual address leaves every connection of a pool silent: no
-// packet says that the other end is gone, while new connections reach the next node. A call over a
-// silent connection takes its whole deadline. There may be as many of those as the pool has
-// connections: more than the time of a lease allows.
+// A database node that dies behind a virtual address leaves every connection of a pool silent. No packet
+// announces that the other end is gone, while new connections reach the next node. A call over a silent
+// connection takes its whole deadline. There may be as many of those as the pool has connections: more than
+// the time of a lease allows.
 //
-// So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the
-// pool makes a new connection beside it. If that is ready before the answer comes, the pool throws
-// away all older connections. On a path that is only slow the answer comes first, because a new
-// connection takes several round trips. If no connection can be made, nothing better can be done
-// than to wait. A heartbeat may be sent twice, so it serves as its own ping: on a slow path, a ping
-// before it would cost the lease another round trip.
+// So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the pool makes a
+// new connection alongside it. If that is ready before the answer comes, the pool discards all older
+// connections. On a path that is only slow the answer comes first, because a new connection takes several
+// round trips. If no connection can be made, nothing better can be done than to wait. A heartbeat may be sent
+// twice, so it serves as its own ping. On a slow path, a ping before it would cost the lease another round
+// trip.
 //
-// A demoted primary may keep its connections. It answers reads over them and refuses every write
-// (25006), while new connections reach the next primary. After such a refusal, the pool makes a new
-// connection and asks whether it may write. If so, it throws away all older connections, and the
-// write is made once more. If not, the database takes no writes at present: the pool keeps its
-// connections, and does not ask again for a second.
+// A demoted primary may keep its connections. It answers reads over them and refuses every write (25006),
+// while new connections reach the next primary. After such a refusal, the pool makes a new connection and
+// asks whether it may write. If so, it discards all older connections, and the write is repeated. If not, the
+// database takes no writes at present: the pool keeps its connections, and does not check again for a second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
 
-	// suspect is when a call last ended without an answer, in nanoseconds since born. A connection
-	// that was last used before that is pinged first, however short it was idle.
-	suspect atomic.Int64
-	born    time.Time
-	// refusing is when a new connection was last found to be read-only, like those of the pool, in
-	// nanoseconds since born.
-	refusing atomic.Int64
-	resets   atomic.Int64
-	probes   singleflight.Group
-	// mu prevents that two problems found at the same time throw away the connections made between
-	// them.
-	mu      sync.Mutex
-	thrown  int64
-	dialing *pgx.ConnConfig
+	// suspectAt is the time at which a call last ended without an answer, in nanoseconds since born. A
+	// connection that was last used before that is pinged first, however short it was idle.
+	suspectAt atomic.Int64
+	born      time.Time
+	// readOnlyAt is the time at which a new connection was last found to be read-only, like those of the pool,
+	// in nanoseconds since born.
+	readOnlyAt atomic.Int64
+	resets     atomic.Int64
+	probes     singleflight.Group
+	// mu keeps two problems found at the same time from discarding the connections made between them.
+	mu          sync.Mutex
+	discardedAt int64
+	dialing     *pgx.ConnConfig
 }
 
-// usage says when one connection of the pool was made and last used, in nanoseconds since the pool
+// usage holds the times when a connection of the pool was made and last used, in nanoseconds since the pool
 // was born.
 type usage struct{ made, last int64 }
 
 // usageKey is the key under which a connection keeps its usage.
 const usageKey = "handoff.usage"
 
-// idleUnasked is how long a connection may have been idle and be used without a ping.
-const idleUnasked = time.Second
+// maxIdleUnpinged is the longest idle time after which a connection is used without a ping.
+const maxIdleUnpinged = time.Second
 
 func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (*pool, error) {
 	config = config.Copy()
 	config.MaxConns = int32(size) //nolint:gosec // the configuration bounds it
 	p := &pool{ping: o.PingTimeout, born: time.Now(), dialing: config.ConnConfig.Copy()}
-	p.refusing.Store(-int64(askedAgain))
+	p.readOnlyAt.Store(-int64(writableRecheck))
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		now := p.now()
+		now := p.sinceBorn()
 		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
 		return nil
 	}
-	// acquire pings, so the driver need not.
+	// acquireLive pings, so the driver need not.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	var err error
 	p.Pool, err = pgxpool.NewWithConfig(ctx, config)
 	return p, err
 }
 
-func (p *pool) now() int64 { return int64(time.Since(p.born)) }
+func (p *pool) sinceBorn() int64 { return int64(time.Since(p.born)) }
 
-// acquire returns a connection that has answered recently.
-func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// acquireLive returns a connection that has answered recently.
+func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 	for {
 		conn, err := p.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		u := used(conn.Conn())
-		if p.now()-u.last <= int64(idleUnasked) && u.last > p.suspect.Load() {
+		u := usageOf(conn.Conn())
+		if p.sinceBorn()-u.last <= int64(maxIdleUnpinged) && u.last > p.suspectAt.Load() {
 			return conn, nil
 		}
-		if _, err := p.heard(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
+		if _, err := p.awaitAnswer(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
 			return conn, nil
 		}
-		p.discard(conn)
+		p.discardConn(conn)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// release gives a connection back. A connection that the driver has closed leaves the pool at once:
-// the driver first says goodbye to the server, which takes 15 s if the server is gone, and would
-// occupy the place in the pool for that time.
-func (p *pool) release(conn *pgxpool.Conn) {
+// releaseConn returns a connection to the pool. A connection that the driver has closed leaves the pool at
+// once. The driver first takes leave of the server, which takes 15 s if the server is gone. The connection
+// would occupy its place in the pool for that time.
+func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
-		p.suspect.Store(p.now())
-		p.discard(conn)
+		p.suspectAt.Store(p.sinceBorn())
+		p.discardConn(conn)
 		return
 	}
-	used(conn.Conn()).last = p.now()
+	usageOf(conn.Conn()).last = p.sinceBorn()
 	conn.Release()
 }
 
-// discard takes a connection out of the pool, and closes it if the driver has not.
-func (*pool) discard(conn *pgxpool.Conn) {
+// discardConn removes a connection from the pool, and closes it if the driver has not.
+func (*pool) discardConn(conn *pgxpool.Conn) {
 	if c := conn.Hijack(); !c.IsClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), idleUnasked)
+		ctx, cancel := context.WithTimeout(context.Background(), maxIdleUnpinged)
 		defer cancel()
 		_ = c.Close(ctx)
 	}
 }
 
-// heard calls ask, which asks something over a connection, and waits for the answer. If none comes
-// for longer than PingTimeout, and a new connection is ready first, the connection is silent: heard
+// awaitAnswer calls ask, which sends a request over a connection, and waits for the answer. If none comes for
+// longer than PingTimeout, and a new connection is ready first, the connection is silent. awaitAnswer then
 // closes it, and the outcome of ask is unknown.
-func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
+func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	answer := make(chan error, 1)
@@ -145,7 +143,7 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 		case err := <-answer:
 			return false, err
 		case <-patience:
-			fresh = p.probes.DoChan("", p.dial)
+			fresh = p.probes.DoChan("", p.probeConnection)
 		case made := <-fresh:
 			if made.Err != nil {
 				fresh = nil // new connections get no answer either: this one may yet
@@ -154,15 +152,15 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 			giveUp()
 			err := <-answer
 			if err != nil {
-				p.throwAway(used(conn))
+				p.discardAll(usageOf(conn))
 			}
 			return err != nil, err
 		}
 	}
 }
 
-// dial makes a connection beside the pool, to see whether that is possible.
-func (p *pool) dial() (any, error) {
+// probeConnection makes a connection outside the pool, to see whether that is possible.
+func (p *pool) probeConnection() (any, error) {
 	// The configuration's ConnectTimeout bounds it, even if its caller has given up.
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
@@ -172,74 +170,75 @@ func (p *pool) dial() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// askedAgain is how long no new connection is made to ask again after one that may not write.
-const askedAgain = time.Second
+// writableRecheck is the pause after a new connection that may not write, before another one is made to
+// check.
+const writableRecheck = time.Second
 
-// moved says that the server that refused to write is no longer the primary, and that the pool
-// makes connections to the new one from now on. u is the usage of the connection with the refusal.
-func (p *pool) moved(ctx context.Context, u *usage) bool {
-	if p.behind(u) {
+// moveToPrimary reports whether the server that refused to write is no longer the primary. If so, the pool
+// connects to the new one from now on. u is the usage of the connection with the refusal.
+func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
+	if p.isDiscarded(u) {
 		return true
 	}
-	if p.now()-p.refusing.Load() < int64(askedAgain) {
+	if p.sinceBorn()-p.readOnlyAt.Load() < int64(writableRecheck) {
 		return false
 	}
 	select {
-	case made := <-p.probes.DoChan("writable", p.writable):
+	case made := <-p.probes.DoChan("writable", p.probeWritable):
 		if made.Err != nil || made.Val != true {
 			return false
 		}
 	case <-ctx.Done():
 		return false
 	}
-	p.throwAway(u)
+	p.discardAll(u)
 	return true
 }
 
-// writable makes a connection beside the pool, to see whether it may write.
-func (p *pool) writable() (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // also if its caller has given up
+// probeWritable makes a connection outside the pool, to see whether it may write.
+func (p *pool) probeWritable() (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // even if its caller has given up
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
-		p.refusing.Store(p.now())
+		p.readOnlyAt.Store(p.sinceBorn())
 		return false, err
 	}
-	defer conn.Close(ctx) //nolint:errcheck // it was only asked
+	defer conn.Close(ctx) //nolint:errcheck // it was only queried
 	readOnly := ""
 	if err = conn.QueryRow(ctx, "show transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&readOnly); err != nil || readOnly != "off" {
-		p.refusing.Store(p.now())
+		p.readOnlyAt.Store(p.sinceBorn())
 	}
 	return readOnly == "off", err
 }
 
-// behind says that a connection is older than the last time that all were thrown away.
-func (p *pool) behind(u *usage) bool {
+// isDiscarded reports whether a connection is older than the latest discard of all.
+func (p *pool) isDiscarded(u *usage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return u.made < p.thrown
+	return u.made < p.discardedAt
 }
 
-// throwAway throws every connection away, because one of them is useless while a new one works.
-// Connections in use go when they are released.
-func (p *pool) throwAway(u *usage) {
+// discardAll discards every connection, because one of them is useless while a new one works. Connections in
+// use are closed when they are released.
+func (p *pool) discardAll(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u.made < p.thrown {
+	if u.made < p.discardedAt {
 		return // another caller with the same finding has done it
 	}
-	p.thrown = p.now()
+	p.discardedAt = p.sinceBorn()
 	p.Reset()
 	p.resets.Add(1)
 }
 
-func used(conn *pgx.Conn) *usage {
+func usageOf(conn *pgx.Conn) *usage {
 	u, _ := conn.PgConn().CustomData()[usageKey].(*usage)
 	return u
 }
 
-// use returns the present figures of the pool.
-func (p *pool) use() telemetry.PoolUse {
+// currentUse returns the present figures of the pool.
+func (p *pool) currentUse() telemetry.PoolUse {
 	s := p.Stat()
 	return telemetry.PoolUse{
 		Most: int64(s.MaxConns()), InUse: int64(s.AcquiredConns()), Idle: int64(s.IdleConns()),
@@ -250,9 +249,9 @@ func (p *pool) use() telemetry.PoolUse {
 // Use returns the present figures of the store's connections: all others, and those for heartbeats.
 // Heartbeats have figures only if they have their own connections.
 func (s *Store) Use() (all, heartbeats telemetry.PoolUse) {
-	all = s.pool.use()
+	all = s.pool.currentUse()
 	if s.beats != s.pool {
-		heartbeats = s.beats.use()
+		heartbeats = s.beats.currentUse()
 	}
 	return all, heartbeats
 }

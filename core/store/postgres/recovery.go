@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the questions by cause. Each reads a short list, or an index in its order, and stops
+// finders are the statements of Find by cause. Each reads a short list, or an index in its order, and stops
 // at the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock,
 // $2 the age, $3 the limit, $4 the ids to skip.
 var finders = map[store.ReclaimCause]string{
@@ -30,14 +30,14 @@ var finders = map[store.ReclaimCause]string{
 		w.incarnation is not null and w.status = 'canceling' and w.canceling_at <= (select now from clock) - $2::interval`, "w.canceling_at"),
 	store.ClaimExpired: findWork(`
 		w.incarnation is null and w.scheduling_expires_at < (select now from clock) and $2::interval is not null`, "w.scheduling_expires_at"),
-	store.Unorchestrated: find("{kept}", `
+	store.Unorchestrated: findStatement("{kept}", `
 		from (
 			select u.ended, u.id from execution_unhandled u
 			 where u.ended <= (select now from clock) - $2::interval and u.id <> all($4::bigint[])
 			 order by u.ended, u.id limit $3::bigint
 		) u join execution_record r on r.id = u.id
 		order by u.ended, u.id`),
-	store.Unsettled: find("{e}", `
+	store.Unsettled: findStatement("{e}", `
 		from execution e
 		where e.id in (
 			select r.id from execution_record r
@@ -47,7 +47,7 @@ var finders = map[store.ReclaimCause]string{
 		order by e.settling_at, e.id`),
 	// There are far more incarnations than incarnations with work, so the walk visits only those
 	// that hold rows.
-	store.OwnerGone: find("{open}", `
+	store.OwnerGone: findStatement("{open}", `
 		from (
 			select w.* from holding h
 			join worker_incarnation i on i.incarnation = h.incarnation
@@ -68,7 +68,7 @@ var finders = map[store.ReclaimCause]string{
 
 // findWork finds work that meets a condition, in the order of a column.
 func findWork(condition, order string) string {
-	return find("{open}", `
+	return findStatement("{open}", `
 		from (
 			select w.* from execution_work w
 			 where `+condition+` and w.id <> all($4::bigint[])
@@ -77,12 +77,12 @@ func findWork(condition, order string) string {
 		order by `+order+`, w.id`)
 }
 
-func find(columns, from string, lists ...string) string {
+func findStatement(columns, from string, lists ...string) string {
 	with := `with recursive clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)`
 	for _, list := range lists {
 		with += "," + list
 	}
-	return text(with + ` select ` + columns + ` ` + from + ` limit $3::bigint`)
+	return expandColumns(with + ` select ` + columns + ` ` + from + ` limit $3::bigint`)
 }
 
 // Find implements store.Executor.
@@ -92,11 +92,11 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		return nil, nil
 	}
 	const op = "finding"
-	skip := integers(f.Skip)
+	skip := asInt64s(f.Skip)
 	for range mostPasses {
 		var found []execution.Execution
 		var unreadable []int64
-		if err := s.query(ctx, op, readable(&found, &unreadable), question, s.now(), f.Age, f.Limit, skip); err != nil {
+		if err := s.query(ctx, op, collectReadable(&found, &unreadable), question, s.clockOverride(), f.Age, f.Limit, skip); err != nil {
 			return nil, err
 		}
 		if len(unreadable) == 0 || len(found)+len(unreadable) < f.Limit {
@@ -108,7 +108,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 	return nil, fmt.Errorf("postgres: %s: %w: too many of the %d oldest rows of the cause %s are unreadable: run a newer executor, or correct them in the database", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
 }
 
-// mostPasses bounds how often Find asks again, each time without the rows that it could not read.
+// mostPasses bounds how often Find repeats its query, each time without the rows that it could not read.
 const mostPasses = 20
 
 // judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would
@@ -182,7 +182,7 @@ judged as materialized (
       from given g
 )`
 
-var reclaim = text(judgedReclaims + `,
+var reclaimRows = expandColumns(judgedReclaims + `,
 -- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. Entries too
 -- old for any window are deleted, too.
 blamed as (
@@ -195,7 +195,7 @@ forgotten as (
      where j.used > 0 and x.incarnation = j.incarnation and x.at < j.now - interval '1 day'
 ),
 moved as (
-    update execution_work w` + takeBack + `,
+    update execution_work w` + setRequested + `,
            -- If a claim expired, no executor has looked at the row for a while.
            unschedulable_since = null, dispatches = w.dispatches + j.used,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
@@ -208,13 +208,13 @@ over as (
     update execution_record r
        set status = case when j.claimed then j."to" else 'failed' end::execution_status, failure_reason = j.why::failure_reason,
            result = j.ask_result::json, ended = j.now, dispatches = case when j.claimed then j.dispatches else j.dispatches + j.used end,
-           ` + carry("dispatches") + `,
+           ` + copyWorkColumns("dispatches") + `,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
            written_reason = j.why::failure_reason, written_actor = j.ask_actor
       from judged j
      where r.id = j.id and j.lawful and not j.back
     returning j.n, j.status::text as was, {kept}
-),` + leave("j.lawful and not j.back") + "," + freeSlots + `
+),` + deleteEndedWork("j.lawful and not j.back") + "," + freeSlots + `
 select m.n, true, false, m.was, {m} from moved m
 union all
 select m.n, true, false, m.was, {m} from over m
@@ -228,18 +228,18 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 		op:  op,
 		row: func(r *store.Reclaim) any { return r.Key.ID },
 		run: func(ctx context.Context, rs []store.Reclaim, results []outcome) error {
-			err := s.query(ctx, op, outcomes(results), reclaim, s.reclaims(rs)...)
+			err := s.query(ctx, op, collectOutcomes(results), reclaimRows, s.reclaimArgs(rs)...)
 			ids := make([]int64, len(rs))
 			for i := range rs {
 				ids[i] = int64(rs[i].Key.ID)
 			}
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
-	}.all(ctx, rs)
+	}.runAll(ctx, rs)
 }
 
-// reclaims are the arguments of judgedReclaims.
-func (s *Store) reclaims(rs []store.Reclaim) []any {
+// reclaimArgs are the arguments of judgedReclaims.
+func (s *Store) reclaimArgs(rs []store.Reclaim) []any {
 	var ids, epochs []int64
 	var by, cause []string
 	var reasons, texts, to, actors []*string
@@ -255,7 +255,7 @@ func (s *Store) reclaims(rs []store.Reclaim) []any {
 		counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
 		actors = append(actors, orNull(r.Actor))
 	}
-	return []any{s.now(), ids, epochs, cause, ages, by, reasons, texts, fail, most, counts, delays, to, actors}
+	return []any{s.clockOverride(), ids, epochs, cause, ages, by, reasons, texts, fail, most, counts, delays, to, actors}
 }
 
 func statusOrNull(status execution.Status) *string {
@@ -265,7 +265,7 @@ func statusOrNull(status execution.Status) *string {
 	return orNull(status.String())
 }
 
-const reap = `
+const markLost = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[]) with ordinality as a(ask_worker, ask_incarnation, ask_beat, n)
 ),
@@ -295,9 +295,9 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 				beats = append(beats, int64(r.Beat))
 			}
 			var n int
-			return s.query(ctx, op, into(func() { marked[n-1] = true }, &n), reap, s.now(), workers, incarnations, beats)
+			return s.query(ctx, op, scanInto(func() { marked[n-1] = true }, &n), markLost, s.clockOverride(), workers, incarnations, beats)
 		},
-	}.all(ctx, rs)
+	}.runAll(ctx, rs)
 }
 
 // The statement may see a slot that was taken a moment ago without seeing the execution that took
@@ -321,7 +321,7 @@ returning t.execution`
 // Clock implements store.Executor.
 func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 	err = s.query(ctx, "reading the clock", func(rows pgx.Rows) error { return rows.Scan(&now) },
-		`select coalesce($1::timestamptz, clock_timestamp())`, s.now())
+		`select coalesce($1::timestamptz, clock_timestamp())`, s.clockOverride())
 	return now, err
 }
 
@@ -329,7 +329,7 @@ func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
 	var freed []execution.ID
 	var id execution.ID
-	err := s.query(ctx, "freeing concurrency slots", into(func() { freed = append(freed, id) }, &id), freeStaleSlots, s.now(), limit)
+	err := s.query(ctx, "freeing concurrency slots", scanInto(func() { freed = append(freed, id) }, &id), freeStaleSlots, s.clockOverride(), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -351,6 +351,6 @@ returning e.id`
 // ForgetKeys implements store.Executor.
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
 	forgotten := 0
-	err := s.query(ctx, "forgetting idempotency keys", func(pgx.Rows) error { forgotten++; return nil }, forgetKeys, s.now(), age, limit)
+	err := s.query(ctx, "forgetting idempotency keys", func(pgx.Rows) error { forgotten++; return nil }, forgetKeys, s.clockOverride(), age, limit)
 	return forgotten, err
 }

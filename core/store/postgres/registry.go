@@ -47,7 +47,7 @@ update worker set incarnation = $3 where id = $2`
 // Register implements store.Worker.
 func (s *Store) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	var registered store.Registered
-	err := s.transaction(ctx, "registering", func(tx pgx.Tx) error {
+	err := s.runTransaction(ctx, "registering", func(tx pgx.Tx) error {
 		var id, incarnation, current int64
 		if err := tx.QueryRow(ctx, lockWorker, g.Name).Scan(&id, &current); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 			runtimes = []string{}
 		}
 		// A process draws its number from all 64 bits; the column keeps the bits.
-		_, err := tx.Exec(ctx, insertIncarnation, s.now(), id, incarnation, current, int64(g.Process), int64(g.Attempt), //nolint:gosec // see above
+		_, err := tx.Exec(ctx, insertIncarnation, s.clockOverride(), id, incarnation, current, int64(g.Process), int64(g.Attempt), //nolint:gosec // see above
 			runtimes, g.Capacity, g.Lease, g.HealthURL, drains)
 		registered.WorkerKey = store.WorkerKey{ID: execution.WorkerID(id), Incarnation: execution.Incarnation(incarnation)}
 		return err
@@ -90,7 +90,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	return registered, nil
 }
 
-// permission says whether an incarnation may act in its own name.
+// permission holds what decides whether an incarnation may act in its own name.
 type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
@@ -98,8 +98,8 @@ type permission struct {
 	beat                        int64
 }
 
-// refusal is the error for an incarnation that may not act; nil if it may.
-func (p permission) refusal() error {
+// refusalError is the error for an incarnation that may not act; nil if it may.
+func (p permission) refusalError() error {
 	switch {
 	case !p.found:
 		return store.ErrLost
@@ -119,13 +119,13 @@ select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.proc
   join worker_incarnation newest on newest.incarnation = w.incarnation
  where i.incarnation = $1 and i.worker = $2`
 
-func (s *Store) permission(ctx context.Context, q queryer, w store.WorkerKey) (st permission, err error) {
-	err = read(ctx, q, st.scan, selectStanding, int64(w.Incarnation), int64(w.ID), s.now())
+func (s *Store) readPermission(ctx context.Context, q queryer, w store.WorkerKey) (st permission, err error) {
+	err = readRows(ctx, q, st.scanRow, selectStanding, int64(w.Incarnation), int64(w.ID), s.clockOverride())
 	return st, err
 }
 
-// scan reads a row of selectStanding.
-func (p *permission) scan(rows pgx.Rows) error {
+// scanRow reads a row of selectStanding.
+func (p *permission) scanRow(rows pgx.Rows) error {
 	var lifecycle string
 	if err := rows.Scan(&lifecycle, &p.current, &p.sameProcess, &p.leaseValid, &p.drain, &p.beat); err != nil {
 		return err
@@ -137,28 +137,28 @@ func (p *permission) scan(rows pgx.Rows) error {
 
 const lockIncarnation = `select from worker_incarnation where incarnation = $1 for no key update`
 
-// held locks the incarnation to the end of the transaction and returns its permission. The lock is
+// lockPermission locks the incarnation to the end of the transaction and returns its permission. The lock is
 // a statement of its own, so that the next one sees an incarnation that superseded this one while
 // it waited.
-func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (permission, error) {
+func (s *Store) lockPermission(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (permission, error) {
 	_, err := tx.Exec(ctx, lockIncarnation, int64(w.Incarnation))
 	if err != nil {
 		return permission{}, err
 	}
-	return s.permission(ctx, tx, w)
+	return s.readPermission(ctx, tx, w)
 }
 
 // SetLifecycle implements store.Worker.
 func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	return s.transaction(ctx, "setting a worker's lifecycle", func(tx pgx.Tx) error {
-		st, err := s.held(ctx, tx, w)
+	return s.runTransaction(ctx, "setting a worker's lifecycle", func(tx pgx.Tx) error {
+		st, err := s.lockPermission(ctx, tx, w)
 		if err != nil {
 			return err
 		}
 		if st.found && st.lifecycle == to {
 			return nil
 		}
-		if err := st.refusal(); err != nil {
+		if err := st.refusalError(); err != nil {
 			return err
 		}
 		if st.lifecycle > to {
@@ -170,14 +170,14 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 	})
 }
 
-// acting selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
-// condition of permission.refusal, for statements that are sent before the answer to that is known.
-const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
+// actingIncarnation selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
+// condition of permission.refusalError, for statements that are sent before the answer to that is known.
+const actingIncarnation = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
 // A late beat must not undo a newer one. And a database that lacks an acknowledged beat renews
-// nothing: it has lost writes, and nobody knows which others.
-const renew = `
+// nothing: it has lost writes, and it is unknown which others.
+const renewLease = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
@@ -195,10 +195,10 @@ update worker_incarnation
                 where x.id = any($17::bigint[]) and x.incarnation = $2 and x.status = 'scheduled' and x.scheduled_at < $16
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
- where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
+ where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + actingIncarnation + `)`
 
 // What became of the held rows. A row without work has ended, or this database has never known it; the
-// record tells which, and is asked afterwards (see Heartbeat).
+// record tells which, and is read afterwards (see Heartbeat).
 const selectHeld = `
 select a.n, e.id is null as gone, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
@@ -214,12 +214,12 @@ const (
 	unheld = `execution_work w
      where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + actingSince + `)
        and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))`
-	actingSince = acting + ` and i.beat >= $1`
+	actingSince = actingIncarnation + ` and i.beat >= $1`
 )
 
-// existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It
-// also answers with its moment, and with the rows that were assigned before that less $9 and that the
-// worker does not hold, up to $11 of them. Nothing can be assigned meanwhile.
+// existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It also
+// answers with its moment, and with up to $11 rows that were assigned before that moment less $9 and that the
+// worker does not hold. Nothing can be assigned meanwhile.
 const existUnheld = `
 with clock as materialized (select coalesce($7::timestamptz, statement_timestamp()) as now),
 own as materialized (
@@ -240,7 +240,7 @@ select exists (select from own o where o.runs and o.unheld) and exists (` + acti
        array(select o.id from old o order by o.scheduled_at, o.id), array(select o.scheduled_at from old o order by o.scheduled_at, o.id)
   from clock c`
 
-var endUnheld = text(`
+var endUnheld = expandColumns(`
 with judged as materialized (
     select w.*, coalesce($7::timestamptz, clock_timestamp()) as now from ` + unheld + `
      order by w.id for no key update of w
@@ -249,25 +249,23 @@ over as (
     update execution_record r
        set status = case when j.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
            failure_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
-           result = $8::text::json, ended = j.now, ` + carry() + `,
+           result = $8::text::json, ended = j.now, ` + copyWorkColumns() + `,
            written_by = 'worker', written_incarnation = $2, written_epoch = j.epoch,
            written_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason, written_actor = null
       from judged j
      where r.id = j.id
     returning j.status::text as was, {kept}
-),` + leave("true") + `
+),` + deleteEndedWork("true") + `
 select 0, true, false, m.was, {m} from over m`)
 
-// Heartbeat implements store.Worker. It is a transaction of several statements because each has to
-// see the commits before the first one got the incarnation's lock. While the lock is held, no row
-// can be dispatched to the incarnation, claimed by it or taken back from it. The statements are
-// sent together: with a round trip for each of them, a lease would be lost on a slow path, and the
-// lock would be held while the answers travel.
+// Heartbeat implements store.Worker. It is a transaction of several statements because each must see the
+// commits before the first one got the incarnation's lock. While the lock is held, no row can be dispatched
+// to the incarnation, claimed by it or taken back from it. The statements are sent together. With a round
+// trip for each, a lease would be lost on a slow path, and the lock would be held while the answers travel.
 //
-// A lease depends on no table but the worker's and the live work's: somebody may build an index on
-// another one for a minute. What needs the records is rare, and comes afterwards, in statements of its
-// own that hardly wait for a lock. It is judged as of this beat: a row that is claimed later has a
-// later claim_beat.
+// A lease depends on no table but the worker's and the live work's: an index build on another one may take a
+// minute. What needs the records is rare, and comes afterwards, in statements of its own that hardly wait for
+// a lock. It is judged as of this beat: a row that is claimed later has a later claim_beat.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	const op = "renewing a lease"
 	var reply store.BeatReply
@@ -277,20 +275,20 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	var oldIDs []int64
 	var oldMoments []time.Time
 	var asOf time.Time
-	began, now := time.Now(), s.now()
-	since, known := s.beating.begin(&b)
+	began, now := time.Now(), s.clockOverride()
+	since, known := s.beating.countStart(&b)
 	ids, epochs := idsAndEpochs(b.Held)
 	beat := []any{int64(b.Acknowledged), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs}
-	err := s.heartbeat(ctx, op, func(p *pgx.Batch) {
+	err := s.sendHeartbeat(ctx, op, func(p *pgx.Batch) {
 		reply, st, lost, gone, canceling, ends = store.BeatReply{}, permission{}, nil, nil, nil, false
 		p.Queue(lockIncarnation, int64(b.Incarnation))
-		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), now).Query(each(st.scan))
-		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
-		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
+		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), now).Query(forEachRow(st.scanRow))
+		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, heartbeatArgs(&b)...)
+		p.Queue(renewLease, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
 		if len(ids) > 0 {
 			var n int
 			var ended, cancel bool
-			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(into(func() {
+			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(forEachRow(scanInto(func() {
 				switch {
 				case ended:
 					gone = append(gone, n-1)
@@ -301,7 +299,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 				}
 			}, &n, &ended, &cancel)))
 		}
-		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(into(func() {}, &ends, &asOf, &oldIDs, &oldMoments)))
+		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(forEachRow(scanInto(func() {}, &ends, &asOf, &oldIDs, &oldMoments)))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
@@ -310,8 +308,8 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	for i := range oldIDs {
 		old[i] = heldRow{oldIDs[i], oldMoments[i]}
 	}
-	s.beating.end(&b, since, began, old, asOf, s.heldMargin(), ends)
-	if err := st.refusal(); err != nil {
+	s.beating.recordBeat(&b, since, began, old, asOf, s.heldMargin(), ends)
+	if err := st.refusalError(); err != nil {
 		return store.BeatReply{}, err
 	}
 	if st.beat < int64(b.Acknowledged) { //nolint:gosec // beats are counted from 1
@@ -326,12 +324,12 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 			asked[i] = ids[n]
 		}
 		var n int
-		reply.Incomplete = s.query(ctx, op+": reading which of the held executions have ended", into(func() { lost = append(lost, gone[n-1]) }, &n), selectRecorded, asked)
+		reply.Incomplete = s.query(ctx, op+": reading which of the held executions have ended", scanInto(func() { lost = append(lost, gone[n-1]) }, &n), selectRecorded, asked)
 	}
 	if ends {
 		result := encodeResult(&execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
-		err := s.query(ctx, op+": ending what the worker does not hold", verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) }),
-			endUnheld, append(slices.Clip(beat), s.now(), result)...)
+		err := s.query(ctx, op+": ending what the worker does not hold", scanVerdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.toOutcome()) }),
+			endUnheld, append(slices.Clip(beat), s.clockOverride(), result)...)
 		reply.Incomplete = errors.Join(reply.Incomplete, err)
 	}
 	slices.Sort(lost)
@@ -344,11 +342,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		reply.Cancel = append(reply.Cancel, b.Held[n])
 	}
 	slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
-	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was sent again
+	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was resent
 	return reply, nil
 }
 
-var releaseAll = text(`
+var releaseAll = expandColumns(`
 with owner as materialized (select i.incarnation from worker_incarnation i where i.incarnation = $2 and i.lifecycle = 'draining'),
 locked as materialized (
     select w.id, w.scheduled_at from execution_work w join owner o on o.incarnation = w.incarnation
@@ -357,7 +355,7 @@ locked as materialized (
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (select l.*, c.now, interval '0' as ask_delay from locked l cross join clock c),
 moved as (
-    update execution_work w` + takeBack + `,
+    update execution_work w` + setRequested + `,
            written_by = 'worker', written_incarnation = $2, written_epoch = w.epoch, written_reason = 'worker_shutdown'
       from judged j join execution_record r on r.id = j.id
      where w.id = j.id
@@ -365,22 +363,22 @@ moved as (
 ),` + freeSlots + `
 select id, epoch from moved order by was_scheduled_at, id`)
 
-// Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the
-// statement sees all its rows. Whatever else this program does with them happens under the lock of the
-// incarnation, so only a stranger's locks are skipped; the executors take those rows back later.
+// Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the statement sees
+// all its rows. Whatever else this program does with them happens under the lock of the incarnation. So only
+// rows locked by other programs are skipped, and the executors reclaim them later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
-	err := s.transaction(ctx, "releasing", func(tx pgx.Tx) error {
+	err := s.runTransaction(ctx, "releasing", func(tx pgx.Tx) error {
 		released = nil
-		st, err := s.held(ctx, tx, w)
+		st, err := s.lockPermission(ctx, tx, w)
 		if err != nil {
 			return err
 		}
-		if err := st.refusal(); err != nil {
+		if err := st.refusalError(); err != nil {
 			return err
 		}
 		var key execution.Key
-		return read(ctx, tx, into(func() { released = append(released, key) }, &key.ID, &key.Epoch), releaseAll, s.now(), int64(w.Incarnation))
+		return readRows(ctx, tx, scanInto(func() { released = append(released, key) }, &key.ID, &key.Epoch), releaseAll, s.clockOverride(), int64(w.Incarnation))
 	})
 	if err != nil {
 		return nil, err
@@ -388,22 +386,22 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 	return released, nil
 }
 
-// stands returns the reason why a claim's guard refused the caller, or checks the caller if the
+// claimRefusal returns the reason why a claim's guard refused the caller, or checks the caller if the
 // claim had no row. It reads afterwards: being gone is final, and a lease that has ended was not
 // valid then.
-func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
+func (s *Store) claimRefusal(ctx context.Context, w store.WorkerKey) error {
 	var st permission
-	err := s.attempt(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {
-		if st, err = s.permission(ctx, conn, w); err != nil {
-			return unavailable("claiming", err)
+	err := s.runWithRetries(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if st, err = s.readPermission(ctx, conn, w); err != nil {
+			return unavailableError("claiming", err)
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
 		return err
-	case st.refusal() != nil:
-		return st.refusal()
+	case st.refusalError() != nil:
+		return st.refusalError()
 	case !st.leaseValid:
 		return store.ErrLeaseOver
 	}

@@ -38,13 +38,13 @@ func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows
 	if !p.DryRun {
 		return s.query(ctx, op, scan, sql, args...)
 	}
-	return s.transaction(ctx, op, func(tx pgx.Tx) error {
-		return undo(ctx, tx, func(tx pgx.Tx) error { return read(ctx, tx, scan, sql, args...) })
+	return s.runTransaction(ctx, op, func(tx pgx.Tx) error {
+		return runAndUndo(ctx, tx, func(tx pgx.Tx) error { return readRows(ctx, tx, scan, sql, args...) })
 	})
 }
 
-// undo calls f and takes back what it has written.
-func undo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
+// runAndUndo calls f and rolls back what it has written.
+func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
 		return err
@@ -55,13 +55,13 @@ func undo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	return inner.Rollback(ctx)
 }
 
-// The records are walked by their ids, which say well enough in which order they were created. An
-// index of the moment of their end would be one that every end writes. A step that stops in front of
-// records that are too young tells the next one to begin anew, so that one old execution which goes
-// on for ever costs a look in each round and delays nobody.
+// The records are walked by their ids, whose order is close enough to that of their creation. An index of the
+// moment of their end would be one that every end writes. A step that stops in front of records that are too
+// young makes the next one start over. So one old execution that never ends costs a look in each round and
+// delays no other.
 //
-// The locks are taken by a statement of its own, so that the next one sees a child that was created
-// while this one looked: creating a child locks the first row of the chain.
+// The locks are taken by a separate statement, so that the next one sees a child that was created meanwhile:
+// creating a child locks the first row of the chain.
 const lockOldChains = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (
@@ -79,22 +79,22 @@ select coalesce((select max(id) from page), 0), (select count(*) from page),
        exists (select from page where created <= (select old from clock)), array(select id from locked),
        coalesce((select id from page where id = (select min(id) from page) and created <= (select old from clock) + $2::interval - $5::interval), 0)`
 
-// open says that a row of a chain is still needed, or has not been out of use for long enough.
-const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
+// chainNeeded is the condition that a row of a chain is still needed, or has not been out of use for long enough.
+const chainNeeded = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
 
 // The lookups are subselects, each by an index of its own. The running sum bounds the rows. The
-// answer names the last chain that was looked at, if the bound left others for the next step.
+// answer names the last chain that was examined, if the bound left others for the next step.
 var deleteOldChains = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 over as materialized (
     select f.id, 1 + (select count(*) from execution_record r where r.original_execution = f.id) as size
       from execution_record f
-     where f.id = any($3::bigint[]) and not (` + fmt.Sprintf(open, "f") + `)
-       and not exists (select from execution_record r where r.original_execution = f.id and (` + fmt.Sprintf(open, "r") + `))
+     where f.id = any($3::bigint[]) and not (` + fmt.Sprintf(chainNeeded, "f") + `)
+       and not exists (select from execution_record r where r.original_execution = f.id and (` + fmt.Sprintf(chainNeeded, "r") + `))
        and not exists (select from execution_record c where c.parent = f.id)
        and (f.parent is null
-            or not exists (select from execution_record q where q.id = f.parent and (` + fmt.Sprintf(open, "q") + `))
-           and not exists (select from execution_record q where q.original_execution = f.parent and (` + fmt.Sprintf(open, "q") + `)))
+            or not exists (select from execution_record q where q.id = f.parent and (` + fmt.Sprintf(chainNeeded, "q") + `))
+           and not exists (select from execution_record q where q.original_execution = f.parent and (` + fmt.Sprintf(chainNeeded, "q") + `)))
 ),
 summed as materialized (select o.id, row_number() over w as place, sum(o.size) over w as rows from over o window w as (order by o.id)),
 taken as materialized (select id from summed where place = 1 or rows <= $4),
@@ -113,7 +113,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		var last, looked int64
 		var old bool
 		var chains []int64
-		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
+		if err := tx.QueryRow(ctx, lockOldChains, s.clockOverride(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
 			return err
 		}
 		if done.More = old && looked == int64(p.Limit); done.More {
@@ -124,7 +124,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		}
 		var taken int64
 		var left bool
-		if err := tx.QueryRow(ctx, deleteOldChains, s.now(), p.Age, chains, p.Limit).Scan(&done.Removed, &taken, &left); err != nil {
+		if err := tx.QueryRow(ctx, deleteOldChains, s.clockOverride(), p.Age, chains, p.Limit).Scan(&done.Removed, &taken, &left); err != nil {
 			return err
 		}
 		if left {
@@ -132,9 +132,9 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		}
 		return nil
 	}
-	err = s.transaction(ctx, "purging executions", func(tx pgx.Tx) error {
+	err = s.runTransaction(ctx, "purging executions", func(tx pgx.Tx) error {
 		if p.DryRun {
-			return undo(ctx, tx, step)
+			return runAndUndo(ctx, tx, step)
 		}
 		return step(tx)
 	})
@@ -144,14 +144,14 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 	return done, nil
 }
 
-// A line leaves by its time alone, with the others of its group: a statement wrote all of them at one
-// moment. The groups are read in the order of the stream, from the place up to which they are gone,
-// so that no step reads again over what earlier ones have deleted. Nothing is left behind that
-// place: a step stops at the first group that is too young, and at the oldest transaction that still
-// goes on, below which nothing can appear any more. One executor at a time makes such a step; another
-// one that finds the place locked has nothing to do. The limit bounds the groups, which are the rows
-// of the table; the answer counts lines, of which a group has up to 64. A limit of lines would read
-// many groups for the few that leave. The place is that of the last line of the last group.
+// A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
+// moment. The groups are read in the order of the stream, from the place up to which they are gone. So no
+// step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the first
+// group that is too young, and at the oldest open transaction, below which nothing can appear any more. One
+// executor at a time makes such a step; another one that finds the place locked has nothing to do. The limit
+// bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up to 64.
+// A limit of lines would read many groups for the few that are deleted. The place is the last line of the
+// last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -176,12 +176,12 @@ select coalesce((select sum(size) from taken), 0), (select count(*) from taken)`
 
 func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
 	var groups int
-	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.clockOverride(), p.Age, p.Limit)
 	done.More = groups >= p.Limit
 	return done, err
 }
 
-// The order is that of an index of its own; see the migration.
+// The order is that of a dedicated index; see the migration.
 const purgeRefusedResults = `
 with gone as (
     delete from refused_result where id in (
@@ -203,15 +203,15 @@ with gone as (
 )
 select count(*) from gone`
 
-// purgeInOrder purges rows that leave in the order of their times.
+// purgeInOrder purges rows that are deleted in the order of their times.
 func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
-	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.clockOverride(), p.Age, p.Limit)
 	done.More = done.Removed >= p.Limit
 	return done, err
 }
 
 // An incarnation that is stopped or lost stays that, gets no work any more, and never becomes the
-// latest one again. So what the page says holds under the lock.
+// latest one again. So what the page shows holds under the lock.
 const purgeIncarnations = `
 with page as materialized (
     select i.incarnation, i.lifecycle, i.lease_expires_at from worker_incarnation i where i.incarnation > $3 order by i.incarnation limit $4
@@ -228,10 +228,9 @@ old as materialized (
 gone as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)) returning 1)
 select (select count(*) from gone), coalesce((select max(incarnation) from page), 0), (select count(*) from page)`
 
-// A registration locks its worker. If it came first, the locked row names an incarnation that this
-// statement does not see, and stays. If it comes later, it finds no such worker and makes one. The
-// latest incarnation leaves by the same statement: the keys between both are checked when it is
-// over.
+// A registration locks its worker. If it came first, the locked row names an incarnation that this statement
+// does not see, and is kept. If it comes later, it finds no such worker and creates one. The latest
+// incarnation is deleted by the same statement: the keys between both are checked when it is over.
 const purgeWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (
@@ -257,11 +256,11 @@ gone as (delete from worker where id = any(array(select id from old)) returning 
 ended as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)))
 select (select count(*) from gone), coalesce((select max(id) from page), 0), (select count(*) from page)`
 
-// purgeWalking purges rows of which some stay between those that leave.
+// purgeWalking purges rows among which some stay.
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int
-	err = s.readPurge(ctx, p, into(func() {}, &done.Removed, &last, &looked), sql, s.now(), p.Age, p.After, p.Limit)
+	err = s.readPurge(ctx, p, scanInto(func() {}, &done.Removed, &last, &looked), sql, s.clockOverride(), p.Age, p.After, p.Limit)
 	if done.More = looked >= p.Limit; done.More {
 		done.Next = last
 	}

@@ -26,19 +26,19 @@ var rowColumns = strings.Fields(`
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by retried_exit_codes`)
 
-// workColumns are those that are in execution_work until the execution has ended. Then its end
+// workColumns are the columns that are in execution_work until the execution has ended. Then its end
 // copies them to execution_record, except awaits_parent, which only matters while a row waits.
 var workColumns = strings.Fields(`
 	status worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline retry_at awaits_parent unschedulable_since
 	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
 
-// text completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
-// the columns of a row of the view or list of that name. If a row is combined from two tables,
-// {open} are the columns of work w and record r, {judged} those of work in the list j and record r,
-// {kept} those of a record r that has ended, and {any} those of a record r whose work w may exist
-// or not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the
-// server reads them.
-func text(sql string) string {
+// expandColumns completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
+// the columns of a row of the view or list of that name. The others are for a row that is combined from two
+// tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and record
+// r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may exist or
+// not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the server
+// reads them.
+func expandColumns(sql string) string {
 	of := func(list string) func(column string) string {
 		return func(column string) string { return list + "." + column }
 	}
@@ -62,10 +62,10 @@ func text(sql string) string {
 	return sql
 }
 
-// ofRefused is a column of a refused row: work in the list j, and record r. The record is that of
-// the statement's snapshot, but the statement may have waited for the work. Meanwhile a request to
-// cancel may have written to the record, together with the status. So these columns are read anew:
-// like held_by, the functions see the commits since.
+// ofRefused is a column of a refused row: work in the list j, and record r. The record is from the
+// statement's snapshot, but the statement may have waited for the work. Meanwhile a request to cancel may
+// have written to the record, together with the status. So these columns are reread: like held_by, the
+// functions see the commits since.
 func ofRefused(column string) string {
 	switch column {
 	case "cancel_requested_at":
@@ -103,9 +103,9 @@ func fromWork(column, expression string) string {
 	return "r." + column
 }
 
-// carry is the part of an update of execution_record r that copies from the list j of work the
+// copyWorkColumns is the part of an update of execution_record r that copies from the list j of work the
 // columns that the end does not change.
-func carry(changed ...string) string {
+func copyWorkColumns(changed ...string) string {
 	assignments := []string{"due_at = j.due_at"}
 	for _, column := range workColumns {
 		if column != "status" && column != "awaits_parent" && !slices.Contains(changed, column) {
@@ -144,8 +144,8 @@ type record struct {
 	retriedExitCodes                pgtype.FlatArray[int16]
 }
 
-// targets returns where to scan a row: first the caller's targets, then the record's.
-func (r *record) targets(before ...any) []any {
+// scanTargets returns where to scan a row: first the caller's targets, then the record's.
+func (r *record) scanTargets(before ...any) []any {
 	return append(before,
 		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.concurrency, &r.parameters, &r.status,
 		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.pinned, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
@@ -156,10 +156,10 @@ func (r *record) targets(before ...any) []any {
 	)
 }
 
-// execution turns the record into an execution.Execution. If it can't read a column, the error
-// names the first such column, and the result has the readable ones: an unknown reason is
-// execution.Unknown there, any other unreadable value is left out.
-func (r *record) execution() (execution.Execution, error) {
+// toExecution turns the record into an execution.Execution. If it can't read a column, the error names the
+// first such column, and the result has the readable ones. An unknown reason is execution.Unknown there; any
+// other unreadable value is left out.
+func (r *record) toExecution() (execution.Execution, error) {
 	var unreadable error
 	note := func(column string, err error) {
 		if err != nil && unreadable == nil {
@@ -180,7 +180,7 @@ func (r *record) execution() (execution.Execution, error) {
 	note("result", err)
 	action := execution.Action{
 		Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
-		Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
+		Timeout: fromSeconds(r.timeout), DispatchTimeout: fromSeconds(r.dispatchTimeout), MaxRetries: r.maxRetries,
 		RetriedExitCodes: execution.NewExitCodes(r.retriedExitCodes...), Concurrency: int(r.concurrency.Int32),
 	}
 	return execution.Execution{
@@ -188,21 +188,21 @@ func (r *record) execution() (execution.Execution, error) {
 		Parameters: r.parameters, Status: status,
 		Worker: execution.WorkerID(r.worker.Int64), Incarnation: execution.Incarnation(r.incarnation.Int64), Epoch: execution.Epoch(r.epoch),
 		Dispatches: r.dispatches, Avoid: execution.WorkerID(r.avoid.Int64), Pinned: execution.WorkerID(r.pinned.Int64),
-		DispatchDeadline: moment(r.dispatchDeadline), RunDeadline: moment(r.runDeadline),
+		DispatchDeadline: timeOrZero(r.dispatchDeadline), RunDeadline: timeOrZero(r.runDeadline),
 		Result: result, FailureReason: reason,
-		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: moment(r.retryAt),
-		Parent: execution.ID(r.parent.Int64), AwaitsParent: r.awaits, CancelRequestedAt: moment(r.cancelRequested), CancelRequestedBy: r.cancelRequestedBy.String, CancelingAt: moment(r.canceling),
+		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: timeOrZero(r.retryAt),
+		Parent: execution.ID(r.parent.Int64), AwaitsParent: r.awaits, CancelRequestedAt: timeOrZero(r.cancelRequested), CancelRequestedBy: r.cancelRequestedBy.String, CancelingAt: timeOrZero(r.canceling),
 		SubmittedBy: r.submittedBy.String, IdempotencyKey: r.key.String,
-		Created: moment(r.created), UnschedulableSince: moment(r.unschedulable),
-		SchedulingAt: moment(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: moment(r.schedulingExpires),
-		ScheduledAt: moment(r.scheduled), PublishedAt: moment(r.published), StartedAt: moment(r.started),
-		ClaimBeat: uint64(r.claimBeat.Int64), Ended: moment(r.ended), OrchestratedAt: moment(r.orchestrated),
-		SettlingAt: moment(r.settling),
+		Created: timeOrZero(r.created), UnschedulableSince: timeOrZero(r.unschedulable),
+		SchedulingAt: timeOrZero(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: timeOrZero(r.schedulingExpires),
+		ScheduledAt: timeOrZero(r.scheduled), PublishedAt: timeOrZero(r.published), StartedAt: timeOrZero(r.started),
+		ClaimBeat: uint64(r.claimBeat.Int64), Ended: timeOrZero(r.ended), OrchestratedAt: timeOrZero(r.orchestrated),
+		SettlingAt: timeOrZero(r.settling),
 	}, unreadable
 }
 
-// into returns a scan that reads each row into the targets and then calls use.
-func into(use func(), targets ...any) func(pgx.Rows) error {
+// scanInto returns a scan that reads each row into the targets and then calls use.
+func scanInto(use func(), targets ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
@@ -212,25 +212,25 @@ func into(use func(), targets ...any) func(pgx.Rows) error {
 	}
 }
 
-// listing returns a scan that collects rows for a list.
-func listing(found *[]store.Listed) func(pgx.Rows) error {
+// collectListed returns a scan that collects rows for a list.
+func collectListed(found *[]store.Listed) func(pgx.Rows) error {
 	var r record
-	return into(func() { *found = append(*found, r.listed()) }, r.targets()...)
+	return scanInto(func() { *found = append(*found, r.toListed()) }, r.scanTargets()...)
 }
 
-// listed is the record for a list; an unreadable one is marked.
-func (r *record) listed() store.Listed {
-	e, err := r.execution()
+// toListed is the record for a list; an unreadable one is marked.
+func (r *record) toListed() store.Listed {
+	e, err := r.toExecution()
 	if err != nil {
 		return store.Listed{Execution: execution.Execution{ID: execution.ID(r.id)}, Unreadable: err.Error()}
 	}
 	return store.Listed{Execution: e}
 }
 
-// reader returns a scan that collects rows. An unreadable row fails the whole call: it is for calls
+// collectRows returns a scan that collects rows. An unreadable row fails the whole call: it is for calls
 // about one chain, about which nothing may be decided then.
-func reader(found *[]execution.Execution) func(pgx.Rows) error {
-	return readers(func(e execution.Execution, err error) error {
+func collectRows(found *[]execution.Execution) func(pgx.Rows) error {
+	return scanExecutions(func(e execution.Execution, err error) error {
 		if err == nil {
 			*found = append(*found, e)
 		}
@@ -238,9 +238,9 @@ func reader(found *[]execution.Execution) func(pgx.Rows) error {
 	})
 }
 
-// readable returns a scan that collects the readable rows, and the ids of the others.
-func readable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) error {
-	return readers(func(e execution.Execution, err error) error {
+// collectReadable returns a scan that collects the readable rows, and the ids of the others.
+func collectReadable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) error {
+	return scanExecutions(func(e execution.Execution, err error) error {
 		if err != nil {
 			*unreadable = append(*unreadable, int64(e.ID))
 			return nil
@@ -250,23 +250,23 @@ func readable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) 
 	})
 }
 
-// lenient returns a scan that collects rows, including the readable columns of unreadable rows.
-func lenient(found *[]execution.Execution) func(pgx.Rows) error {
-	return readers(func(e execution.Execution, _ error) error {
+// collectLeniently returns a scan that collects rows, including the readable columns of unreadable rows.
+func collectLeniently(found *[]execution.Execution) func(pgx.Rows) error {
+	return scanExecutions(func(e execution.Execution, _ error) error {
 		*found = append(*found, e)
 		return nil
 	})
 }
 
-// readers returns a scan that hands each row on, with an error if it is unreadable.
-func readers(each func(e execution.Execution, err error) error) func(pgx.Rows) error {
+// scanExecutions returns a scan that passes each row to each, with an error if it is unreadable.
+func scanExecutions(each func(e execution.Execution, err error) error) func(pgx.Rows) error {
 	var r record
-	targets := r.targets()
+	targets := r.scanTargets()
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		return each(r.execution())
+		return each(r.toExecution())
 	}
 }
 
@@ -282,30 +282,30 @@ type verdict struct {
 	row  execution.Execution
 }
 
-func (v *verdict) outcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
+func (v *verdict) toOutcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
-// verdicts returns a scan that hands each verdict on. An unreadable row comes with its readable
+// scanVerdicts returns a scan that passes each verdict to each. An unreadable row comes with its readable
 // columns: the statement has judged it, and has changed it or not, whatever the other columns
 // contain. An error would hide the answers for all other rows, and their callers would believe that
 // they had lost rows that they own.
-func verdicts(each func(v *verdict)) func(pgx.Rows) error {
+func scanVerdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
 	var from string
-	return into(func() {
+	return scanInto(func() {
 		v.from, _ = execution.ParseStatus(from) // None for an unknown status
-		v.row, _ = r.execution()
+		v.row, _ = r.toExecution()
 		each(&v)
-	}, r.targets(&v.n, &v.applied, &v.remark, &from)...)
+	}, r.scanTargets(&v.n, &v.applied, &v.remark, &from)...)
 }
 
-// outcomes returns a scan that puts outcomes at their items' indexes.
-func outcomes(results []outcome) func(pgx.Rows) error {
-	return verdicts(func(v *verdict) { results[v.n-1] = v.outcome() })
+// collectOutcomes returns a scan that puts outcomes at their items' indexes.
+func collectOutcomes(results []outcome) func(pgx.Rows) error {
+	return scanVerdicts(func(v *verdict) { results[v.n-1] = v.toOutcome() })
 }
 
-// moment converts a time of the database; null is the zero time.
-func moment(t pgtype.Timestamptz) time.Time {
+// timeOrZero converts a time of the database; null is the zero time.
+func timeOrZero(t pgtype.Timestamptz) time.Time {
 	if !t.Valid {
 		return time.Time{}
 	}
@@ -314,7 +314,7 @@ func moment(t pgtype.Timestamptz) time.Time {
 
 // Durations of an action are seconds in the database, under the contract's names, exact to a
 // microsecond. Null means none.
-func seconds(d time.Duration) *float64 {
+func secondsOrNull(d time.Duration) *float64 {
 	if d == 0 {
 		return nil
 	}
@@ -322,12 +322,12 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
-func duration(s pgtype.Float8) time.Duration {
+func fromSeconds(s pgtype.Float8) time.Duration {
 	return time.Duration(math.Round(s.Float64*1e6)) * time.Microsecond
 }
 
 // encodeResult is a Result in the form of the database. The output stays as the action wrote it, so
-// the object is put together by hand: encoding/json would rewrite it.
+// the object is assembled by hand: encoding/json would rewrite it.
 func encodeResult(r *execution.Result) *string {
 	if r.Error == "" && r.Message == "" && r.FailedBy == execution.NoPart && len(r.Output) == 0 {
 		return nil
@@ -423,7 +423,7 @@ func momentOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-// countOrNull leaves it to the table to refuse a negative number.
+// countOrNull relies on the table to refuse a negative number.
 func countOrNull(n int) *int32 {
 	if n == 0 {
 		return nil

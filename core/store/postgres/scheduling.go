@@ -11,22 +11,21 @@ import (
 
 type outcome = store.Outcome
 
-// readableRetry leaves out a row that a newer program created for a reason which this one does not
-// know. It is a condition of the walk, so that such rows take no places of others.
+// readableRetry leaves out a row that a newer program created for a reason that this one does not know. It is
+// a condition of the walk, so that such rows do not displace others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
 
-// Rows wait in lanes: a lane has the rows of one runtime that are pinned to the same worker or to
-// none, and need a slot of the same action or none. The statement finds the lanes by skipping
-// through their index from one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as
-// its limit and the free slots of its action allow, so that no cost here grows with the number of
-// waiting rows. No order is applied above the limit of a walk, so the limit stops the walk, and
-// hardly a row is locked that is not taken. The locks are the guard: a locked row stays requested
-// until the end of the statement. If the update had that as a condition, the planner could use the
-// index of requested rows and read it from end to end.
+// Rows wait in lanes. A lane has the rows of one runtime that are pinned to the same worker or to none, and
+// need a slot of the same action or none. The statement finds the lanes by skipping through their index from
+// one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as its limit and the
+// free slots of its action allow. So no cost here grows with the number of waiting rows. No order is applied
+// above the limit of a walk, so the limit stops the walk, and hardly a row is locked that is not taken. The
+// locks are the guard: a locked row stays requested until the end of the statement. If the update had that as
+// a condition, the planner could use the index of requested rows and read it from end to end.
 //
-// Three limits then apply to the rows found, oldest first: the free slots, the room of the worker
-// that a row is pinned to, and the room of its pool. A row that drops out has met a limit, so the
-// executor gets it when it has placed the others and asks again.
+// Three limits then apply to the rows found, oldest first: the free slots, the room of the pinned worker, and
+// the room of the pool. A row that drops out has met a limit, so the executor gets it with the next claim,
+// when it has placed the others.
 //
 // A slot is locked before it is given. The statement passes over a slot that another transaction
 // has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
@@ -39,7 +38,7 @@ var (
 
 // claimForSchedulingFrom is the statement that walks lanes from these heads on.
 func claimForSchedulingFrom(heads string) string {
-	return text(`
+	return expandColumns(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
         as d(runtime, pinned, wanted, room, pool, pool_room)
@@ -172,7 +171,7 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	if bounds != nil {
 		sql = claimForSchedulingAtBounds
 	}
-	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), sql, append(schedulingArgs(s.now(), c), bounds...)...); err != nil {
+	if err := s.query(ctx, "claiming for scheduling", collectReadable(&found, &unreadable), sql, append(schedulingArgs(s.clockOverride(), c), bounds...)...); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -218,7 +217,7 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 // executors take turns, by a lock that claims and heartbeats do not take, and count the worker's
 // rows during their turn. The statement's own snapshot is older than that; the snapshot of a
 // volatile function is not.
-var dispatch = text(`
+var dispatchRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
         with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, ask_limit, n)
@@ -289,16 +288,16 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 				workers, incarnations = append(workers, int64(d.Worker.ID)), append(incarnations, int64(d.Worker.Incarnation))
 				timeouts = append(timeouts, d.Timeout)
 			}
-			now := s.now()
-			err := s.query(ctx, op, verdicts(func(v *verdict) {
-				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
-			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations...)...)...)
+			now := s.clockOverride()
+			err := s.query(ctx, op, scanVerdicts(func(v *verdict) {
+				results[v.n-1] = store.DispatchResult{Outcome: v.toOutcome(), WorkerUnfit: v.remark}
+			}), dispatchRows, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.argsFor(incarnations...)...)...)
 			if err != nil {
 				return err
 			}
-			return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n].Outcome = o })
+			return s.refuseEnded(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n].Outcome = o })
 		},
-	}.all(ctx, ds)
+	}.runAll(ctx, ds)
 }
 
 // The statement does not wait for a locked row: nearly always a claim holds it, and marks it
@@ -333,9 +332,9 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 		run: func(ctx context.Context, keys []execution.Key, locked []bool) error {
 			ids, epochs := idsAndEpochs(keys)
 			var n int
-			return s.kept(keptHashed)(ctx, op, into(func() { locked[n-1] = true }, &n), markPublished, s.now(), ids, epochs)
+			return s.keptPlanQuery(keptHashed)(ctx, op, scanInto(func() { locked[n-1] = true }, &n), markPublished, s.clockOverride(), ids, epochs)
 		},
-	}.all(ctx, keys)
+	}.runAll(ctx, keys)
 	var left []execution.Key
 	for i := range locked {
 		if locked[i] {
@@ -345,19 +344,19 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 	return left, err
 }
 
-// takeBack is the part of an update of execution_work w that returns a row of the list j to
+// setRequested is the part of an update of execution_work w that returns a row of the list j to
 // requested: the next epoch has no owner. A delay in j.ask_delay makes it wait.
-const takeBack = `
+const setRequested = `
        set status = 'requested', epoch = w.epoch + 1, avoid_worker = coalesce(w.worker, w.avoid_worker), worker = null, incarnation = null,
            dispatch_deadline = null, scheduled_at = null, published_at = null,
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
            retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// leave are the lists of a statement that delete the work of rows which its list "over" has ended,
-// and that note those whose end is not handled yet. The condition on a row of the list j says which
-// of them. They must be one statement with the end, or the transition table refuses both. The rows are
-// found by their ids and not by a join: a planner that expects one row of j compares each with each.
-func leave(condition string) string {
+// deleteEndedWork returns lists of a statement. They delete the work of the rows that its list "over" has
+// ended, and record those whose end is not handled yet. condition selects them among the rows of the list j.
+// They must be one statement with the end, or the transition table refuses both. The rows are found by their
+// ids and not by a join: a planner that expects one row of j compares each with each.
+func deleteEndedWork(condition string) string {
 	return `
 gone as (
     delete from execution_work w where w.id = any(array(select j.id from judged j where ` + condition + `))
@@ -367,8 +366,8 @@ unhandled as (
 )`
 }
 
-// freeSlots is a list of a statement whose moved rows have become requested again: it gives their
-// concurrency slots back.
+// freeSlots is a list of a statement whose moved rows have become requested again: it releases their
+// concurrency slots.
 const freeSlots = `
 freed as (
     update concurrency_slot s set execution = null, taken_at = null
@@ -376,7 +375,7 @@ freed as (
      where s.execution = m.id and m.concurrency is not null
 )`
 
-var park = text(`
+var parkRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[], $10::interval[], $11::interval[])
         with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, ask_seen, n)
@@ -405,7 +404,7 @@ judged as materialized (
       from graced g
 ),
 moved as (
-    update execution_work w` + takeBack + `, unschedulable_since = j.since,
+    update execution_work w` + setRequested + `, unschedulable_since = j.since,
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = null
       from judged j join execution_record r on r.id = j.id
      where w.id = j.id and j.lawful and j.back
@@ -414,12 +413,12 @@ moved as (
 over as (
     update execution_record r
        set status = 'failed', failure_reason = 'no_workers', result = j.ask_result::json, ended = j.now, unschedulable_since = j.since,
-           ` + carry("unschedulable_since") + `,
+           ` + copyWorkColumns("unschedulable_since") + `,
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = 'no_workers', written_actor = null
       from judged j
      where r.id = j.id and j.lawful and not j.back
     returning j.n, j.status::text as was, {kept}
-),` + leave("j.lawful and not j.back") + "," + freeSlots + `
+),` + deleteEndedWork("j.lawful and not j.back") + "," + freeSlots + `
 select m.n, true, false, m.was, {m} from moved m
 union all
 select m.n, true, false, m.was, {m} from over m
@@ -444,8 +443,8 @@ func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]o
 				watched, seen = append(watched, p.Watched), append(seen, p.Seen)
 				unschedulable, texts = append(unschedulable, p.Unschedulable), append(texts, encodeResult(&p.Result))
 			}
-			err := s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
+			err := s.query(ctx, op, collectOutcomes(results), parkRows, s.clockOverride(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
-	}.all(ctx, ps)
+	}.runAll(ctx, ps)
 }

@@ -9,24 +9,22 @@ import (
 	"handoff/core/store"
 )
 
-// Nothing here waits for a lock: the statement passes over a locked chain or child, which comes
-// with a later batch. So batches of several executors can't block each other, whatever the order of
-// their chains, and a chain into which children are being created right now does not delay the
-// others.
+// Nothing here waits for a lock: the statement skips a locked chain or child, which a later batch includes.
+// So batches of several executors can't block each other, whatever the order of their chains. A chain into
+// which children are being created does not delay the others.
 //
 // A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest
 // version once the row is locked. If a snapshot has the note, it also has every child that waited
 // when the note was committed, because each was committed before under the same lock. A child that
 // was created later does not wait (see createChildren). So "seen" has all of them, up to the bound,
-// and the note goes when as many were moved as were seen.
+// and the note is removed when as many were moved as were seen.
 //
-// Rows with known ids must be found by their ids. So the conditions are not written like those of
-// the partial indexes of notes and of waiting children. Otherwise the plan would read those indexes
-// from end to end for each row, as long as the statistics say that they are short. Conditions that
-// were judged under the lock are not judged again, because they can't change any more. The children
-// of a chain are read in the order of their own index, with bounds in place of "=". With "=" the
-// order would be by id alone, which the primary key has too: if one chain had most of the children,
-// the plan would walk the primary key for every other chain.
+// Rows with known ids must be found by their ids. So the conditions are not written like those of the partial
+// indexes of notes and of waiting children. Otherwise the plan would read those indexes from end to end for
+// each row, as long as they are short by the statistics. Conditions that were judged under the lock are not
+// rechecked, because they can't change any more. The children of a chain are read in the order of their own
+// index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has too.
+// If one chain had most of the children, the plan would walk the primary key for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
@@ -72,13 +70,13 @@ judged as materialized (
 skipped as (
     update execution_record r
        set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = j.now,
-           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
+           ` + strings.Replace(copyWorkColumns(), "due_at = j.due_at", "due_at = j.now", 1) + `,
            written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
       from judged j
      where r.id = j.id
     returning r.id, r.ended, r.orchestrated_at, j.n, j.chain, j.now
 ),
-over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + leave("true") + `,
+over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + deleteEndedWork("true") + `,
 -- The lists are concatenated and not joined: a join would compare each chain with each child.
 counted as materialized (
     select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
@@ -115,7 +113,7 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 			var what string
 			var n int
 			var id execution.ID
-			err := s.query(ctx, op, into(func() {
+			err := s.query(ctx, op, scanInto(func() {
 				switch r := &results[n-1]; what {
 				case "more":
 					r.More = true
@@ -124,7 +122,7 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 				default:
 					r.Skipped = append(r.Skipped, id)
 				}
-			}, &what, &n, &id), settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
+			}, &what, &n, &id), settleChildren, s.clockOverride(), asInt64s(chains), most, encodeResult(&skipped))
 			for i := range results {
 				// The statement may have been sent twice, after a part of the first answer had
 				// come.
@@ -134,5 +132,5 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 			}
 			return err
 		},
-	}.all(ctx, chains)
+	}.runAll(ctx, chains)
 }

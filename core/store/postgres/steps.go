@@ -18,27 +18,27 @@ type step[Q, R any] struct {
 	run func(ctx context.Context, items []Q, results []R) error
 }
 
-// each makes the step for every item, in one statement if possible. It sends another statement for
+// runEach makes the step for every item, in one statement if possible. It sends another statement for
 // items about the same row as an earlier one. If the statement fails with a request error or a lock
 // timeout, it retries row by row. It returns an error for each item.
-func (s step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
+func (s step[Q, R]) runEach(ctx context.Context, items []Q) ([]R, []error) {
 	results, errs := make([]R, len(items)), make([]error, len(items))
 	var broken error
-	for _, round := range s.rounds(items) {
+	for _, round := range s.splitRounds(items) {
 		if broken != nil {
 			for _, i := range round {
-				errs[i] = unavailable(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
+				errs[i] = unavailableError(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			}
 			continue
 		}
-		broken = s.round(ctx, items, round, results, errs)
+		broken = s.runRound(ctx, items, round, results, errs)
 	}
 	return results, errs
 }
 
-// round makes one statement for the items at these indexes, and returns an error after which no
+// runRound makes one statement for the items at these indexes, and returns an error after which no
 // more should be sent.
-func (s step[Q, R]) round(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
+func (s step[Q, R]) runRound(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
 	batch, out := make([]Q, len(places)), make([]R, len(places))
 	for n, i := range places {
 		batch[n] = items[i]
@@ -71,10 +71,10 @@ func (s step[Q, R]) round(ctx context.Context, items []Q, places []int, results 
 			broken = fmt.Errorf("%d rows were locked by other sessions", held)
 		}
 		if broken != nil {
-			errs[i] = unavailable(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
+			errs[i] = unavailableError(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			continue
 		}
-		broken = s.round(ctx, items, places[n:n+1], results, errs)
+		broken = s.runRound(ctx, items, places[n:n+1], results, errs)
 		if waitedForLock(errs[i]) {
 			held++
 		}
@@ -86,9 +86,9 @@ func (s step[Q, R]) round(ctx context.Context, items []Q, places []int, results 
 // whole table may be locked. At RowLockTimeout each, they take a second.
 const maxLockedRows = 50
 
-// rounds splits the indexes of items so that no two in a round are about the same row, and items
+// splitRounds splits the indexes of items into rounds. No two in a round are about the same row, and items
 // about the same row stay in their order.
-func (s step[Q, R]) rounds(items []Q) [][]int {
+func (s step[Q, R]) splitRounds(items []Q) [][]int {
 	if len(items) == 0 {
 		return nil
 	}
@@ -106,16 +106,16 @@ func (s step[Q, R]) rounds(items []Q) [][]int {
 	return rounds
 }
 
-// all makes the step for every item of one call. If the error is about single rows, the results of
+// runAll makes the step for every item of one call. If the error is about single rows, the results of
 // the others are returned with it.
-func (s step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
-	results, errs := s.each(ctx, items)
-	return settle(results, errs)
+func (s step[Q, R]) runAll(ctx context.Context, items []Q) ([]R, error) {
+	results, errs := s.runEach(ctx, items)
+	return combineErrors(results, errs)
 }
 
-// settle combines the errors of a call's items into the call's error: unavailable only if no item
+// combineErrors combines the errors of a call's items into the call's error: unavailable only if no item
 // was applied. The results of items without an error come with it.
-func settle[R any](results []R, errs []error) ([]R, error) {
+func combineErrors[R any](results []R, errs []error) ([]R, error) {
 	var passing, bad []error
 	clean := true
 	for _, err := range errs {
@@ -135,7 +135,7 @@ func settle[R any](results []R, errs []error) ([]R, error) {
 	case len(passing) > 0 && errors.Is(passing[0], store.ErrUnknownOutcome):
 		return results, passing[0]
 	case len(passing) > 0:
-		return results, unknown("a part of the call", fmt.Errorf("%v", passing[0]))
+		return results, unknownOutcomeError("a part of the call", fmt.Errorf("%v", passing[0]))
 	case len(bad) > 0:
 		return results, errors.Join(bad...)
 	}

@@ -14,7 +14,7 @@ import (
 // Each line reads one index that contains only rows that have not ended or are not handled. A child
 // that waits for its parent is due at infinity: it is counted, but is never the oldest (PostgreSQL
 // can't subtract a time from infinity).
-const survey = `
+const countSurvey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
     select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution_work where waits
@@ -82,7 +82,7 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			}
 		}
 		return nil
-	}, survey, s.now())
+	}, countSurvey, s.clockOverride())
 	if err != nil {
 		return store.Survey{}, err
 	}

@@ -10,16 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// The survey looks at up to lookedThrough rows of each list. Of results it reads only those of ends
+// The survey examines up to lookedThrough rows of each list. Of results it reads only those of ends
 // that are not handled: they are few, but may be large.
 const (
 	lookedThrough = 10000
 	looksAtEnds   = 1000
 )
 
-// A row can't have a value outside the database's types. So while the types have no label that this
-// program does not know, the survey reads only results: each of the other conditions is checked
-// before its list is read.
+// A row can't have a value outside the database's types. So while this program knows every label of the
+// types, the survey reads only results: each of the other conditions is checked before its list is read.
 const surveyUnreadable = `
 with unknown as materialized (
     select array(select l.enumlabel::text from pg_enum l where l.enumtypid = 'failure_reason'::regtype and l.enumlabel <> all($1::text[])) as reasons,
@@ -62,7 +61,7 @@ func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error
 		}
 		r.reason, r.retryReason, r.result = pgtype.Text{String: reason}, pgtype.Text{String: retryReason}, []byte(result)
 		// The same text as in the lists.
-		listed := r.listed()
+		listed := r.toListed()
 		found.Unreadable = append(found.Unreadable, store.UnreadableRow{ID: listed.ID, Why: listed.Unreadable})
 		return nil
 	}, surveyUnreadable, execution.Reasons(), statusNames(), lookedThrough, looksAtEnds, store.MostUnreadable)

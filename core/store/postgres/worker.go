@@ -8,21 +8,21 @@ import (
 	"handoff/core/store"
 )
 
-// claim is one claim of a batch, which may contain claims of several incarnations.
-type claim struct {
+// claimItem is one claim of a batch, which may contain claims of several incarnations.
+type claimItem struct {
 	worker store.WorkerKey
 	store.Claim
 }
 
-// claimed is its answer. unfit says that the incarnation may not claim. absent says that there is
-// no work of that row.
-type claimed struct {
+// claimAnswer is the answer to a claimItem. unfit reports whether the incarnation may not claim, absent
+// whether the row has no work.
+type claimAnswer struct {
 	store.ClaimResult
 	unfit, absent bool
 }
 
-// The remark says that the incarnation is gone or its lease over. The caller learns which.
-var claimRows = text(`
+// The remark is true if the incarnation is gone or its lease is over. The caller finds out which.
+var claimRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
         with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_beat, n)
@@ -60,13 +60,13 @@ select j.n, false, not j.fit, j.status::text, {judged} from judged j join execut
 // Claim implements store.Worker.
 func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	if len(cs) == 0 {
-		return nil, s.stands(ctx, w)
+		return nil, s.claimRefusal(ctx, w)
 	}
-	items := make([]claim, len(cs))
+	items := make([]claimItem, len(cs))
 	for i := range cs {
-		items[i] = claim{w, cs[i]}
+		items[i] = claimItem{w, cs[i]}
 	}
-	answers, err := s.claims.do(ctx, "claiming", items)
+	answers, err := s.claims.submitItems(ctx, "claiming", items)
 	results := make([]store.ClaimResult, len(answers))
 	if err != nil {
 		// A refusal of one row comes with the answers about the others.
@@ -83,10 +83,10 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		unfit, absent, applied = unfit || answers[i].unfit, absent && answers[i].absent, applied || answers[i].Applied
 	}
 	if unfit || absent {
-		err := s.stands(ctx, w)
+		err := s.claimRefusal(ctx, w)
 		if err == nil && unfit && applied {
 			// The rows were claimed one by one, because the database refused them together, and the
-			// lease ended in between. The worker asks again, and recognises what is its own.
+			// lease ended in between. The worker retries, and recognises its own claims.
 			return nil, fmt.Errorf("postgres: claiming: %w: the lease ended during the call", store.ErrUnknownOutcome)
 		}
 		if err == nil && unfit {
@@ -100,12 +100,12 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 	return results, nil
 }
 
-func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) {
+func (s *Store) claimEach(ctx context.Context, cs []claimItem) ([]claimAnswer, []error) {
 	const op = "claiming"
-	return step[claim, claimed]{
+	return step[claimItem, claimAnswer]{
 		op:  op,
-		row: func(c *claim) any { return c.Key.ID },
-		run: func(ctx context.Context, cs []claim, results []claimed) error {
+		row: func(c *claimItem) any { return c.Key.ID },
+		run: func(ctx context.Context, cs []claimItem, results []claimAnswer) error {
 			var ids, epochs, workers, incarnations, beats []int64
 			for i := range cs {
 				c := &cs[i]
@@ -114,29 +114,29 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 				beats = append(beats, int64(c.Beat))
 				results[i].absent = true
 			}
-			err := s.kept(keptHashed)(ctx, op, verdicts(func(v *verdict) {
+			err := s.keptPlanQuery(keptHashed)(ctx, op, scanVerdicts(func(v *verdict) {
 				key := cs[v.n-1].Key
 				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
-				results[v.n-1] = claimed{
+				results[v.n-1] = claimAnswer{
 					ClaimResult: store.ClaimResult{
-						Outcome:        v.outcome(),
+						Outcome:        v.toOutcome(),
 						DeadlinePassed: !v.applied && !v.remark && dispatched,
 					},
 					unfit: v.remark,
 				}
-			}), claimRows, s.now(), execution.DefaultTimeout.Seconds(), ids, epochs, workers, incarnations, beats)
+			}), claimRows, s.clockOverride(), execution.DefaultTimeout.Seconds(), ids, epochs, workers, incarnations, beats)
 			if err != nil {
 				return err
 			}
 			// If no row of a call has work, Claim checks afterwards whether the incarnation may
 			// claim.
-			return s.ended(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
+			return s.refuseEnded(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
 		},
-	}.each(ctx, cs)
+	}.runEach(ctx, cs)
 }
 
-// finish is one result of a batch, which may contain results of several incarnations.
-type finish struct {
+// finishItem is one result of a batch, which may contain results of several incarnations.
+type finishItem struct {
 	worker store.WorkerKey
 	store.Finish
 }
@@ -146,7 +146,7 @@ type finish struct {
 // record and judges its newest version. The creation of a child writes to that row under the same
 // lock: either the update sees it, or it finds the end handled. There was no other handling before,
 // because a row that has not ended has none (orchestrated_after_end).
-var finishRows = text(`
+var finishRows = expandColumns(`
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
         with ordinality as a(ask_id, ask_epoch, ask_incarnation, ask_to, ask_reason, ask_result, n)
@@ -168,13 +168,13 @@ over as (
        set status = j.ask_to::execution_status, failure_reason = j.ask_reason::failure_reason, result = j.ask_result::json, ended = j.now,
            orchestrated_at = case when j.ask_to = 'completed' and r.original_execution is null and r.concurrency is null and not r.has_children
                                   then j.now end,
-           ` + carry() + `,
+           ` + copyWorkColumns() + `,
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
            written_reason = j.ask_reason::failure_reason, written_actor = null
       from judged j
      where r.id = j.id and r.id = any($2::bigint[]) and j.lawful
     returning j.n, j.status::text as was, {kept}
-),` + leave("j.lawful") + `
+),` + deleteEndedWork("j.lawful") + `
 select m.n, true, false, m.was, {m} from over m
 union all
 select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id
@@ -182,19 +182,19 @@ select j.n, false, false, j.status::text, {judged} from judged j join execution_
 
 // Finish implements store.Worker.
 func (s *Store) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]outcome, error) {
-	items := make([]finish, len(fs))
+	items := make([]finishItem, len(fs))
 	for i := range fs {
-		items[i] = finish{w, fs[i]}
+		items[i] = finishItem{w, fs[i]}
 	}
-	return s.finishes.do(ctx, "finishing", items)
+	return s.finishes.submitItems(ctx, "finishing", items)
 }
 
-func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error) {
+func (s *Store) finishEach(ctx context.Context, fs []finishItem) ([]outcome, []error) {
 	const op = "finishing"
-	return step[finish, outcome]{
+	return step[finishItem, outcome]{
 		op:  op,
-		row: func(f *finish) any { return f.Key.ID },
-		run: func(ctx context.Context, fs []finish, results []outcome) error {
+		row: func(f *finishItem) any { return f.Key.ID },
+		run: func(ctx context.Context, fs []finishItem, results []outcome) error {
 			var ids, epochs, incarnations []int64
 			var to []string
 			var reasons, texts []*string
@@ -204,13 +204,13 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 				incarnations, to = append(incarnations, int64(f.worker.Incarnation)), append(to, f.To.String())
 				reasons, texts = append(reasons, reasonOrNull(f.Reason)), append(texts, encodeResult(&f.Result))
 			}
-			err := s.kept(keptHashed)(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+			err := s.keptPlanQuery(keptHashed)(ctx, op, collectOutcomes(results), finishRows, s.clockOverride(), ids, epochs, incarnations, to, reasons, texts)
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
-	}.each(ctx, fs)
+	}.runEach(ctx, fs)
 }
 
-var dispatchedTo = text(`
+var dispatchedTo = expandColumns(`
 select {open} from (
     select w.* from execution_work w
      where w.incarnation = $2 and w.status = 'scheduled'
@@ -223,7 +223,7 @@ select {open} from (
 // such a row as well, and the claim decides.
 func (s *Store) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	var found []execution.Execution
-	err := s.query(ctx, "reading what is dispatched to a worker", lenient(&found), dispatchedTo, s.now(), int64(w.Incarnation), max(0, limit))
+	err := s.query(ctx, "reading what is dispatched to a worker", collectLeniently(&found), dispatchedTo, s.clockOverride(), int64(w.Incarnation), max(0, limit))
 	return found, err
 }
 
@@ -233,6 +233,6 @@ values ($2, $3, $4, $5, $6::text::execution_status, $7::text::failure_reason, $8
 
 // KeepRefusedResult implements store.Worker.
 func (s *Store) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	return s.query(ctx, "keeping a refused result", nothing, insertRefused, s.now(), int64(f.Key.ID), int64(f.Key.Epoch),
+	return s.query(ctx, "keeping a refused result", ignoreRow, insertRefused, s.clockOverride(), int64(f.Key.ID), int64(f.Key.Epoch),
 		int64(w.ID), int64(w.Incarnation), f.To.String(), reasonOrNull(f.Reason), encodeResult(&f.Result))
 }

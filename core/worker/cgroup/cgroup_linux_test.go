@@ -15,7 +15,7 @@ import (
 	"handoff/core/host/without"
 )
 
-func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {
+func TestLocateGroupFindsMount(t *testing.T) {
 	const v1 = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 	for _, c := range []struct{ own, mounts, want string }{
 		{"/", v1 + "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/unified"},
@@ -27,7 +27,7 @@ func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {
 		{"/", v1, ""},
 		{"/", "", ""},
 	} {
-		got, err := locate(c.own, c.mounts)
+		got, err := locateGroup(c.own, c.mounts)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s in %q: %q, %v, want %q", c.own, c.mounts, got, err, c.want)
 		}
@@ -35,7 +35,7 @@ func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {
 }
 
 // The limits as the kernel would see them, in ordinary files.
-func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
+func TestLimitsNeedControllers(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"memory.max", "memory.oom.group", "cpu.max", "pids.max", "memory.events", "cgroup.events"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
@@ -43,7 +43,7 @@ func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
 		}
 	}
 	g, l := Group(dir), Limits{Memory: 64 << 20, CPUs: 0.5, Processes: 20}
-	if err := g.limit(l, map[string]bool{"memory": true, "cpu": true}); err != nil {
+	if err := g.setLimits(l, map[string]bool{"memory": true, "cpu": true}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"memory.max": "67108864", "memory.oom.group": "1", "cpu.max": "50000 100000", "pids.max": ""} {
@@ -67,19 +67,19 @@ func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
 
 // A worker that is alone in its group can hand controllers down by moving out of it. Any controller
 // shows this, even one that limits nothing here.
-func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
+func TestWorkerMovesToLeafForControllers(t *testing.T) {
 	if own := os.Getenv("HANDOFF_TEST_CGROUP"); own != "" {
 		handDown(t, own[1:])
 		return
 	}
 	own, lack := ownGroup()
-	parent, controller := filepath.Join(own, fmt.Sprintf("test-handoff-%d", os.Getpid())), "" // a run that was killed leaves its own
+	parent, controller := filepath.Join(own, fmt.Sprintf("test-handoff-%d", os.Getpid())), "" // a killed test run leaves its group
 	if lack == nil {
 		lack = os.Mkdir(parent, 0o755)
 	}
 	without.Need(t, without.Cgroup, lack)
 	if text, err := os.ReadFile(filepath.Join(own, "cgroup.controllers")); err == nil && len(strings.Fields(string(text))) > 0 {
-		if c := strings.Fields(string(text))[0]; Group(own).write("cgroup.subtree_control", "+"+c) == nil {
+		if c := strings.Fields(string(text))[0]; Group(own).writeFile("cgroup.subtree_control", "+"+c) == nil {
 			controller = c
 		}
 	}
@@ -89,7 +89,7 @@ func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
 			t.Error(err)
 		}
 		if controller != "" {
-			_ = Group(own).write("cgroup.subtree_control", "-"+controller)
+			_ = Group(own).writeFile("cgroup.subtree_control", "-"+controller)
 		}
 	})
 	at, err := Group(parent).Open()
@@ -105,7 +105,7 @@ func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
 	}
 }
 
-// handDown is the worker of the test above, alone in its group.
+// handDown returns the worker of the test above, alone in its group.
 func handDown(t *testing.T, controller string) {
 	p, err := Open("alone", Limits{})
 	if err != nil {
@@ -115,7 +115,7 @@ func handDown(t *testing.T, controller string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.enable(own, []string{controller, "no-such-controller"})
+	p.enableControllers(own, []string{controller, "no-such-controller"})
 	if controller == "" {
 		if err := p.Close(); err != nil || p.Missing()["no-such-controller"] == "" {
 			t.Errorf("%+v, %v", p, err)
@@ -125,14 +125,14 @@ func handDown(t *testing.T, controller string) {
 	if !p.have[controller] || p.have["no-such-controller"] || p.Missing()["no-such-controller"] == "" {
 		t.Errorf("%+v", p)
 	}
-	if now, err := ownGroup(); err != nil || now != p.group.file(leaf) {
+	if now, err := ownGroup(); err != nil || now != p.group.filePath(leaf) {
 		t.Errorf("the worker is in %s, %v", now, err)
 	}
 	g, err := p.New("run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !contains(g.file("cgroup.controllers"), controller) {
+	if !fileContains(g.filePath("cgroup.controllers"), controller) {
 		t.Errorf("the group of a run has no %s", controller)
 	}
 	if err := errors.Join(g.Remove(time.Second), p.Close()); err != nil {
@@ -140,7 +140,7 @@ func handDown(t *testing.T, controller string) {
 	}
 }
 
-func TestNamesOfWorkersAreFitForFiles(t *testing.T) {
+func TestWorkerNamesBecomeFileNames(t *testing.T) {
 	if got := fileName("../wörker 1/" + strings.Repeat("x", 300)); strings.ContainsAny(got, "/ ") || len(got) > 100 {
 		t.Errorf("%q", got)
 	}

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is the directory of a run's control group, as a string, so that another process can get it.
+// Group is the path of a run's control group, as a string, so that it can be sent to another process.
 type Group string
 
-func (g Group) file(name string) string { return filepath.Join(string(g), name) }
+func (g Group) filePath(name string) string { return filepath.Join(string(g), name) }
 
-func (g Group) write(name, text string) error {
+func (g Group) writeFile(name, text string) error {
 	// No O_CREATE and no O_TRUNC: these are files of the kernel.
-	f, err := os.OpenFile(g.file(name), os.O_WRONLY, 0)
+	f, err := os.OpenFile(g.filePath(name), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -31,9 +31,8 @@ func (g Group) write(name, text string) error {
 // Open opens the group's directory, for a process to be started in it (SysProcAttr.CgroupFD).
 func (g Group) Open() (*os.File, error) { return os.Open(string(g)) }
 
-// limit sets the limits for which the group has controllers. A kernel without swap has no file for
-// the swap limit.
-func (g Group) limit(l Limits, have map[string]bool) error {
+// setLimits sets the limits for which the group has controllers. Kernels without swap lack the swap limit.
+func (g Group) setLimits(l Limits, have map[string]bool) error {
 	type setting struct {
 		controller, file, text string
 		optional               bool
@@ -56,27 +55,27 @@ func (g Group) limit(l Limits, have map[string]bool) error {
 		if !have[s.controller] {
 			continue
 		}
-		if err := g.write(s.file, s.text); err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist)) {
+		if err := g.writeFile(s.file, s.text); err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
 	return nil
 }
 
-// populated says whether any process in the group or below it is alive. A removed group has none.
-func (g Group) populated() bool {
-	text, err := os.ReadFile(g.file("cgroup.events"))
+// isPopulated reports whether any process in the group or below it is alive. A removed group has none.
+func (g Group) isPopulated() bool {
+	text, err := os.ReadFile(g.filePath("cgroup.events"))
 	return err == nil && strings.Contains(string(text), "populated 1")
 }
 
-// Kill kills everything in the group and below it, and waits until all of it is dead. After the
-// time within it returns ErrAlive.
+// Kill kills everything in the group and below it, and waits until all of it is dead. It returns ErrAlive if
+// that takes longer than within.
 func (g Group) Kill(within time.Duration) error {
-	if !g.populated() {
+	if !g.isPopulated() {
 		return nil
 	}
-	killed := g.write("cgroup.kill", "1") == nil
-	for deadline := time.Now().Add(within); g.populated(); time.Sleep(time.Millisecond) {
+	killed := g.writeFile("cgroup.kill", "1") == nil
+	for deadline := time.Now().Add(within); g.isPopulated(); time.Sleep(time.Millisecond) {
 		if !killed {
 			g.killEach()
 		}
@@ -87,10 +86,10 @@ func (g Group) Kill(within time.Duration) error {
 	return nil
 }
 
-// killEach is for kernels before 5.14, which have no cgroup.kill. A frozen process can't fork, and
-// SIGKILL kills it.
+// killEach kills the processes one by one, for kernels before 5.14, which have no cgroup.kill. A frozen
+// process can't fork, and SIGKILL kills it.
 func (g Group) killEach() {
-	_ = g.write("cgroup.freeze", "1")
+	_ = g.writeFile("cgroup.freeze", "1")
 	_ = filepath.WalkDir(string(g), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "cgroup.procs" {
 			return nil
@@ -103,13 +102,12 @@ func (g Group) killEach() {
 		}
 		return nil
 	})
-	_ = g.write("cgroup.freeze", "0")
+	_ = g.writeFile("cgroup.freeze", "0")
 }
 
-// OutOfMemory is how often the kernel killed a process in the group because the group had reached
-// its memory limit.
+// OutOfMemory returns how often the kernel killed a process in the group at the group's memory limit.
 func (g Group) OutOfMemory() int {
-	text, err := os.ReadFile(g.file("memory.events"))
+	text, err := os.ReadFile(g.filePath("memory.events"))
 	if err != nil {
 		return 0
 	}
@@ -144,7 +142,7 @@ func (g Group) removeTree() error {
 	}
 	for _, c := range children {
 		if c.IsDir() {
-			if err := Group(g.file(c.Name())).removeTree(); err != nil {
+			if err := Group(g.filePath(c.Name())).removeTree(); err != nil {
 				return err
 			}
 		}

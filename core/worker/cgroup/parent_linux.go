@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix begins the names of the groups that workers make for their runs.
+// prefix is the prefix of the groups that workers make for their runs.
 const prefix = "handoff-"
 
 // leaf is the group that a worker moves itself to if limits need its own group to be empty.
 const leaf = "worker"
 
-// guards is the group of the processes that guard runs.
+// guards is the group of the processes that guard runs, which are shims.
 const guards = "guards"
 
 // guardPatience is how long the guards of a dead worker may take to end by themselves and to
@@ -36,9 +36,9 @@ type Parent struct {
 	missing map[string]string
 }
 
-// Open makes a group for the runs of a worker below the group of this process, and ends the
-// leftovers of dead workers there. An error says why runs can't have groups. A limit whose
-// controller is missing is not an error: see Missing.
+// Open makes a group for the runs of a worker below the group of this process, and ends the leftovers of dead
+// workers there. An error explains why runs can't have groups. A limit whose controller is missing is not an
+// error: see Missing.
 func Open(worker string, l Limits) (*Parent, error) {
 	own, err := ownGroup()
 	if err != nil {
@@ -55,13 +55,13 @@ func Open(worker string, l Limits) (*Parent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the control group of this process is not delegated to it: %w", err)
 	}
-	if p.lock, err = lock(p.group); err != nil {
+	if p.lock, err = lockGroup(p.group); err != nil {
 		_ = unix.Rmdir(string(p.group))
 		return nil, fmt.Errorf("locking %s: %w", p.group, err)
 	}
 	err = os.Mkdir(string(p.Guards()), 0o755)
 	if err == nil {
-		err = p.probe()
+		err = p.probeGroup()
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -69,12 +69,12 @@ func Open(worker string, l Limits) (*Parent, error) {
 	if err := removeStale(own, p.group); err != nil {
 		p.missing["the end of what an earlier worker left"] = err.Error()
 	}
-	p.enable(own, l.Controllers())
+	p.enableControllers(own, l.Controllers())
 	return p, nil
 }
 
-// probe makes a group as New does.
-func (p *Parent) probe() error {
+// probeGroup tests whether New can make a group.
+func (p *Parent) probeGroup() error {
 	g, err := p.New("probe")
 	if err != nil {
 		return err
@@ -82,28 +82,27 @@ func (p *Parent) probe() error {
 	return g.Remove(0)
 }
 
-// Missing says which limits are not enforced, by controller, and why.
+// Missing maps the controllers of the limits that are not enforced to the reasons.
 func (p *Parent) Missing() map[string]string { return p.missing }
 
-// Guards is the group for the processes that guard runs. The next worker ends them too when this
-// one is dead; otherwise a stopped guard would stay for ever.
-func (p *Parent) Guards() Group { return Group(p.group.file(guards)) }
+// Guards returns the group for the processes that guard runs. The next worker ends them too when this one is
+// dead; otherwise a stopped guard would stay forever.
+func (p *Parent) Guards() Group { return Group(p.group.filePath(guards)) }
 
 // New makes the group of a run.
 func (p *Parent) New(name string) (Group, error) {
-	g := Group(p.group.file(fileName(name)))
+	g := Group(p.group.filePath(fileName(name)))
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return "", fmt.Errorf("making a control group: %w", err)
 	}
-	if err := g.limit(p.limits, p.have); err != nil {
+	if err := g.setLimits(p.limits, p.have); err != nil {
 		_ = g.Remove(0)
 		return "", fmt.Errorf("limiting a control group: %w", err)
 	}
 	return g, nil
 }
 
-// Close removes the group. If this process is in it, it can't be removed; the next worker removes
-// it.
+// Close removes the group. If this process is in it, the next worker removes it.
 func (p *Parent) Close() error {
 	err := p.group.Remove(0)
 	_ = p.lock.Close()
@@ -113,14 +112,14 @@ func (p *Parent) Close() error {
 	return err
 }
 
-// enable hands the controllers that the limits need down to the groups of runs.
-func (p *Parent) enable(own string, need []string) {
+// enableControllers enables the controllers that the limits need for the groups of runs.
+func (p *Parent) enableControllers(own string, need []string) {
 	moved := false
 	for _, c := range need {
-		why := p.hand(own, c)
+		why := p.handDown(own, c)
 		if errors.Is(why, unix.EBUSY) && !moved {
 			if moved = p.moveToLeaf(own); moved {
-				why = p.hand(own, c)
+				why = p.handDown(own, c)
 			}
 		}
 		if why != nil {
@@ -131,16 +130,16 @@ func (p *Parent) enable(own string, need []string) {
 	}
 }
 
-// hand hands one controller down to the runs' groups.
-func (p *Parent) hand(own, controller string) error {
-	if !contains(filepath.Join(own, "cgroup.controllers"), controller) {
+// handDown enables one controller for the groups of runs.
+func (p *Parent) handDown(own, controller string) error {
+	if !fileContains(filepath.Join(own, "cgroup.controllers"), controller) {
 		return fmt.Errorf("the controller %s is not available in %s", controller, own)
 	}
 	for _, g := range []Group{Group(own), p.group} {
-		if contains(g.file("cgroup.subtree_control"), controller) {
+		if fileContains(g.filePath("cgroup.subtree_control"), controller) {
 			continue
 		}
-		if err := g.write("cgroup.subtree_control", "+"+controller); err != nil {
+		if err := g.writeFile("cgroup.subtree_control", "+"+controller); err != nil {
 			if errors.Is(err, unix.EBUSY) {
 				return fmt.Errorf("%s has processes of its own beside this worker, so its controllers can't be handed down: %w", g, err)
 			}
@@ -156,11 +155,11 @@ func (p *Parent) moveToLeaf(own string) bool {
 	if err != nil || strings.TrimSpace(string(text)) != fmt.Sprint(os.Getpid()) {
 		return false
 	}
-	g := Group(p.group.file(leaf))
-	return os.Mkdir(string(g), 0o755) == nil && g.write("cgroup.procs", "0") == nil
+	g := Group(p.group.filePath(leaf))
+	return os.Mkdir(string(g), 0o755) == nil && g.writeFile("cgroup.procs", "0") == nil
 }
 
-func contains(file, word string) bool {
+func fileContains(file, word string) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return false
@@ -173,7 +172,7 @@ func contains(file, word string) bool {
 	return false
 }
 
-func lock(g Group) (*os.File, error) {
+func lockGroup(g Group) (*os.File, error) {
 	f, err := g.Open()
 	if err != nil {
 		return nil, err
@@ -185,9 +184,8 @@ func lock(g Group) (*os.File, error) {
 	return f, nil
 }
 
-// removeStale ends everything in the groups of dead workers. A new group is not locked yet, but it
-// is still empty, and its worker would find it removed. So a group is left alone for its first
-// seconds.
+// removeStale ends everything in the groups of dead workers. A new group is empty and not locked yet, and
+// must not be removed, so an empty group is left alone for its first seconds.
 func removeStale(own string, mine Group) error {
 	entries, err := os.ReadDir(own)
 	if err != nil {
@@ -199,10 +197,10 @@ func removeStale(own string, mine Group) error {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || g == mine {
 			continue
 		}
-		if info, err := e.Info(); err != nil || !g.populated() && time.Since(info.ModTime()) < staleTimeout {
+		if info, err := e.Info(); err != nil || !g.isPopulated() && time.Since(info.ModTime()) < staleTimeout {
 			continue
 		}
-		held, err := lock(g)
+		held, err := lockGroup(g)
 		if err != nil {
 			continue // its worker lives
 		}
@@ -214,7 +212,7 @@ func removeStale(own string, mine Group) error {
 	return failed
 }
 
-// endStale ends the runs first, then gives their guards time to see it.
+// endStale ends the runs first, then gives their guards time to detect it.
 func endStale(g Group) error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
@@ -222,17 +220,17 @@ func endStale(g Group) error {
 	}
 	for _, e := range entries {
 		if e.IsDir() && e.Name() != guards {
-			err = errors.Join(err, Group(g.file(e.Name())).Kill(staleTimeout))
+			err = errors.Join(err, Group(g.filePath(e.Name())).Kill(staleTimeout))
 		}
 	}
-	watching := Group(g.file(guards))
-	for deadline := time.Now().Add(guardPatience); watching.populated() && time.Now().Before(deadline); {
+	watching := Group(g.filePath(guards))
+	for deadline := time.Now().Add(guardPatience); watching.isPopulated() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	return errors.Join(err, g.Kill(staleTimeout), g.Remove(time.Second))
 }
 
-// ownGroup is the directory of the group of this process.
+// ownGroup returns the directory of this process's group.
 func ownGroup() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -251,11 +249,11 @@ func ownGroup() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return locate(own, string(mounts))
+	return locateGroup(own, string(mounts))
 }
 
-// locate finds the directory of a group among the mounts of /proc/self/mountinfo.
-func locate(own, mounts string) (string, error) {
+// locateGroup finds the directory of a group among the mounts of /proc/self/mountinfo.
+func locateGroup(own, mounts string) (string, error) {
 	for line := range strings.Lines(mounts) {
 		// ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS … - TYPE SOURCE OPTIONS
 		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
@@ -265,18 +263,18 @@ func locate(own, mounts string) (string, error) {
 		}
 		root := strings.TrimSuffix(fields[3], "/")
 		if rest, ok := strings.CutPrefix(own, root); ok && (rest == "" || rest[0] == '/') && !strings.Contains(own, "/..") {
-			return filepath.Join(unescape(fields[4]), rest), nil
+			return filepath.Join(unescapePath(fields[4]), rest), nil
 		}
 	}
 	return "", fmt.Errorf("no mounted control groups of version 2 show the group of this process, %s", own)
 }
 
-// unescape reverses the way that mountinfo writes spaces.
-func unescape(path string) string {
+// unescapePath reverses the way that mountinfo writes spaces.
+func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// fileName makes a name that is one path element of limited length.
+// fileName turns a name into one path element of limited length.
 func fileName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is how many names one read returns.
+// batch is the maximum number of names that one read returns.
 const batch = 1000
 
-// Remove removes a directory, or whatever is at its path, and gives up at the moment until. A
-// missing directory counts as removed.
+// Remove removes a directory, or whatever is at its path, and gives up at the time until. A missing directory
+// counts as removed.
 //
-// The number of open directories does not grow with the depth of the tree: it looks only at the top
-// directory and at the directories in it. It moves a directory that it finds one level deeper up to
-// the top, and goes on there. It changes modes that are in the way.
+// The number of open directories does not grow with the depth of the tree: it opens only the top directory
+// and the directories in it. It moves deeper directories up to the top, and continues there. It changes modes
+// that prevent this.
 func Remove(dir string, until time.Time) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func Remove(dir string, until time.Time) error {
 	}
 	defer func() { _ = top.Close() }()
 	r := removal{top: top, until: until}
-	if err := r.empty(); err != nil {
+	if err := r.emptyTop(); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	return removeOne(parent, name)
@@ -59,13 +59,13 @@ type removal struct {
 	stuck error
 }
 
-// empty removes everything in top.
-func (r *removal) empty() error {
+// emptyTop removes everything in top.
+func (r *removal) emptyTop() error {
 	for {
 		left, progress := 0, false
-		err := r.each(r.top, func(name string) {
+		err := r.eachName(r.top, func(name string) {
 			left++
-			if r.flatten(name) {
+			if r.flattenEntry(name) {
 				progress = true
 			}
 		})
@@ -80,8 +80,8 @@ func (r *removal) empty() error {
 	}
 }
 
-// flatten removes an entry of top. It moves directories in the entry up to top, for another round.
-func (r *removal) flatten(name string) bool {
+// flattenEntry removes an entry of top. It moves directories in the entry up to top, for another round.
+func (r *removal) flattenEntry(name string) bool {
 	err := removeOne(r.top, name)
 	if err == nil {
 		return true
@@ -93,8 +93,8 @@ func (r *removal) flatten(name string) bool {
 	}
 	defer func() { _ = sub.Close() }()
 	progress := false
-	err = r.each(sub, func(inner string) {
-		if removeOne(sub, inner) == nil || r.move(sub, inner) {
+	err = r.eachName(sub, func(inner string) {
+		if removeOne(sub, inner) == nil || r.moveUp(sub, inner) {
 			progress = true
 		}
 	})
@@ -104,8 +104,8 @@ func (r *removal) flatten(name string) bool {
 	return removeOne(r.top, name) == nil || progress
 }
 
-// move moves a directory up. The directory's mode may be in the way, because its ".." changes.
-func (r *removal) move(from *os.File, name string) bool {
+// moveUp moves a directory up to top. Its mode may prevent that, because its ".." changes.
+func (r *removal) moveUp(from *os.File, name string) bool {
 	for range 2 {
 		r.moved++
 		err := unix.Renameat(int(from.Fd()), name, int(r.top.Fd()), fmt.Sprintf(".handoff-%d", r.moved))
@@ -120,8 +120,8 @@ func (r *removal) move(from *os.File, name string) bool {
 	return false
 }
 
-// each calls f with the names in a directory. It returns an error when the time is over.
-func (r *removal) each(dir *os.File, f func(name string)) error {
+// eachName calls f with each name in a directory. It returns an error when the time is over.
+func (r *removal) eachName(dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // staleTimeout bounds the removal of one earlier worker's leftovers.
 const staleTimeout = 10 * time.Minute
 
-// Default is the parent directory of runs if none is configured: below the directory for temporary
+// Default returns the parent directory of runs if none is configured: below the directory for temporary
 // files, with a name that no other user's worker uses.
 func Default() string { return filepath.Join(os.TempDir(), fmt.Sprintf("handoff-%d", os.Getuid())) }
 
@@ -28,22 +28,21 @@ type Parent struct {
 	lock *os.File
 
 	mu sync.Mutex
-	// runs are the entries that belong to a run or are being removed.
+	// runs holds the entries that belong to a run or are being removed.
 	runs map[string]bool
-	// removals are in progress in the background.
+	// removals waits for the removals in the background.
 	removals sync.WaitGroup
 }
 
-// Open makes a directory for the runs of a worker below base. It makes base if it is missing; base
-// must belong to this user alone. In the background it starts to remove the leftovers of dead
-// workers, and calls failed with the errors.
+// Open makes a directory for the runs of a worker below base. It makes base if it is missing; base must
+// belong to this user alone. It removes the leftovers of dead workers in the background, and calls failed
+// with the errors.
 func Open(base string, failed func(error)) (*Parent, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
 		return nil, err
 	}
-	// Other users may pass through: an action that runs as another user has to reach its own
-	// directory.
+	// Other users may pass through: an action that runs as another user must reach its own directory.
 	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func Open(base string, failed func(error)) (*Parent, error) {
 		return nil, err
 	}
 	defer func() { _ = all.Close() }()
-	// The lock keeps other workers from taking the new directory for a leftover before it is locked
+	// The lock prevents other workers from removing the new directory as a leftover before it is locked
 	// itself.
 	if err := flock(all, unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", base, err)
@@ -80,7 +79,7 @@ func Open(base string, failed func(error)) (*Parent, error) {
 	return p, flock(p.lock, unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// openOwn opens a directory that belongs to this user, and that nobody else may write to.
+// openOwn opens a directory, which must belong to this user and be writable by no other.
 func openOwn(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -101,7 +100,7 @@ func openOwn(dir string) (*os.File, error) {
 
 // takeStale removes the leftovers of a dead worker.
 func (p *Parent) takeStale(dir string, failed func(error)) {
-	// An action that runs as the worker's user may have put a FIFO here, and to open one waits.
+	// An action that runs as the worker's user may have put a FIFO here, and opening one would block.
 	held, err := os.OpenFile(dir, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
@@ -136,19 +135,18 @@ func (p *Parent) New(name string, user, group int) (string, error) {
 	return dir, nil
 }
 
-// Remove removes the directory of a run, and all strays beside it: an action may have moved its
-// directory. A removal that takes longer than patience goes on in the background; failed gets the
-// errors.
+// Remove removes the directory of a run, and all strays alongside it: an action may have moved its directory.
+// A removal that takes longer than patience continues in the background; failed gets the errors.
 func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) {
 	done := make(chan struct{})
 	p.removals.Go(func() {
 		defer close(done)
 		until := time.Now().Add(staleTimeout)
 		err := Remove(dir, until)
-		p.forget(filepath.Base(dir))
-		for _, name := range p.strays() {
+		p.forgetEntry(filepath.Base(dir))
+		for _, name := range p.takeStrays() {
 			err = errors.Join(err, Remove(filepath.Join(p.dir, name), until))
-			p.forget(name)
+			p.forgetEntry(name)
 		}
 		if err != nil {
 			failed(fmt.Errorf("removing the directory of a run: %w", err))
@@ -162,16 +160,16 @@ func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) 
 	}
 }
 
-// forget says that an entry no longer belongs to a run and is no longer being removed.
-func (p *Parent) forget(name string) {
+// forgetEntry records that an entry no longer belongs to a run and is no longer being removed.
+func (p *Parent) forgetEntry(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, name)
 }
 
-// strays are the entries that belong to no run and are not being removed. The caller has to remove
-// them and call forget.
-func (p *Parent) strays() (names []string) {
+// takeStrays returns the entries that belong to no run and are not being removed. The caller must remove them
+// and call forgetEntry.
+func (p *Parent) takeStrays() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, err := os.Open(p.dir)

@@ -56,7 +56,7 @@ func deep(t *testing.T, dir string, levels int) {
 	_ = unix.Close(at)
 }
 
-func TestWhateverIsInADirectoryIsRemoved(t *testing.T) {
+func TestRemoveHandlesAnyContent(t *testing.T) {
 	parent := t.TempDir()
 	outside := mkdir(t, filepath.Join(parent, "outside"))
 	write(t, filepath.Join(outside, "kept"), 1)
@@ -91,7 +91,7 @@ func TestWhateverIsInADirectoryIsRemoved(t *testing.T) {
 	}
 }
 
-func TestNoLinkIsOpened(t *testing.T) {
+func TestLinksAreNotFollowed(t *testing.T) {
 	parent := t.TempDir()
 	outside := mkdir(t, filepath.Join(parent, "outside"))
 	if err := os.Symlink(outside, filepath.Join(parent, "link")); err != nil {
@@ -113,7 +113,7 @@ func TestNoLinkIsOpened(t *testing.T) {
 	}
 }
 
-func TestRemovalEndsWhenItsTimeIsOver(t *testing.T) {
+func TestRemoveStopsAtDeadline(t *testing.T) {
 	run := mkdir(t, filepath.Join(t.TempDir(), "run"))
 	for i := range 5 {
 		write(t, filepath.Join(run, fmt.Sprint(i)), 0)
@@ -123,7 +123,7 @@ func TestRemovalEndsWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestSizeCountsBlocksNamesAndEachFileOnce(t *testing.T) {
+func TestSizeCountsBlocksNamesAndFilesOnce(t *testing.T) {
 	dir := mkdir(t, filepath.Join(t.TempDir(), "run"))
 	size := func(limit int64) int64 {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestSizeCountsBlocksNamesAndEachFileOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		for range 2 { // a second look starts from the beginning
+		for range 2 { // a second call starts from the beginning
 			if _, err := Size(f, limit); err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestSizeCountsBlocksNamesAndEachFileOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatADeadWorkerLeftIsTakenAway(t *testing.T) {
+func TestOpenRemovesOnlyDeadWorkersDirectories(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "runs")
 	failed := func(err error) { t.Error(err) }
 	living, err := Open(base, failed)
@@ -229,9 +229,9 @@ func TestOnlyWhatADeadWorkerLeftIsTakenAway(t *testing.T) {
 	}
 }
 
-// An action that runs as the worker's user can put a FIFO beside the directories of workers. The open
-// of a FIFO waits for a writer, and the next workers would wait with it.
-func TestAFIFOHoldsUpNoStart(t *testing.T) {
+// An action that runs as the worker's user can put a FIFO among the directories of workers. Opening it would
+// block the next worker until a writer opens it.
+func TestFifoDoesNotBlockOpen(t *testing.T) {
 	base := mkdir(t, filepath.Join(t.TempDir(), "runs"))
 	fifo := filepath.Join(base, "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
@@ -258,7 +258,7 @@ func TestAFIFOHoldsUpNoStart(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
+func TestDirectoryWritableByOthersIsRefused(t *testing.T) {
 	parent := t.TempDir()
 	open := mkdir(t, filepath.Join(parent, "open"))
 	if err := os.Chmod(open, 0o777); err != nil {
@@ -275,9 +275,9 @@ func TestADirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	}
 }
 
-// The end of a run removes strays, directories that belong to no run. The bug was found in a worker
-// where one run began while another ended: its directory was removed before it was opened.
-func TestARunThatBeginsWhileOthersEndKeepsItsDirectory(t *testing.T) {
+// The end of a run removes strays, directories that belong to no run. In a past bug this removed the
+// directory of a run that began meanwhile, before it was opened.
+func TestNewRunKeepsDirectoryWhileOthersEnd(t *testing.T) {
 	p, err := Open(filepath.Join(t.TempDir(), "base"), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)

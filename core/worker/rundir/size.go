@@ -11,47 +11,46 @@ import (
 )
 
 const (
-	// perEntry is the size that each name counts in addition to its blocks, because millions of
-	// empty files fill a disk as well.
+	// perEntry is added for each name, in bytes, because millions of empty files fill a disk as well.
 	perEntry = 1 << 10
-	// deepest bounds the number of directories open at a time.
+	// deepest is the maximum number of directories open at a time.
 	deepest = 500
 	// block is the unit of st_blocks, in bytes, whatever the block size of the file system.
 	block = 512
 )
 
-// ErrTooDeep says that directories are nested too deep to be measured.
+// ErrTooDeep means that directories are nested too deep to be measured.
 var ErrTooDeep = errors.New("directories nested deeper than 500 levels")
 
-// Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each
-// name. It stops as soon as the sum exceeds limit. Files with several names count once. It does not
-// see a file that is open but has no name any more.
+// Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each name. It
+// stops as soon as the sum exceeds limit. Files with several names count once. It does not count open files
+// without a name.
 func Size(top *os.File, limit int64) (int64, error) {
 	if _, err := top.Seek(0, io.SeekStart); err != nil {
 		return 0, err
 	}
-	m := measure{limit: limit, seen: map[[2]uint64]bool{}}
-	err := m.add(top, 0)
+	m := sizeMeasurement{limit: limit, seen: map[[2]uint64]bool{}}
+	err := m.addDir(top, 0)
 	return m.sum, err
 }
 
-type measure struct {
+type sizeMeasurement struct {
 	sum, limit int64
-	// seen are files with more than one name.
+	// seen holds the counted files that have more than one name.
 	seen map[[2]uint64]bool
 }
 
-func (m *measure) add(dir *os.File, depth int) error {
+func (s *sizeMeasurement) addDir(dir *os.File, depth int) error {
 	if depth > deepest {
 		return ErrTooDeep
 	}
 	for {
 		names, err := dir.Readdirnames(batch)
 		for _, name := range names {
-			if err := m.entry(dir, name, depth); err != nil {
+			if err := s.addEntry(dir, name, depth); err != nil {
 				return err
 			}
-			if m.sum > m.limit {
+			if s.sum > s.limit {
 				return nil
 			}
 		}
@@ -64,7 +63,7 @@ func (m *measure) add(dir *os.File, depth int) error {
 	}
 }
 
-func (m *measure) entry(dir *os.File, name string, depth int) error {
+func (s *sizeMeasurement) addEntry(dir *os.File, name string, depth int) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.EACCES) && unix.Fchmod(int(dir.Fd()), 0o700) == nil {
@@ -73,15 +72,15 @@ func (m *measure) entry(dir *os.File, name string, depth int) error {
 	if err != nil {
 		return nil // gone meanwhile
 	}
-	m.sum += perEntry
+	s.sum += perEntry
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
 		file := [2]uint64{uint64(st.Dev), st.Ino}
-		if m.seen[file] {
+		if s.seen[file] {
 			return nil
 		}
-		m.seen[file] = true
+		s.seen[file] = true
 	}
-	m.sum += st.Blocks * block
+	s.sum += st.Blocks * block
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
@@ -90,7 +89,7 @@ func (m *measure) entry(dir *os.File, name string, depth int) error {
 		return nil // gone meanwhile, or unreadable
 	}
 	defer func() { _ = sub.Close() }()
-	return m.add(sub, depth+1)
+	return s.addDir(sub, depth+1)
 }
 
 // openToRead opens a directory. It changes the mode only if the mode hides the content.

@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// interpreters are the programs that run scripts, by runtime.
-func interpreters() map[string]string {
+// scriptInterpreters returns the programs that run scripts, by runtime.
+func scriptInterpreters() map[string]string {
 	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}
 }
 
@@ -22,24 +22,24 @@ func interpreters() map[string]string {
 func Runtimes() []string {
 	var found []string
 	for _, r := range []string{config.RuntimeShell, config.RuntimePython, config.RuntimeNode} {
-		if _, err := exec.LookPath(interpreters()[r]); err == nil && unsupported() == nil {
+		if _, err := exec.LookPath(scriptInterpreters()[r]); err == nil && unsupportedError() == nil {
 			found = append(found, r)
 		}
 	}
 	return append(found, config.RuntimeNoop)
 }
 
-// command is the command line of an action. It contains only what the action's author wrote.
-func command(dir string, a execution.Action) ([]string, error) {
-	program, ok := interpreters()[a.Runtime]
+// actionCommand returns the command line of an action. It contains only text of the action's author.
+func actionCommand(dir string, a execution.Action) ([]string, error) {
+	program, ok := scriptInterpreters()[a.Runtime]
 	if !ok {
-		return nil, refuse(execution.Validation, "runtime %q is not known here", a.Runtime)
+		return nil, newRefusal(execution.Validation, "runtime %q is not known here", a.Runtime)
 	}
 	if a.Entrypoint == "" {
-		return nil, refuse(execution.Validation, "action %q has no entry point", a.Ref)
+		return nil, newRefusal(execution.Validation, "action %q has no entry point", a.Ref)
 	}
 	if strings.ContainsRune(a.Entrypoint, 0) {
-		return nil, refuse(execution.Validation, "the entry point of action %q holds a NUL character", a.Ref)
+		return nil, newRefusal(execution.Validation, "the entry point of action %q holds a NUL character", a.Ref)
 	}
 	program, err := exec.LookPath(program)
 	if err != nil {
@@ -48,26 +48,26 @@ func command(dir string, a execution.Action) ([]string, error) {
 	if a.Runtime == config.RuntimeShell && !isScript(a.Entrypoint) {
 		return []string{program, "-c", a.Entrypoint}, nil
 	}
-	script, err := find(dir, a.Entrypoint)
+	script, err := scriptPath(dir, a.Entrypoint)
 	if err != nil {
 		return nil, err
 	}
 	return []string{program, script}, nil
 }
 
-// isScript distinguishes a shell script from a command line: a script is one word that ends in .sh.
-// The rule does not look at the disk, so a missing script is never run as a command.
+// isScript reports whether a shell entry point is a script and not a command line: one word that ends in .sh.
+// The rule ignores the disk, so that a missing script never runs as a command.
 func isScript(entrypoint string) bool {
 	return strings.HasSuffix(entrypoint, ".sh") && !strings.ContainsAny(entrypoint, " \t\r\n;&|<>()$`\\\"'*?[]#~=%!{}")
 }
 
-// find returns the path of a script, which must be inside the actions directory.
-func find(dir, entrypoint string) (string, error) {
+// scriptPath returns the path of a script, which must be inside the actions directory.
+func scriptPath(dir, entrypoint string) (string, error) {
 	if dir == "" {
-		return "", refuse(execution.ActionNotFound, "script %q: this worker has no actions directory", entrypoint)
+		return "", newRefusal(execution.ActionNotFound, "script %q: this worker has no actions directory", entrypoint)
 	}
 	if !filepath.IsLocal(entrypoint) {
-		return "", refuse(execution.Validation, "script %q is not a path within the actions directory", entrypoint)
+		return "", newRefusal(execution.Validation, "script %q is not a path within the actions directory", entrypoint)
 	}
 	path, err := filepath.Abs(filepath.Join(dir, entrypoint))
 	if err != nil {
@@ -76,20 +76,20 @@ func find(dir, entrypoint string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", refuse(execution.ActionNotFound, "script %q does not exist in the actions directory", entrypoint)
+		return "", newRefusal(execution.ActionNotFound, "script %q does not exist in the actions directory", entrypoint)
 	case errors.Is(err, fs.ErrPermission):
-		return "", refuse(execution.Permission, "script %q can't be read", entrypoint)
+		return "", newRefusal(execution.Permission, "script %q can't be read", entrypoint)
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", refuse(execution.Validation, "script %q is not a file", entrypoint)
+		return "", newRefusal(execution.Validation, "script %q is not a file", entrypoint)
 	}
-	return path, contained(dir, path, entrypoint)
+	return path, checkContained(dir, path, entrypoint)
 }
 
-// contained refuses a script that is a link out of the actions directory. Links within the
-// directory are allowed: releases are switched by such links.
-func contained(dir, path, entrypoint string) error {
+// checkContained refuses a script that is a link out of the actions directory. Links within it are allowed,
+// because they switch releases.
+func checkContained(dir, path, entrypoint string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
@@ -102,21 +102,21 @@ func contained(dir, path, entrypoint string) error {
 		return err
 	}
 	if inside, err := filepath.Rel(dir, target); err != nil || !filepath.IsLocal(inside) {
-		return refuse(execution.Validation, "script %q is a link that leads out of the actions directory", entrypoint)
+		return newRefusal(execution.Validation, "script %q is a link that leads out of the actions directory", entrypoint)
 	}
 	return nil
 }
 
-// maxVariable bounds the parameters that the environment carries: Linux refuses to start a program
-// with a variable of 128 KiB.
+// maxVariable bounds the parameters in the environment: Linux does not start a program with a variable of 128
+// KiB.
 const maxVariable = 100 << 10
 
-// shimKeeps are the variables that a shim needs beside the harmless ones. Tests add theirs.
+// shimKeeps lists the variables that a shim needs in addition to the harmless ones. Tests add theirs.
 var shimKeeps = []string{"HANDOFF_WITNESS"}
 
-// shimEnvironment is the environment of the shim. The worker's own environment holds passwords, and
-// an action of the same user may find a way to read its shim's. The shim does little, so one
-// processor is enough and keeps its threads and memory small.
+// shimEnvironment returns the environment of the shim. The worker's own environment holds passwords, and an
+// action of the same user may find a way to read its shim's. The shim does little, so one processor is enough
+// and keeps its threads and memory small.
 func shimEnvironment(all []string) []string {
 	kept := append(baseEnvironment(all), "GOMAXPROCS=1")
 	for _, v := range all {

@@ -68,7 +68,7 @@ func TestCommand(t *testing.T) {
 		{dir, config.RuntimeShell, "echo \x00", nil, execution.Validation},
 		{dir, "cobol", "run.sh", nil, execution.Validation},
 	} {
-		argv, err := command(c.dir, execution.Action{Ref: "a", Runtime: c.runtime, Entrypoint: c.entrypoint})
+		argv, err := actionCommand(c.dir, execution.Action{Ref: "a", Runtime: c.runtime, Entrypoint: c.entrypoint})
 		var r *refusal
 		if c.refused != execution.NoReason {
 			if !errors.As(err, &r) || r.reason != c.refused {
@@ -82,7 +82,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestNoopAndRefusalsAreRunsThatHaveEnded(t *testing.T) {
+func TestNoopAndRefusalsReturnEndedRuns(t *testing.T) {
 	r := New(Options{})
 	for _, c := range []struct {
 		runtime string
@@ -107,14 +107,14 @@ func TestDeadline(t *testing.T) {
 	const now = 1000 * time.Second
 	for _, c := range []struct{ at, left, want time.Duration }{
 		{now, 20 * time.Second, 1020 * time.Second},
-		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // under way for 10 s
-		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender stood still: over
+		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // sent 10 s ago
+		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender was stalled: over
 		{0, 20 * time.Second, 1020 * time.Second},                 // no shared clock
 		{2000 * time.Second, 20 * time.Second, 1020 * time.Second},
 		{now, -time.Second, 999 * time.Second},
 		{now, math.MaxInt64 - 5, math.MaxInt64},
 	} {
-		if got := deadline(now, c.at, c.left); got != c.want {
+		if got := shimDeadline(now, c.at, c.left); got != c.want {
 			t.Errorf("%v left at %v: %v, want %v", c.left, c.at, got, c.want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestOutput(t *testing.T) {
 		{100, `{"n":[1e999999,12345678901234567890,0.1]}`, `{"n":["1e999999",12345678901234567890,0.1]}`},
 		{100, "a\x00b\xff", `"a�b�"`},
 	} {
-		exit := outcome(end{}, execution.ExitCodes{}, printed(c.limit, c.stdout), printed(c.limit, ""))
+		exit := actionExit(actionEnd{}, execution.ExitCodes{}, printed(c.limit, c.stdout), printed(c.limit, ""))
 		if string(exit.Output) != c.want || exit.Reason != execution.NoReason || exit.Killed {
 			t.Errorf("%q: %+v with output %s, want %s", c.stdout, exit, exit.Output, c.want)
 		}
@@ -169,40 +169,39 @@ func TestOutput(t *testing.T) {
 
 func TestClassification(t *testing.T) {
 	for _, c := range []struct {
-		end            end
+		end            actionEnd
 		stdout, stderr string
 		want           execution.Reason
 		message        string
 	}{
-		{end{Code: 1}, "", "no luck\n", execution.Unknown, "exit status 1: no luck"},
-		{end{Code: 64}, "", "", execution.InvalidParameters, "exit status 64"},
-		{end{Code: 65}, "", "", execution.Validation, "exit status 65"},
-		{end{Code: 75}, "", "", execution.Transient, "exit status 75"},
-		{end{Code: 77}, "", "", execution.Permission, "exit status 77"},
-		{end{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
-		{end{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
-		{end{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
-		// A reason that an action may not give, an unknown reason, and something that is not an
-		// error object.
-		{end{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
-		{end{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
-		{end{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},
-		{end{Signal: "segmentation fault"}, "", "", execution.Unknown, "ended by signal: segmentation fault"},
+		{actionEnd{Code: 1}, "", "no luck\n", execution.Unknown, "exit status 1: no luck"},
+		{actionEnd{Code: 64}, "", "", execution.InvalidParameters, "exit status 64"},
+		{actionEnd{Code: 65}, "", "", execution.Validation, "exit status 65"},
+		{actionEnd{Code: 75}, "", "", execution.Transient, "exit status 75"},
+		{actionEnd{Code: 77}, "", "", execution.Permission, "exit status 77"},
+		{actionEnd{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
+		{actionEnd{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
+		{actionEnd{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
+		// A reason that an action may not report, an unknown reason, and something that is no error object.
+		{actionEnd{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
+		{actionEnd{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
+		{actionEnd{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},
+		{actionEnd{Signal: "segmentation fault"}, "", "", execution.Unknown, "ended by signal: segmentation fault"},
 	} {
-		exit := outcome(c.end, execution.ExitCodes{}, printed(1000, c.stdout), printed(1000, c.stderr))
+		exit := actionExit(c.end, execution.ExitCodes{}, printed(1000, c.stdout), printed(1000, c.stderr))
 		if exit.Killed || exit.Reason != c.want || exit.Message != c.message {
 			t.Errorf("%+v %q %q: %+v", c.end, c.stdout, c.stderr, exit)
 		}
 	}
-	if exit := outcome(end{Signal: "killed", Cause: causeFence}, execution.ExitCodes{}, printed(10, ""), printed(10, "")); !exit.Killed || exit.Reason != execution.NoReason {
+	if exit := actionExit(actionEnd{Signal: "killed", Cause: causeFence}, execution.ExitCodes{}, printed(10, ""), printed(10, "")); !exit.Killed || exit.Reason != execution.NoReason {
 		t.Errorf("killed: %+v", exit)
 	}
-	if m := explain("exit status 1", printed(1<<20, strings.Repeat("é", 1<<19))); len(m) > messageLimit+100 {
+	if m := failureText("exit status 1", printed(1<<20, strings.Repeat("é", 1<<19))); len(m) > messageLimit+100 {
 		t.Errorf("a message of %d bytes", len(m))
 	}
 }
 
-func TestEnvironmentOfActionsIsShort(t *testing.T) {
+func TestActionEnvironmentIsShort(t *testing.T) {
 	got := baseEnvironment([]string{"PATH=/bin", "HANDOFF_DATABASE_URL=secret", "LC_ALL=C", "PGPASSWORD=secret", "HOME=/root", "odd"})
 	if want := []string{"PATH=/bin", "LC_ALL=C", "HOME=/root"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

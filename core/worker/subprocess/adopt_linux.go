@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// shims are the children that this process has started itself.
+// shims holds the children that this process has started itself.
 var shims = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// startShim starts a shim. The lock hides the child until it is noted here.
+// startShim starts a shim. The lock hides the child from killOrphans until it is in shims.
 func startShim(c *exec.Cmd) error {
 	shims.Lock()
 	defer shims.Unlock()
@@ -27,21 +27,20 @@ func startShim(c *exec.Cmd) error {
 
 // waitShim waits for a shim and reaps it.
 func waitShim(c *exec.Cmd) {
-	_ = c.Wait() // its reports say everything that its exit says
+	_ = c.Wait() // its reports carry all that its exit status does
 	shims.Lock()
 	defer shims.Unlock()
 	delete(shims.pids, c.Process.Pid)
 }
 
-// killOrphans kills and reaps everything that a killed shim has left, until nothing is left. Every
-// child that is not a shim descends from a shim, because the children of the dead pass to this
-// process. A child's number stays its own until it is reaped here.
+// killOrphans kills and reaps everything that a killed shim has left. Every child that is not a shim descends
+// from one, because this process adopts orphans. A child's process id is not reused until it is reaped here.
 func killOrphans() {
 	if !adopts.Load() {
 		return
 	}
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); {
-		orphans := orphans()
+		orphans := findOrphans()
 		if len(orphans) == 0 {
 			return
 		}
@@ -50,15 +49,15 @@ func killOrphans() {
 		}
 		for _, pid := range orphans {
 			var status syscall.WaitStatus
-			if got, err := wait(pid, &status, syscall.WNOHANG); err == nil && got == 0 {
+			if got, err := waitChild(pid, &status, syscall.WNOHANG); err == nil && got == 0 {
 				time.Sleep(time.Millisecond)
 			}
 		}
 	}
 }
 
-// orphans are the children of this process that are not shims.
-func orphans() (found []int) {
+// findOrphans returns the children of this process that are not shims.
+func findOrphans() (found []int) {
 	shims.Lock()
 	defer shims.Unlock()
 	children, err := childrenOf(os.Getpid())

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopts says that this process is the parent of every descendant whose own parent is gone, and
-// kills the children that it did not start itself.
+// adopts reports whether this process adopts every descendant whose parent is gone, and kills the children
+// that it did not start itself.
 var adopts atomic.Bool
 
 // ProtectWorker shields this process from the processes that it starts. A worker's main calls it
@@ -23,17 +23,17 @@ var adopts atomic.Bool
 //     core file (PR_SET_DUMPABLE). Root is exempt from that, so actions of a worker that runs as
 //     root also lose CAP_SYS_PTRACE.
 //   - Processes that it starts do not get the descriptors that it inherited.
-//   - A process that survives when an action kills its shim becomes a child of this process
-//     (PR_SET_CHILD_SUBREAPER), which kills it. Therefore no other code of this process may start
+//   - If an action kills its shim, surviving processes become children of this process
+//     (PR_SET_CHILD_SUBREAPER), which kills them. Therefore no other code of this process may start
 //     processes.
 func ProtectWorker() {
-	conceal()
+	concealProcess()
 	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
 }
 
-// conceal is the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
+// concealProcess returns the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
 // its reports.
-func conceal() {
+func concealProcess() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
@@ -51,15 +51,15 @@ func conceal() {
 	}
 }
 
-// keptCapabilities are the capabilities that actions of a worker that runs as root keep. They allow
-// to handle files of all users, change to another user and listen on low ports. They do not allow
-// to trace processes, load modules, mount, or reach devices and memory.
+// keptCapabilities are kept by the actions of a worker that runs as root. They permit handling files of all
+// users, changing to another user and listening on low ports. They do not permit tracing processes, loading
+// modules, mounting, or access to devices and memory.
 const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_AUDIT_WRITE
 
-// dropPrivileges takes all capabilities but the kept ones from this thread and from the processes
-// that it starts, for good. The caller has locked the thread.
+// dropPrivileges permanently drops all but the kept capabilities of this thread and of the processes that it
+// starts. The caller has locked the thread.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
@@ -68,10 +68,9 @@ func dropPrivileges() error {
 		if keptCapabilities&(uint64(1)<<c) != 0 {
 			continue
 		}
-		// Without CAP_SETPCAP the set can't be reduced, but with no_new_privs nothing can be gained
-		// from it.
+		// Without CAP_SETPCAP the set can't be reduced, but no_new_privs makes it useless.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // the kernel knows no further ones
+			break // the kernel has no further ones
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -96,16 +95,16 @@ func dropPrivileges() error {
 // runs, and they must not limit the shim.
 const limitArgument = "action-limits"
 
-// limited wraps argv so that it runs under the limits of one process and of one user. Without such
+// limitedArgv wraps argv so that it runs under the limits of one process and of one user. Without such
 // limits it returns argv unchanged.
-func (l *launch) limited() []string {
+func (l *launch) limitedArgv() []string {
 	if l.Data == 0 && l.UserProcesses == 0 {
 		return l.Argv
 	}
 	return append([]string{"/proc/self/exe", limitArgument, strconv.FormatInt(l.Data, 10), strconv.FormatInt(l.UserProcesses, 10)}, l.Argv...)
 }
 
-// limitMain becomes the action. It returns only if that fails.
+// limitMain replaces this process by the action. It returns only if that fails.
 func limitMain(args []string) error {
 	if len(args) < 3 {
 		return errors.New("limits and a command are missing")
@@ -125,12 +124,12 @@ func limitMain(args []string) error {
 	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
 }
 
-// guard puts a shim into the control group of the shims.
-func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
-	if r.ground.groups == nil {
+// useGuardGroup makes a shim start in the control group of the shims.
+func (r *Runner) useGuardGroup(attr *syscall.SysProcAttr) (release func(), err error) {
+	if r.isolation.groups == nil {
 		return func() {}, nil
 	}
-	f, err := r.ground.groups.Guards().Open()
+	f, err := r.isolation.groups.Guards().Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening the control group of shims: %w", err)
 	}
@@ -138,10 +137,9 @@ func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// attributes say how the action starts: in its own process group, in its control group, as its
-// user. The kernel forgets a parent death signal when a process changes its user, so Go sets the
-// signal after that.
-func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
+// processAttributes returns how the action starts: in its own process group, in its control group, as its
+// user. Go sets the parent death signal after the change of user, which would reset it.
+func (l *launch) processAttributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	release = func() {}
 	if l.Account != nil {
@@ -155,7 +153,7 @@ func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err er
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
 		release = func() { _ = f.Close() }
 	}
-	if err := l.seclude(); err != nil {
+	if err := l.secludeThread(); err != nil {
 		release()
 		return nil, nil, err
 	}

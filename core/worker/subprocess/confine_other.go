@@ -8,24 +8,24 @@ import (
 	"syscall"
 )
 
-// ProtectWorker does nothing: this system offers no means.
+// ProtectWorker does nothing on this system.
 func ProtectWorker() {}
 
-// conceal hides the pipe of the reports from the action.
-func conceal() { syscall.CloseOnExec(reportsFD) }
+// concealProcess hides the pipe of the reports from the action.
+func concealProcess() { syscall.CloseOnExec(reportsFD) }
 
 // limitArgument is never used on this system.
 const limitArgument = "action-limits"
 
-func (l *launch) limited() []string { return l.Argv }
+func (l *launch) limitedArgv() []string { return l.Argv }
 
 func limitMain([]string) error {
 	return errors.New("limits of single processes are not set on this system")
 }
 
-// attributes set no parent death signal, which this system lacks: if the shim is killed, its worker
+// processAttributes sets no parent death signal, which this system lacks: if the shim is killed, its worker
 // kills the group.
-func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
+func (l *launch) processAttributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true}
 	if l.Account != nil {
 		attr.Credential = &syscall.Credential{Uid: l.Account.UID, Gid: l.Account.GID}
@@ -33,7 +33,7 @@ func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err er
 	return attr, func() {}, nil
 }
 
-func (*Runner) guard(*syscall.SysProcAttr) (release func(), err error) { return func() {}, nil }
+func (*Runner) useGuardGroup(*syscall.SysProcAttr) (release func(), err error) { return func() {}, nil }
 
 func startShim(c *exec.Cmd) error { return c.Start() }
 
@@ -42,9 +42,9 @@ func waitShim(c *exec.Cmd) { _ = c.Wait() }
 // killOrphans does nothing: on this system init adopts orphans.
 func killOrphans() {}
 
-// privateDirs is empty: this system has no mount namespaces.
+// privateDirs returns nil: this system has no mount namespaces.
 func privateDirs() []string { return nil }
 
 func mountLack() string { return "it needs Linux" }
 
-func (*launch) kept([]string) []string { return nil }
+func (*launch) keptPaths([]string) []string { return nil }

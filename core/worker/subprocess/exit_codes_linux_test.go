@@ -14,14 +14,13 @@ import (
 	"handoff/core/worker"
 )
 
-// A real process ends with every code of the table, and with codes that are not in it; each gives
-// the right reason.
-func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
+// Real processes end with every code of the table, and with others; each gives the right reason.
+func TestExitCodesGiveTheirReasons(t *testing.T) {
 	want := map[int]execution.Reason{
 		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,
 		75: execution.Transient, 77: execution.Permission, 104: execution.Connection, 110: execution.Connection, 111: execution.Connection,
 		113: execution.Connection, 124: execution.Transient,
-		// Codes without an owner, of curl, of Rust and of shells.
+		// Unassigned codes, and those of curl, Rust and shells.
 		1: execution.Unknown, 2: execution.Unknown, 7: execution.Unknown, 66: execution.Unknown, 78: execution.Unknown, 101: execution.Unknown,
 		126: execution.Unknown, 127: execution.Unknown, 137: execution.Unknown, 255: execution.Unknown,
 	}
@@ -42,8 +41,8 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 	}
 }
 
-// A program that returns the number of a connection error reports that error, whichever it is.
-func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
+// A program that exits with the number of a connection error reports that error.
+func TestConnectionErrorCodesAreRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	var lack error
 	if !slices.Contains(Runtimes(), config.RuntimePython) {
@@ -91,9 +90,9 @@ except OSError as e:
 	}
 }
 
-// Exit codes that an action declares are retried, whatever they mean elsewhere. Words still go
-// before them, and a code that can be retried anyway keeps its reason.
-func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
+// Exit codes that an action declares are retried, whatever they mean elsewhere. An error object takes
+// precedence, and a code that is retried anyway keeps its reason.
+func TestDeclaredExitCodesAreRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	for entrypoint, want := range map[string]execution.Reason{
 		"exit 1":     execution.Transient,
@@ -115,7 +114,7 @@ func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
 }
 
 // An error object of an action takes precedence over its exit code.
-func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
+func TestReportedErrorOverridesExitCode(t *testing.T) {
 	b := newFixture(t, 0)
 	exit := b.wait(b.shell(`echo '{"error":{"type":"validation","message":"no such order"}}'; exit 69`))
 	if exit.Reason != execution.Validation || exit.Message != "no such order" {

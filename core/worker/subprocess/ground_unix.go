@@ -18,57 +18,56 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// ground is the isolation that Prepare could set up on this machine. The zero value is none.
-type ground struct {
+// isolation holds the protections that Prepare could set up on this machine. The zero value is none.
+type isolation struct {
 	dirs    *rundir.Parent
 	groups  *cgroup.Parent
 	account *account
-	// data and userProcesses are limits that replace missing better ones.
+	// data and userProcesses are weaker limits, used in place of missing ones.
 	data, userProcesses int64
-	// private are directories of which each run gets its own; empty if that is not possible.
+	// private lists the directories that are private to each run; empty if that is not possible.
 	private []string
 }
 
 const (
-	// removePatience is how long the end of a run waits for the removal of its directory. After
-	// that the removal goes on in the background.
+	// removePatience is how long the end of a run waits for the removal of its directory, which then
+	// continues in the background.
 	removePatience = time.Second
-	// closePatience bounds how long the end of a worker waits for removals. The next worker does
-	// the rest.
+	// closePatience is how long the end of a worker waits for removals. The next worker does the rest.
 	closePatience = 5 * time.Second
 )
 
-// furnish gives a run its directory, control group and limits.
-func (r *Runner) furnish(l *launch) (err error) {
-	l.KeepPrivileges, l.Account = r.options.Isolation.Privileges == config.KeepPrivileges, r.ground.account
-	l.Data, l.UserProcesses = r.ground.data, r.ground.userProcesses
+// furnishRun gives a run its directory, control group and limits.
+func (r *Runner) furnishRun(l *launch) (err error) {
+	l.KeepPrivileges, l.Account = r.options.Isolation.Privileges == config.KeepPrivileges, r.isolation.account
+	l.Data, l.UserProcesses = r.isolation.data, r.isolation.userProcesses
 	name := fmt.Sprintf("%d-%d", l.Execution, l.Epoch)
-	if r.ground.dirs != nil {
+	if r.isolation.dirs != nil {
 		uid, gid := -1, -1
 		if l.Account != nil {
 			uid, gid = int(l.Account.UID), int(l.Account.GID)
 		}
-		if len(r.ground.private) > 0 {
-			l.RunDir, err = r.ground.dirs.New(name, -1, -1)
+		if len(r.isolation.private) > 0 {
+			l.RunDir, err = r.isolation.dirs.New(name, -1, -1)
 		} else {
-			l.RunDir, err = r.ground.dirs.New(name, uid, gid)
+			l.RunDir, err = r.isolation.dirs.New(name, uid, gid)
 		}
 		if err != nil {
 			return err
 		}
-		if len(r.ground.private) > 0 {
-			l.Private = r.ground.private
-			if err := parts(l.RunDir, l.Private, uid, gid); err != nil {
-				r.tidy(*l)
+		if len(r.isolation.private) > 0 {
+			l.Private = r.isolation.private
+			if err := makeParts(l.RunDir, l.Private, uid, gid); err != nil {
+				r.tidyRun(*l)
 				return fmt.Errorf("dividing the directory of a run: %w", err)
 			}
 		}
 		l.Dir, l.Disk = l.RunDir, r.options.Isolation.DiskBytes
-		l.Environment = append(omit(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
+		l.Environment = append(withoutVariables(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
 		name = filepath.Base(l.RunDir) // one name for both; no other run has it
 	}
 	if a := l.Account; a != nil {
-		l.Environment = append(omit(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
+		l.Environment = append(withoutVariables(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
 	}
 	if r.options.Actions != "" {
 		dir, err := filepath.Abs(r.options.Actions)
@@ -78,49 +77,49 @@ func (r *Runner) furnish(l *launch) (err error) {
 		l.Environment = append(l.Environment, "HANDOFF_ACTIONS_DIR="+dir)
 	}
 	if len(l.Private) > 0 {
-		l.Keep = l.kept(l.Private)
+		l.Keep = l.keptPaths(l.Private)
 	}
-	if r.ground.groups != nil {
-		if l.Group, err = r.ground.groups.New(name); err != nil {
-			r.tidy(*l)
+	if r.isolation.groups != nil {
+		if l.Group, err = r.isolation.groups.New(name); err != nil {
+			r.tidyRun(*l)
 			return err
 		}
 	}
 	return nil
 }
 
-// tidy ends and removes what furnish gave a run, after the run's shim is gone.
-func (r *Runner) tidy(l launch) {
+// tidyRun ends and removes what furnishRun gave a run, after the run's shim is gone.
+func (r *Runner) tidyRun(l launch) {
 	if l.Group != "" {
 		if err := errors.Join(l.Group.Kill(answerTimeout), l.Group.Remove(groupTimeout)); err != nil {
-			r.failed(err)
+			r.logLeftover(err)
 		}
 	}
 	if l.RunDir != "" {
-		r.ground.dirs.Remove(l.RunDir, removePatience, r.failed)
+		r.isolation.dirs.Remove(l.RunDir, removePatience, r.logLeftover)
 	}
 }
 
-func (r *Runner) failed(err error) {
+func (r *Runner) logLeftover(err error) {
 	r.options.Log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
 }
 
-// Close gives back what Prepare got. No run may be in progress.
+// Close releases what Prepare set up. No run may be in progress.
 func (r *Runner) Close() {
 	var err error
-	if r.ground.groups != nil {
-		err = r.ground.groups.Close()
+	if r.isolation.groups != nil {
+		err = r.isolation.groups.Close()
 	}
-	if r.ground.dirs != nil {
-		err = errors.Join(err, r.ground.dirs.Close(closePatience))
+	if r.isolation.dirs != nil {
+		err = errors.Join(err, r.isolation.dirs.Close(closePatience))
 	}
 	if err != nil {
-		r.failed(err)
+		r.logLeftover(err)
 	}
 }
 
-// omit returns the environment without some variables.
-func omit(environment []string, names ...string) []string {
+// withoutVariables returns the environment without some variables.
+func withoutVariables(environment []string, names ...string) []string {
 	kept := make([]string, 0, len(environment))
 next:
 	for _, v := range environment {
@@ -134,14 +133,13 @@ next:
 	return kept
 }
 
-// lookUp finds a user: a name or a number, with :GROUP behind it for a group other than the user's
-// own.
+// lookUp finds a user by name or number, optionally followed by :GROUP for another group than the user's own.
 func lookUp(text string) (*account, error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	u, err := user.Lookup(name)
 	if uid, number := strconv.ParseUint(name, 10, 32); number == nil {
 		if u, err = user.LookupId(name); err != nil {
-			// A number needs no entry in the user database: containers run as such numbers.
+			// A number needs no entry in the user database, as in containers.
 			u, err = &user.User{Uid: name, Gid: name, Username: strconv.FormatUint(uid, 10), HomeDir: "/"}, nil
 		}
 	}

@@ -22,22 +22,22 @@ import (
 	"handoff/core/worker"
 )
 
-// secret is the text that actions look for. Only isolated workers have it.
+// secret is the text that actions search for. Only isolated workers have it.
 const secret = "s3cr3t-of-the-worker"
 
 // nobody is a user without rights.
 const nobody = 65534
 
-// isolatedWorker is a separate worker process, protected as cmd/worker is, that runs actions one
-// after another.
+// isolatedWorker configures a separate worker process, protected like cmd/worker, that runs actions one after
+// another.
 type isolatedWorker struct {
 	Isolation config.Isolation
-	// Runs and SecretFile are those of Options.
+	// Runs and SecretFile are passed to Options.
 	Runs       int
 	SecretFile string
-	// Dir holds scripts, and actions leave notes there.
+	// Dir holds scripts and the notes of actions.
 	Dir string
-	// Lines are the actions.
+	// Lines lists the actions as shell commands.
 	Lines []string
 	// Witness is the file that shims write to; empty for none.
 	Witness string
@@ -106,7 +106,7 @@ func (iw *isolatedWorker) run() (f findings) {
 	return f
 }
 
-// yard is a directory that every user may read and write, with the directories of runs below it.
+// yard returns a directory that every user may read and write, with the directories of runs below it.
 func yard(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "yard-")
@@ -141,7 +141,7 @@ func (iw *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 	return cmd
 }
 
-// start runs an isolated worker to its end. If anything of it is left, the test fails.
+// start runs an isolated worker to its end. The test fails if anything is left of it.
 func (iw *isolatedWorker) start(t *testing.T, user int) findings {
 	t.Helper()
 	iw.Isolation.RunDir = filepath.Join(iw.Dir, "runs-"+strconv.Itoa(user))
@@ -169,7 +169,7 @@ func (iw *isolatedWorker) start(t *testing.T, user int) findings {
 	return f
 }
 
-// groupsLeft are the control groups that a worker made and that still exist.
+// groupsLeft returns the control groups that a worker made and that still exist.
 func groupsLeft(pid int) []string {
 	var left []string
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -182,7 +182,7 @@ func groupsLeft(pid int) []string {
 	return left
 }
 
-// output is what an action printed.
+// output returns the printed text of an action.
 func output(t *testing.T, exit worker.Exit) string {
 	t.Helper()
 	var text string
@@ -211,8 +211,8 @@ func attackLine(t *testing.T, dir string) string {
 	return "HANDOFF_TEST_ATTACK=$PPID,$WORKER " + binary
 }
 
-// attack tries everything by which a process could learn the secrets of others. It prints what it
-// found: the secret itself, or a way into a process whose number it was given.
+// attack tries every way to learn the secrets of other processes. It prints what it found: the secret itself,
+// or access to one of the given processes.
 func attack() {
 	if bytes.Contains([]byte(strings.Join(os.Environ(), "\n")), []byte(secret)) {
 		fmt.Println("own environment: the secret")
@@ -241,7 +241,7 @@ func attack() {
 	}
 }
 
-// ours says that a directory of /proc belongs to the attacker.
+// ours reports whether a directory of /proc belongs to the attacker.
 func ours(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) }
 
 func attackBySyscalls(who string, pid int) {

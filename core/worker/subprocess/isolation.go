@@ -11,10 +11,10 @@ import (
 type State struct {
 	// Holds lists the protections that work here.
 	Holds []string `json:"holds"`
-	// Missing says which protections do not work here, and why.
+	// Missing maps the protections that do not work here to the reasons.
 	Missing map[string]string `json:"missing"`
 
-	// asked are the entries of Missing that the configuration asks for.
+	// asked holds the entries of Missing that the configuration requests.
 	asked map[string]bool
 }
 
@@ -22,16 +22,16 @@ func newState() *State {
 	return &State{Holds: []string{}, Missing: map[string]string{}, asked: map[string]bool{}}
 }
 
-func (s *State) holds(what string) { s.Holds = append(s.Holds, what) }
+func (s *State) addHeld(what string) { s.Holds = append(s.Holds, what) }
 
-func (s *State) lacks(what, why string) { s.Missing[what] = why }
+func (s *State) addMissing(what, why string) { s.Missing[what] = why }
 
-// lacksAsked is lacks for a protection that the configuration asks for.
-func (s *State) lacksAsked(what, why string) {
+// addMissingAsked is addMissing for a protection that the configuration requests.
+func (s *State) addMissingAsked(what, why string) {
 	s.Missing[what], s.asked[what] = why, true
 }
 
-// Log writes one line about what works, and one for each protection that is missing.
+// Log writes one line about what works, and one for each missing protection.
 func (s *State) Log(ctx context.Context, log *slog.Logger) {
 	log.LogAttrs(ctx, slog.LevelInfo, "actions are isolated", slog.Any("holds", s.Holds))
 	for _, what := range slices.Sorted(maps.Keys(s.Missing)) {

@@ -26,8 +26,7 @@ func needRoot(t *testing.T) {
 	without.Need(t, without.Root, lack)
 }
 
-// needMounts skips a test unless a run can have its own view of the file system: root in a
-// container may lack the right to mount.
+// needMounts skips a test unless this process can mount: root in a container may not.
 func needMounts(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -40,7 +39,7 @@ func needMounts(t *testing.T) {
 	without.Need(t, without.Mounts, lack)
 }
 
-// needCgroup skips a test unless it has a control group that may be divided.
+// needCgroup skips a test unless its control group can be divided.
 func needCgroup(t *testing.T) {
 	t.Helper()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire}, Name: "probe"})
@@ -49,8 +48,8 @@ func needCgroup(t *testing.T) {
 	without.Need(t, without.Cgroup, lack)
 }
 
-// users are the users that the worker runs as in a test: this one, and one without rights if this
-// is root.
+// users returns the users that the worker runs as in a test: this one, and one without rights if this is
+// root.
 func users(t *testing.T) []int {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -59,7 +58,7 @@ func users(t *testing.T) []int {
 	return []int{0, nobody}
 }
 
-func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
+func TestActionFindsNoWorkerSecret(t *testing.T) {
 	t.Parallel()
 	for _, user := range users(t) {
 		dir := yard(t)
@@ -83,9 +82,9 @@ func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
 	}
 }
 
-// If an action of root keeps its privileges, it may read everything, so the attack above can
-// succeed. Even then the shim, its parent, has nothing to reveal.
-func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
+// If an action of root keeps its privileges, it may read everything, so the attack can succeed. Even then its
+// shim has nothing to reveal.
+func TestShimLacksWorkerEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := yard(t)
@@ -108,7 +107,7 @@ func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
 	}
 }
 
-func TestDescriptorsThatAWorkerInheritedReachNoAction(t *testing.T) {
+func TestInheritedDescriptorsDoNotReachActions(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -125,7 +124,7 @@ func TestDescriptorsThatAWorkerInheritedReachNoAction(t *testing.T) {
 	}
 }
 
-// These actions make cleaning up after them as hard as possible.
+// These actions make cleaning up as hard as possible.
 func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	note := func(name string) string {
@@ -166,9 +165,9 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An action kills its worker, and kills or stops its shim. The next worker ends everything that is
-// left: nothing escapes a control group.
-func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
+// An action kills its worker, and kills or stops its shim. The next worker ends everything that is left,
+// because nothing escapes a control group.
+func TestNextWorkerEndsLeftoversOfKilledOne(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
 	for _, deed := range []string{`kill -9 $WORKER $PPID`, `kill -9 $WORKER`} {
@@ -199,7 +198,7 @@ func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 	}
 }
 
-func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
+func TestRunEndsAtDiskLimit(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{DiskBytes: 8 << 20}, Lines: []string{
 		`head -c 9000000 /dev/zero >big; sleep 9999`,
@@ -217,7 +216,7 @@ func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
 	}
 }
 
-func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
+func TestRunEndsAtOutputLimit(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{OutputBytes: 1 << 20}, Lines: []string{`yes; sleep 9999`, `head -c 100000 /dev/zero`}}
 	f := w.start(t, os.Geteuid())
@@ -229,9 +228,9 @@ func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
 	}
 }
 
-func TestActionsRunAsAnotherUser(t *testing.T) {
+func TestActionsRunAsConfiguredUser(t *testing.T) {
 	t.Parallel()
-	needRoot(t) // the user is no other test's: its processes would be open to the attacker
+	needRoot(t) // no other test may use this user: the attacker could read its processes
 	dir := yard(t)
 	private := filepath.Join(dir, "handoff.yaml")
 	if err := os.WriteFile(private, []byte(secret), 0o600); err != nil {
@@ -267,7 +266,7 @@ func TestActionsRunAsAnotherUser(t *testing.T) {
 	}
 }
 
-func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
+func TestUnusableUserIsRefused(t *testing.T) {
 	t.Parallel()
 	for user, want := range map[string]string{
 		"0": "is root", "no-such-user": "unknown user", fmt.Sprint(os.Geteuid()): "is ",
@@ -286,7 +285,7 @@ func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
+func TestLimitWithoutControllerIsReplacedOrRefused(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: config.CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{
 		`ulimit -d`, `head -c 100m /dev/zero | tail -c 100m | wc -c | grep -q 104857600`,
@@ -313,9 +312,8 @@ func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 	}
 }
 
-// The kernel enforces a limit on the run as a whole, if this machine lets a worker hand controllers
-// down.
-func TestALimitHoldsForAllProcessesOfARun(t *testing.T) {
+// The kernel enforces a limit on the run as a whole, if this machine lets a worker enable controllers.
+func TestLimitCoversAllProcessesOfRun(t *testing.T) {
 	t.Parallel()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Name: "limits"})
 	lack := r.openGroups(newState())

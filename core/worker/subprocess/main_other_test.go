@@ -2,7 +2,7 @@
 
 package subprocess
 
-// The tests that need a separate worker process, or look at all processes, read /proc.
+// Tests that need a separate worker process, or inspect all processes, read /proc.
 
 func workerMain() {}
 

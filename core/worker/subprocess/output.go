@@ -21,8 +21,7 @@ type tail struct {
 	kept  []byte
 	cut   int64
 
-	// read is the number of bytes so far. When it exceeds most, and most is not 0, flooded is
-	// called, once.
+	// read is the number of bytes so far. When it exceeds most, flooded is called once; 0 is no limit.
 	read, most int64
 	flooded    func()
 }
@@ -43,8 +42,7 @@ func (t *tail) readFrom(r io.Reader) {
 	}
 }
 
-// write lets the buffer grow to twice the limit, so that it moves its end only once per length of
-// the limit.
+// write lets the buffer grow to twice the limit, so that it rarely moves its content.
 func (t *tail) write(b []byte) {
 	t.kept = append(t.kept, b...)
 	if len(t.kept) > 2*t.limit {
@@ -59,17 +57,17 @@ func (t *tail) trim() {
 	}
 }
 
-// text is the kept end as a text that can be stored, with a note if bytes are missing.
-func (t *tail) text() string {
+// keptText returns the kept end as a storable text, with a note if bytes are missing.
+func (t *tail) keptText() string {
 	t.trim()
-	text := clean(string(t.kept))
+	text := cleanText(string(t.kept))
 	if t.cut > 0 {
 		text = fmt.Sprintf("[%d bytes before this were not kept]\n%s", t.cut, text)
 	}
 	return text
 }
 
-// lastLine is the last line that is not blank.
+// lastLine returns the last line that is not blank.
 func (t *tail) lastLine() []byte {
 	t.trim()
 	b := bytes.TrimSpace(t.kept)
@@ -81,15 +79,15 @@ func (t *tail) lastLine() []byte {
 	return bytes.TrimSpace(b)
 }
 
-// clean makes a text that the database accepts: valid UTF-8 without NUL.
-func clean(text string) string {
+// cleanText returns a text that the database accepts: valid UTF-8 without NUL.
+func cleanText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// object returns a line as a JSON object, or nil if it is not one. It rewrites the object, because
+// parseObject returns a line as a JSON object, or nil if it is not one. It rewrites the object, because
 // PostgreSQL refuses some valid JSON: NUL, lone surrogates, numbers without bounds. A result that
 // the database refuses would be lost.
-func object(line []byte) map[string]any {
+func parseObject(line []byte) map[string]any {
 	if len(line) == 0 || line[0] != '{' {
 		return nil
 	}
@@ -102,14 +100,14 @@ func object(line []byte) map[string]any {
 	if _, err := d.Token(); err != io.EOF {
 		return nil
 	}
-	cleaned, _ := storable(m).(map[string]any)
+	cleaned, _ := storableValue(m).(map[string]any)
 	return cleaned
 }
 
-func storable(v any) any {
+func storableValue(v any) any {
 	switch v := v.(type) {
 	case string:
-		return clean(v)
+		return cleanText(v)
 	case json.Number:
 		if _, err := strconv.ParseFloat(v.String(), 64); err != nil {
 			return v.String()
@@ -117,20 +115,20 @@ func storable(v any) any {
 		return v
 	case []any:
 		for i := range v {
-			v[i] = storable(v[i])
+			v[i] = storableValue(v[i])
 		}
 		return v
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, x := range v {
-			m[clean(k)] = storable(x)
+			m[cleanText(k)] = storableValue(x)
 		}
 		return m
 	}
 	return v
 }
 
-func encode(m map[string]any) json.RawMessage {
+func encodeObject(m map[string]any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -140,57 +138,57 @@ func encode(m map[string]any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// outcome makes an Exit of an end and of the output. The exit codes retried are those that the
-// action declares.
-func outcome(e end, retried execution.ExitCodes, stdout, stderr *tail) worker.Exit {
+// actionExit returns the Exit for an end and the output. retried holds the exit codes that the action
+// declares.
+func actionExit(e actionEnd, retried execution.ExitCodes, stdout, stderr *tail) worker.Exit {
 	var exit worker.Exit
-	last := object(stdout.lastLine())
+	last := parseObject(stdout.lastLine())
 	if last != nil {
-		exit.Output = encode(last)
-	} else if text := stdout.text(); text != "" {
-		exit.Output = quote(text)
+		exit.Output = encodeObject(last)
+	} else if text := stdout.keptText(); text != "" {
+		exit.Output = quoteJSON(text)
 	}
 	switch {
-	case e.Cause.own():
+	case e.Cause.isOwn():
 		exit.Reason = execution.Unknown
-		exit.Message = explain("ended: "+string(e.Cause), stderr)
+		exit.Message = failureText("ended: "+string(e.Cause), stderr)
 	case e.Cause == causeStopped:
 		exit.Reason = execution.WorkerShutdown
-		exit.Message = explain("ended: "+string(e.Cause), stderr)
+		exit.Message = failureText("ended: "+string(e.Cause), stderr)
 	case e.Cause != "":
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)
 	case e.Signal != "":
-		// Not ended by this worker: a crash, a kernel short of memory, an operator.
+		// The worker did not end it: a crash, a kernel short of memory, an operator.
 		exit.Reason = execution.Unknown
 		what := "ended by signal: " + e.Signal
 		if e.OutOfMemory {
 			what = "ended by the kernel: it used more memory than worker.isolation.memory_bytes"
 		}
-		exit.Message = explain(what, stderr)
+		exit.Message = failureText(what, stderr)
 	case e.Code != 0:
-		classify(&exit, last, e.Code, retried, stderr)
+		classifyFailure(&exit, last, e.Code, retried, stderr)
 	}
 	return exit
 }
 
-// classify finds the reason of a failure: from the last line, else from the exit codes that the
+// classifyFailure finds the reason of a failure: from the last line, else from the exit codes that the
 // action declares, else from the table.
-func classify(exit *worker.Exit, last map[string]any, code int, retried execution.ExitCodes, stderr *tail) {
-	for _, line := range []map[string]any{last, object(stderr.lastLine())} {
+func classifyFailure(exit *worker.Exit, last map[string]any, code int, retried execution.ExitCodes, stderr *tail) {
+	for _, line := range []map[string]any{last, parseObject(stderr.lastLine())} {
 		said, ok := line["error"].(map[string]any)
 		if !ok {
 			continue
 		}
 		name, _ := said["type"].(string)
 		message, _ := said["message"].(string)
-		exit.Reason, exit.Message = ownReason(name), shorten(message)
+		exit.Reason, exit.Message = ownReason(name), shortenText(message)
 		return
 	}
-	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code, retried), explain(fmt.Sprintf("exit status %d", code), stderr)
+	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code, retried), failureText(fmt.Sprintf("exit status %d", code), stderr)
 }
 
-// ownReason is the reason that an action names, if an action may give it.
+// ownReason returns the reason that an action reports, if an action may report it.
 func ownReason(name string) execution.Reason {
 	if r, err := execution.ParseReason(name); err == nil && r.OfAction() {
 		return r
@@ -198,17 +196,17 @@ func ownReason(name string) execution.Reason {
 	return execution.Unknown
 }
 
-// explain is a text of what happened and the end of standard error.
-func explain(what string, stderr *tail) string {
-	text := strings.TrimSpace(stderr.text())
+// failureText returns what happened, followed by the end of standard error.
+func failureText(what string, stderr *tail) string {
+	text := strings.TrimSpace(stderr.keptText())
 	if text == "" {
 		return what
 	}
-	return what + ": " + shorten(text)
+	return what + ": " + shortenText(text)
 }
 
-// shorten keeps the end of a text, where programs write the cause.
-func shorten(text string) string {
+// shortenText keeps the end of a text, where programs write the cause.
+func shortenText(text string) string {
 	if len(text) <= messageLimit {
 		return text
 	}

@@ -11,12 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedDirs are directories that every user may write to, and that nothing empties when a run
-// ends.
+// sharedDirs lists directories that every user may write to, and that are not emptied when a run ends.
 var sharedDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// privateDirs are the directories of sharedDirs that this machine has and whose paths have no
-// links.
+// privateDirs returns the directories of sharedDirs that this machine has, with links resolved.
 func privateDirs() (dirs []string) {
 	for _, dir := range sharedDirs {
 		real, err := filepath.EvalSymlinks(dir)
@@ -30,7 +28,7 @@ func privateDirs() (dirs []string) {
 	return dirs
 }
 
-// mountLack is the reason why this process can't mount; empty if it may.
+// mountLack returns why this process can't mount, or "" if it can.
 func mountLack() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -43,11 +41,11 @@ func mountLack() string {
 	return ""
 }
 
-// seclude gives this thread, and the processes that it starts, a mount namespace. In it, the
-// launch's Private directories belong to the run, and at the path of the run's directory only its
-// work part is visible. The paths in Keep stay visible. The caller has locked the thread; the
-// shim's other threads keep the machine's view.
-func (l *launch) seclude() error {
+// secludeThread moves this thread, and the processes that it starts, into a mount namespace. There the
+// launch's Private directories belong to the run, and at the path of the run's directory only its work part
+// is visible. The paths in Keep stay visible. The caller has locked the thread; the shim's other threads keep
+// the machine's view.
+func (l *launch) secludeThread() error {
 	if len(l.Private) == 0 {
 		return nil
 	}
@@ -61,7 +59,7 @@ func (l *launch) mountPrivate() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
-	// Mounts made here do not reach the machine, but the machine's unmounts take effect here, too.
+	// Mounts made here do not affect the machine, but the machine's unmounts take effect here, too.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making / a slave: %w", err)
 	}
@@ -109,7 +107,7 @@ type binding struct {
 	at string
 }
 
-// mount does nothing if the path already leads to the file.
+// mount mounts the file at the path, unless the path already leads to it.
 func (b binding) mount() error {
 	var want, seen unix.Stat_t
 	if err := unix.Fstat(b.fd, &want); err != nil {
@@ -130,9 +128,9 @@ func (b binding) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", b.fd), b.at, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// kept are the paths of a launch that private directories would hide: those of its commands,
-// scripts and home.
-func (l *launch) kept(private []string) (paths []string) {
+// keptPaths returns the paths of a launch that private directories would hide: those of its commands, scripts
+// and home.
+func (l *launch) keptPaths(private []string) (paths []string) {
 	add := func(path string, whole bool) {
 		if !filepath.IsAbs(path) {
 			return

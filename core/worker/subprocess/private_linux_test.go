@@ -25,9 +25,9 @@ func leavings(t *testing.T, mark string) []string {
 	return left
 }
 
-// A worker that may mount gives each run directories for temporary files that end with the run.
-// Paths that the run was given still work, although they are below those directories.
-func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
+// A worker that may mount gives each run directories for temporary files that end with the run. Paths that
+// the run was given still work, even if they are below those directories.
+func TestPrivateTmpIsRemovedWithRun(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	for _, user := range []string{"", "65534:65534"} {
@@ -67,7 +67,7 @@ with tempfile.NamedTemporaryFile() as f, tempfile.TemporaryDirectory(dir="/tmp")
 	}
 }
 
-func TestARunThatFillsTmpEnds(t *testing.T) {
+func TestRunFillingTmpEnds(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	mark := fmt.Sprintf("handoff-fill-%d-", os.Getpid())
@@ -86,9 +86,8 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 	}
 }
 
-// A shim whose worker is gone sees the run's directory as the machine does when it removes the
-// directory.
-func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
+// A shim whose worker is gone removes the run's directory in the machine's view, not in the run's.
+func TestOrphanedShimRemovesPrivateTmp(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 9999`}}
@@ -107,7 +106,7 @@ func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 	})
 }
 
-func TestTmpIsSharedIfItIsConfiguredSo(t *testing.T) {
+func TestTmpIsSharedWhenConfigured(t *testing.T) {
 	t.Parallel()
 	mark := fmt.Sprintf("handoff-shared-%d-", os.Getpid())
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{PrivateTmp: config.PrivateTmpOff}, Lines: []string{"echo x >/tmp/" + mark}}
@@ -117,7 +116,7 @@ func TestTmpIsSharedIfItIsConfiguredSo(t *testing.T) {
 	}
 }
 
-func TestAWorkerWithoutRightsSaysThatTmpIsShared(t *testing.T) {
+func TestUnprivilegedWorkerReportsSharedTmp(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	w := isolatedWorker{Dir: yard(t), Lines: []string{"exit 0"}}

@@ -17,15 +17,15 @@ const privateFailure = "private /tmp"
 // the like.
 const workPart = "work"
 
-// privatePart is the part of a run's directory that replaces another directory.
+// privatePart returns the part of a run's directory that replaces another directory.
 func privatePart(runDir, dir string) string {
 	return filepath.Join(runDir, strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-"))
 }
 
-// parts divides the directory of a run: one part to work in, which belongs to user and group unless
-// they are negative, and one for each private directory. The directory itself belongs to the
-// worker; the run can't see it.
-func parts(runDir string, private []string, user, group int) error {
+// makeParts divides the directory of a run: one part to work in, which belongs to user and group unless they
+// are negative, and one for each private directory. The directory itself belongs to the worker and is
+// invisible to the run.
+func makeParts(runDir string, private []string, user, group int) error {
 	work := privatePart(runDir, workPart)
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
@@ -48,17 +48,17 @@ func parts(runDir string, private []string, user, group int) error {
 	return nil
 }
 
-// leaveTraces are the paths that a rehearsal writes to. None of them may appear on the machine.
-func leaveTraces(private []string) (paths []string) {
+// tracePaths returns the paths that a rehearsal writes to. None of them may appear on the machine.
+func tracePaths(private []string) (paths []string) {
 	for _, dir := range private {
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf(".handoff-rehearsal-%d", os.Getpid())))
 	}
 	return paths
 }
 
-// findTraces removes the traces of a rehearsal from the machine, and names them.
-func findTraces(private []string) (found []string) {
-	for _, path := range leaveTraces(private) {
+// removeTraces removes the traces of a rehearsal from the machine, and returns their paths.
+func removeTraces(private []string) (found []string) {
+	for _, path := range tracePaths(private) {
 		if _, err := os.Lstat(path); err == nil {
 			found = append(found, path)
 			_ = os.Remove(path)

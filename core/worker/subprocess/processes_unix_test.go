@@ -26,12 +26,11 @@ import (
 	"handoff/core/worker"
 )
 
-// patience bounds every wait for an event that has to happen. No action sleeps for so short a time
-// that the wait could see its end instead.
+// patience bounds every wait for an expected event. Every action that sleeps does so for longer.
 var patience = testenv.Patience()
 
-// tryFences tries longer and longer fences: on a busy machine a short one can pass before a test
-// has done what has to happen before it.
+// tryFences tries longer and longer fences: on a busy machine a short one can pass before the test is ready
+// for it.
 func tryFences(t *testing.T, try func(fence time.Duration) error) {
 	t.Helper()
 	var err error
@@ -57,7 +56,7 @@ func newFixture(t *testing.T, limit int) *fixture {
 	return newLoneFixture(t, limit)
 }
 
-// newLoneFixture is for tests that count what this process has, and so run alone.
+// newLoneFixture is for tests that count resources of this process, and so run alone.
 func newLoneFixture(t *testing.T, limit int) *fixture {
 	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
@@ -134,7 +133,7 @@ func eventually(t *testing.T, what string, within time.Duration, ok func() bool)
 	}
 }
 
-// alive says whether a process or, for a negative number, a process group exists.
+// alive reports whether a process or, for a negative number, a process group exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
 // put is shell text that writes a word to a file in one step.
@@ -213,7 +212,7 @@ func TestLongParameters(t *testing.T) {
 	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
 		t.Errorf("%+v with output %s, input of %d bytes", exit, exit.Output, len(b.read("input")))
 	}
-	// An action that does not read its parameters ends all the same.
+	// An action that does not read its parameters ends normally.
 	if exit := b.wait(b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
 		t.Errorf("%+v", exit)
 	}
@@ -222,7 +221,7 @@ func TestLongParameters(t *testing.T) {
 	}
 }
 
-func TestSecretsOfTheWorkerStayThere(t *testing.T) {
+func TestWorkerSecretsStayInWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	exit := b.wait(b.shell("env"))
 	if s := string(exit.Output); strings.Contains(s, "secret") || !strings.Contains(s, "PATH=") {
@@ -279,7 +278,7 @@ func TestOutputIsLimited(t *testing.T) {
 	}
 }
 
-func TestKillAnActionThatObeys(t *testing.T) {
+func TestKillObedientAction(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 9999 & wait`)
 	pid := b.pid("pid")
@@ -292,7 +291,7 @@ func TestKillAnActionThatObeys(t *testing.T) {
 	}
 }
 
-func TestKillAnActionThatIgnoresIt(t *testing.T) {
+func TestKillStubbornAction(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 9999; done`)
 	pid := b.pid("pid")
@@ -414,8 +413,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// If the machine gave a reader no time before its deadline, the reader has read nothing at all.
-func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
+// On a busy machine, a reader may have read nothing before its deadline.
+func TestOutputSurvivesReadDeadline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -430,18 +429,18 @@ func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
 	}
 	kept := tail{limit: 100}
 	kept.readFrom(read)
-	if got := kept.text(); got != "" {
+	if got := kept.keptText(); got != "" {
 		t.Fatalf("a read past its deadline gave %q", got)
 	}
 	readRest(read, &kept)
-	if got := kept.text(); got != "what was printed" {
+	if got := kept.keptText(); got != "what was printed" {
 		t.Errorf("got %q", got)
 	}
-	readRest(read, &kept) // there is nothing to read, and it must not wait
+	readRest(read, &kept) // there is nothing to read, and it must not block
 }
 
-// The cost of an action alone, and with the isolation of this machine. The processor time of the
-// process is the figure that counts.
+// The cost of an action alone, and with the isolation of this machine. The relevant figure is the processor
+// time of the process.
 func BenchmarkAction(b *testing.B) {
 	benchmarkAction(b, New(Options{Host: daemon.New(daemon.Options{})}))
 }

@@ -13,12 +13,11 @@ import (
 // a line: "fence LEFT AT" and "kill LEFT AT", both in nanoseconds. The end of the pipe means that
 // the worker is gone. The pipe back carries reports as lines of JSON.
 //
-// Processes do not share the worker's monotonic clock, so a deadline is sent as the time that is
-// left. But a message can be delayed for as long as its sender stands still. So AT says when that
-// time was measured, on the clock that all processes of the machine share; it is 0 on systems
-// without such a clock.
+// Processes do not share the worker's monotonic clock, so a deadline is sent as the remaining time. But a
+// message can be delayed while its sender is stalled. So AT is when that time was measured, on the clock that
+// all processes of the machine share; it is 0 on systems without such a clock.
 
-// launch is an action to run and its surroundings.
+// launch describes an action to run and its surroundings.
 type launch struct {
 	Execution   int64    `json:"execution"`
 	Epoch       int64    `json:"epoch"`
@@ -28,18 +27,17 @@ type launch struct {
 	// Parameters reach the action byte for byte. A RawMessage would be reformatted.
 	Parameters []byte `json:"parameters"`
 
-	// retried are the exit codes that the action declares. They stay with the worker.
+	// retried holds the exit codes that the action declares. They are not sent to the shim.
 	retried execution.ExitCodes
 
-	// Rehearsal says that this is not an execution, so the shim writes no witness.
+	// Rehearsal reports whether this is no execution, so that the shim writes no witness.
 	Rehearsal bool `json:"rehearsal,omitempty"`
 
-	// RunDir is the run's own directory, empty for none. Disk is how many bytes it may hold, 0 for
-	// no limit.
+	// RunDir is the run's own directory, empty for none. Disk is its maximum size in bytes, 0 for no limit.
 	RunDir string `json:"run_dir,omitempty"`
 	Disk   int64  `json:"disk,omitempty"`
-	// Private are directories that the run has for itself: parts of RunDir are mounted over them.
-	// Keep are paths below them that must stay visible to the run.
+	// Private lists directories that are private to the run: parts of RunDir are mounted over them. Keep
+	// lists paths below them that must stay visible to the run.
 	Private []string `json:"private,omitempty"`
 	Keep    []string `json:"keep,omitempty"`
 	// Group is the run's control group, empty if it has none.
@@ -74,11 +72,11 @@ type order struct {
 const (
 	verbFence = "fence"
 	verbKill  = "kill"
-	// verbFlood says that the action has written more output than it may; it has no deadline.
+	// verbFlood reports that the action has written too much output; it has no deadline.
 	verbFlood = "flood"
 )
 
-// String is the order as a line.
+// String returns the order as a line.
 func (o order) String() string { return fmt.Sprintf("%s %d %d\n", o.verb, int64(o.left), int64(o.at)) }
 
 func parseOrder(line string) (o order, err error) {
@@ -86,9 +84,9 @@ func parseOrder(line string) (o order, err error) {
 	return o, err
 }
 
-// deadline is the moment, on the shim's clock, at which left is over, counted from at. If at is in
-// the future, it is ignored.
-func deadline(now, at, left time.Duration) time.Duration {
+// shimDeadline returns the moment, on the shim's clock, at which left is over, counted from at. If at is in
+// the future, left counts from now.
+func shimDeadline(now, at, left time.Duration) time.Duration {
 	if at <= 0 || at > now {
 		at = now
 	}
@@ -103,19 +101,19 @@ type report struct {
 	// Started is the process, and the process group, of the action.
 	Started int `json:"started,omitempty"`
 	// Failed is the reason why nothing was started.
-	Failed string `json:"failed,omitempty"`
-	Ended  *end   `json:"ended,omitempty"`
+	Failed string     `json:"failed,omitempty"`
+	Ended  *actionEnd `json:"ended,omitempty"`
 }
 
-// end is how the action's first process ended, reported after every process of the action has
-// ended.
-type end struct {
+// actionEnd describes how the action's first process ended. It is reported after every process of the action
+// has ended.
+type actionEnd struct {
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended it, empty if it exited.
 	Signal string `json:"signal,omitempty"`
-	// Cause is the reason why the shim signalled it, empty if the shim did not, unless it is causeStopped.
+	// Cause is the reason why the shim signalled it, or causeStopped; empty for neither.
 	Cause cause `json:"cause,omitempty"`
-	// OutOfMemory says that the kernel ended it at its memory limit.
+	// OutOfMemory reports whether the kernel ended it at its memory limit.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
@@ -127,12 +125,12 @@ const (
 	causeFence  cause = "the fence was not extended"
 	causeLimit  cause = "its run timeout and grace were over"
 	causeOrphan cause = "its worker is gone"
-	// causeStopped is no cause of the shim: somebody else has signalled the action and the shim together.
+	// causeStopped means that the action and the shim were signalled together from outside.
 	causeStopped cause = "everything of its worker was asked to stop"
 	causeDisk    cause = "its directory grew beyond worker.isolation.disk_bytes"
 	causeDeep    cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
 	causeOutput  cause = "it wrote more output than worker.isolation.output_bytes"
 )
 
-// own says that the action caused the end itself.
-func (c cause) own() bool { return c == causeDisk || c == causeDeep || c == causeOutput }
+// isOwn reports whether the action caused the end itself.
+func (c cause) isOwn() bool { return c == causeDisk || c == causeDeep || c == causeOutput }

@@ -23,19 +23,18 @@ import (
 const (
 	// startTimeout bounds how long a shim may take to report that its action has started.
 	startTimeout = 15 * time.Second
-	// orderTimeout bounds how long a caller waits for a full pipe: its shim does not read, and the
-	// heartbeat must not wait for the shim.
+	// orderTimeout bounds how long a caller waits for a full pipe: the heartbeat must not wait for a stuck
+	// shim.
 	orderTimeout = 20 * time.Millisecond
-	// answerTimeout is how much longer than allowed an action may be reported as alive. After that
-	// the shim counts as broken, and the worker kills both.
+	// answerTimeout is how much longer than allowed an action may seem alive. After that the shim counts as
+	// broken, and the worker kills both.
 	answerTimeout = 3 * time.Second
-	// drainTimeout is how long output is read after every process that could write it should be
-	// dead.
+	// drainTimeout is how long output is read after all its writers should be dead.
 	drainTimeout = time.Second
 )
 
-// unsupported is the reason why actions can't run on this system; nil if they can.
-func unsupported() error { return nil }
+// unsupportedError returns why actions can't run on this system; nil if they can.
+func unsupportedError() error { return nil }
 
 // action is one action under its shim, seen from the worker.
 type action struct {
@@ -47,9 +46,9 @@ type action struct {
 	out, err       tail
 	retried        execution.ExitCodes
 
-	// begun is closed when the action has started, done when it and its shim are gone.
+	// begun is closed when the action has started, done when the action and its shim are gone.
 	begun, done chan struct{}
-	// exit and failure are set before done is closed. A failure says that nothing was started.
+	// exit and failure are set before done is closed. A failure means that nothing was started.
 	exit    worker.Exit
 	failure error
 
@@ -58,34 +57,34 @@ type action struct {
 	group     int
 	over      bool
 	destroyed bool
-	// backstops are timers of destroyAfter.
+	// backstops holds the timers of killWithShimAfter.
 	backstops []*time.Timer
-	// tidy ends and removes what furnish gave the run.
+	// tidy ends and removes what furnishRun gave the run.
 	tidy func()
 }
 
-// launch starts a shim and makes it start the action.
-func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
-	if err := r.furnish(&l); err != nil {
+// launchAction starts a shim and makes it start the action.
+func (r *Runner) launchAction(ctx context.Context, l launch) (worker.Run, error) {
+	if err := r.furnishRun(&l); err != nil {
 		return nil, err
 	}
 	line, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.spawn(l)
+	a, err := r.spawnShim(l)
 	if err != nil {
-		r.tidy(l)
+		r.tidyRun(l)
 		return nil, fmt.Errorf("starting the action's shim: %w", err)
 	}
-	a.tidy = func() { r.tidy(l) }
-	go a.supervise()
+	a.tidy = func() { r.tidyRun(l) }
+	go a.superviseShim()
 	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
 	defer cancel()
-	stop := context.AfterFunc(bound, a.abandon)
-	defer stop() // before cancel, which would abandon what has started
+	stop := context.AfterFunc(bound, a.abandonShim)
+	defer stop() // before cancel, which would abandon a started action
 	if _, err := a.control.Write(append(line, '\n')); err != nil {
-		a.abandon()
+		a.abandonShim()
 	}
 	select {
 	case <-a.begun:
@@ -98,8 +97,8 @@ func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
 	}
 }
 
-// spawn starts the shim and connects its pipes.
-func (r *Runner) spawn(l launch) (a *action, err error) {
+// spawnShim starts the shim and connects its pipes.
+func (r *Runner) spawnShim(l launch) (a *action, err error) {
 	var ends [4][2]*os.File // control, reports, standard output, standard error
 	defer func() {
 		for _, e := range ends {
@@ -122,15 +121,15 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 		host: r.options.Host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
 		begun: make(chan struct{}), done: make(chan struct{}), retried: l.retried,
 	}
-	a.out = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
-	a.err = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
+	a.out = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.endFlooding}
+	a.err = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.endFlooding}
 	a.shim = &exec.Cmd{
 		Path: self, Args: []string{os.Args[0], shimArgument, fmt.Sprintf("%d.%d", l.Execution, l.Epoch)},
 		Env:   shimEnvironment(os.Environ()),
 		Stdin: ends[0][0], Stdout: ends[2][1], Stderr: ends[3][1], ExtraFiles: []*os.File{ends[1][1]},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	release, err := r.guard(a.shim.SysProcAttr)
+	release, err := r.useGuardGroup(a.shim.SysProcAttr)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +143,8 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 	return a, nil
 }
 
-// supervise reads from the shim and the action until both are gone.
-func (a *action) supervise() {
+// superviseShim reads from the shim and the action until both are gone.
+func (a *action) superviseShim() {
 	var streams sync.WaitGroup
 	streams.Go(func() { a.out.readFrom(a.stdout) })
 	streams.Go(func() { a.err.readFrom(a.stderr) })
@@ -178,22 +177,22 @@ func (a *action) supervise() {
 	}
 	switch {
 	case last.Ended != nil:
-		a.exit = outcome(*last.Ended, a.retried, &a.out, &a.err)
+		a.exit = actionExit(*last.Ended, a.retried, &a.out, &a.err)
 	case last.Failed != "":
 		a.failure = errors.New(last.Failed)
 	case destroyed:
 		a.exit = worker.Exit{Killed: true, Message: "killed with its shim, which did not answer"}
 	case group == 0 && a.shim.ProcessState != nil && a.shim.ProcessState.Exited():
-		a.failure = errors.New(explain("the action's shim ended before it started anything", &a.err))
+		a.failure = errors.New(failureText("the action's shim ended before it started anything", &a.err))
 	case stoppedEarly(a.shim.ProcessState):
 		a.failure = errors.New("the action's shim was asked to stop before it started anything")
 	default:
-		a.exit = worker.Exit{Reason: execution.Transient, Message: explain("the action's shim was killed, and the action with it", &a.err)}
+		a.exit = worker.Exit{Reason: execution.Transient, Message: failureText("the action's shim was killed, and the action with it", &a.err)}
 	}
 	close(a.done)
 }
 
-// stoppedEarly says that a signal which asks to stop has ended a shim. It catches those before it starts
+// stoppedEarly reports whether a stop signal has ended a shim. A shim catches these signals before it starts
 // anything, so it has started nothing.
 func stoppedEarly(state *os.ProcessState) bool {
 	if state == nil {
@@ -203,13 +202,12 @@ func stoppedEarly(state *os.ProcessState) bool {
 	return ok && status.Signaled() && slices.Contains(stopSignals, os.Signal(status.Signal()))
 }
 
-// pipeCapacity is how many bytes a pipe holds at most (pipe(7)).
+// pipeCapacity is the maximum number of bytes in a pipe (pipe(7)).
 const pipeCapacity = 64 << 10
 
-// readRest reads the bytes that a pipe still holds, without waiting. Go does not even try to read
-// past a deadline, so on a machine that was busy for the whole of drainTimeout the output of an
-// ended action would be lost. It stops at one pipe's capacity, because an escaped descendant may go
-// on writing.
+// readRest reads the bytes that a pipe still holds, without waiting. Go does not try to read past a deadline,
+// so on a busy machine the output of an ended action would be lost. It stops at one pipe's capacity, because
+// an escaped descendant may continue to write.
 func readRest(f *os.File, t *tail) {
 	if f.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -227,7 +225,7 @@ func readRest(f *os.File, t *tail) {
 	})
 }
 
-// readReports reads reports until the shim ends, and returns them in one.
+// readReports reads reports until the shim ends, and returns them merged.
 func (a *action) readReports() (all report) {
 	lines := bufio.NewScanner(a.reports)
 	for lines.Scan() {
@@ -248,15 +246,15 @@ func (a *action) readReports() (all report) {
 		if r.Ended != nil {
 			all.Ended = r.Ended
 			a.mu.Lock()
-			a.group = 0 // from now on the number may belong to another group
+			a.group = 0 // from now on the id may belong to another group
 			a.mu.Unlock()
 		}
 	}
 	return all
 }
 
-// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that an
-// action that is reported as ended has ended.
+// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that no action is
+// reported as ended too early.
 func killGroup(group int) {
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {
@@ -281,18 +279,18 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 
 func (a *action) Kill(grace time.Duration) {
 	grace = max(0, grace)
-	a.send(order{verb: verbKill, at: machineClock(), left: grace})
-	a.destroyAfter(grace + answerTimeout)
+	a.sendOrder(order{verb: verbKill, at: machineClock(), left: grace})
+	a.killWithShimAfter(grace + answerTimeout)
 }
 
 func (a *action) Extend(fence time.Duration) {
 	at := machineClock()
-	a.send(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
+	a.sendOrder(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
 }
 
-// send sends an order to the shim. It drops an order that it can't send, which is safe: without a
-// new fence the action ends earlier, and destroyAfter enforces a kill.
-func (a *action) send(o order) {
+// sendOrder sends an order to the shim. It drops an order that it can't send, which is safe: without a new
+// fence the action ends earlier, and killWithShimAfter enforces a kill.
+func (a *action) sendOrder(o order) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
@@ -302,26 +300,26 @@ func (a *action) send(o order) {
 	_, _ = a.control.WriteString(o.String())
 }
 
-// flooded ends an action that writes more than it may.
-func (a *action) flooded() { a.send(order{verb: verbFlood}) }
+// endFlooding ends an action that has written too much output.
+func (a *action) endFlooding() { a.sendOrder(order{verb: verbFlood}) }
 
-// abandon makes the shim end everything, as it does when its worker dies.
-func (a *action) abandon() {
+// abandonShim makes the shim end everything, as it does when its worker dies.
+func (a *action) abandonShim() {
 	_ = a.control.Close()
-	a.destroyAfter(answerTimeout)
+	a.killWithShimAfter(answerTimeout)
 }
 
-// destroyAfter kills the action and its shim after d, unless they are gone by then.
-func (a *action) destroyAfter(d time.Duration) {
+// killWithShimAfter kills the action and its shim after d, unless they are gone by then.
+func (a *action) killWithShimAfter(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return
 	}
-	a.backstops = append(a.backstops, time.AfterFunc(d, a.destroy))
+	a.backstops = append(a.backstops, time.AfterFunc(d, a.killWithShim))
 }
 
-func (a *action) destroy() {
+func (a *action) killWithShim() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {

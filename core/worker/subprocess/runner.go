@@ -16,42 +16,41 @@ import (
 	"handoff/core/worker"
 )
 
-// DefaultOutputLimit is how many bytes of each output stream are kept if Options set no limit.
+// DefaultOutputLimit is the number of kept bytes of each output stream if Options set no limit.
 const DefaultOutputLimit = 256 << 10
 
 // Options configure a Runner.
 type Options struct {
 	// Host is the worker's machine: fences and limits are moments on its monotonic clock.
 	Host host.Host
-	// Actions is the directory in which scripts are found and actions start. Empty for no scripts;
-	// actions then start in the worker's own directory.
+	// Actions is the directory of scripts, in which actions start. Empty means no scripts; actions then start
+	// in the worker's own directory.
 	Actions string
-	// OutputLimit is how many bytes are kept of the end of each output stream; 0 for the default.
+	// OutputLimit is the number of bytes kept from the end of each output stream; 0 for the default.
 	OutputLimit int
-	// Name is the worker's name, for objects on its machine that carry a name.
+	// Name is the worker's name, for the names of objects on its machine.
 	Name string
-	// Isolation says how far actions are separated. Runs get directories and control groups only
-	// after Prepare was called.
+	// Isolation configures how actions are isolated. Runs get directories and control groups only after
+	// Prepare was called.
 	Isolation config.Isolation
-	// Runs is how many runs there are at a time. It matters for limits that apply only to all of
-	// them together.
+	// Runs is the maximum number of concurrent runs, for limits that apply to all of them together.
 	Runs int
-	// SecretFile is a file that actions should not be able to read; empty for none.
+	// SecretFile is a file that actions must not be able to read; empty for none.
 	SecretFile string
-	// Log reports what can't be removed after a run; nil for no log.
+	// Log gets the errors of removals after a run; nil for no log.
 	Log *slog.Logger
-	// Environment is what actions get in addition to the harmless variables of the worker's
-	// environment, each as NAME=value.
+	// Environment holds variables, each as NAME=value, that actions get in addition to the harmless ones of
+	// the worker.
 	Environment []string
 }
 
-// Runner implements worker.Runner with processes. Main has to call ShimMain before anything else,
-// because the runner starts its own binary again as the shim.
+// Runner implements worker.Runner with processes. Main must call ShimMain before anything else, because the
+// runner starts its own binary as the shim.
 type Runner struct {
 	options     Options
 	environment []string
-	// ground is the result of Prepare.
-	ground ground
+	// isolation is the result of Prepare.
+	isolation isolation
 }
 
 var _ worker.Runner = (*Runner)(nil)
@@ -67,19 +66,19 @@ func New(o Options) *Runner {
 	return &Runner{options: o, environment: append(baseEnvironment(os.Environ()), o.Environment...)}
 }
 
-// Start implements worker.Runner. If the action itself is wrong, and would be on every worker,
-// Start returns a run that has ended and no error: errors are retried.
+// Start implements worker.Runner. If the action itself is invalid on any worker, Start returns a run that has
+// ended and no error, because errors are retried.
 func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if s.Action.Runtime == config.RuntimeNoop {
-		return over(worker.Exit{}), nil
+		return newEndedRun(worker.Exit{}), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	argv, err := command(r.options.Actions, s.Action)
+	argv, err := actionCommand(r.options.Actions, s.Action)
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return over(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
+		return newEndedRun(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
 	}
 	if err != nil {
 		return nil, err
@@ -88,8 +87,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if len(parameters) == 0 {
 		parameters = []byte("{}")
 	}
-	// The machine's clock is read first: time that passes between the two readings shortens the
-	// lent time.
+	// The machine's clock is read first, so that time between the two readings shortens the lent time.
 	at, now := machineClock(), r.options.Host.Monotonic()
 	l := launch{
 		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.options.Actions,
@@ -100,7 +98,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if l.Fence <= 0 || l.Limit <= 0 {
 		return nil, errors.New("the right to run the action ended before it began")
 	}
-	return r.launch(ctx, l)
+	return r.launchAction(ctx, l)
 }
 
 func (r *Runner) runEnvironment(key execution.Key, parameters []byte) []string {
@@ -114,16 +112,16 @@ func (r *Runner) runEnvironment(key execution.Key, parameters []byte) []string {
 	return env
 }
 
-// over returns a run that has ended.
-func over(exit worker.Exit) worker.Run { return ended{exit} }
+// newEndedRun returns a run that has ended.
+func newEndedRun(exit worker.Exit) worker.Run { return endedRun{exit} }
 
-type ended struct{ exit worker.Exit }
+type endedRun struct{ exit worker.Exit }
 
-func (e ended) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
-func (ended) Kill(time.Duration)                          {}
-func (ended) Extend(time.Duration)                        {}
+func (e endedRun) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
+func (endedRun) Kill(time.Duration)                          {}
+func (endedRun) Extend(time.Duration)                        {}
 
-// refusal is a fault of an action that every worker would find.
+// refusal is a fault of an action that any worker would find.
 type refusal struct {
 	reason execution.Reason
 	why    string
@@ -131,12 +129,12 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why }
 
-func refuse(reason execution.Reason, why string, args ...any) error {
+func newRefusal(reason execution.Reason, why string, args ...any) error {
 	return &refusal{reason, fmt.Sprintf(why, args...)}
 }
 
-// quote is text as a JSON value.
-func quote(text string) json.RawMessage {
-	b, _ := json.Marshal(text) // a string always can be
+// quoteJSON returns text as a JSON value.
+func quoteJSON(text string) json.RawMessage {
+	b, _ := json.Marshal(text) // a string never fails
 	return b
 }

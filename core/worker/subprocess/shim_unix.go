@@ -18,16 +18,16 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// shimArgument is the first argument of a process that is a shim.
+// shimArgument is the first argument of a shim process.
 const shimArgument = "action-shim"
 
 // reportsFD is the descriptor of a shim's pipe for reports.
 const reportsFD = 3
 
-// stopSignals are the signals that ask a process to stop. A shim survives them.
+// stopSignals lists the signals that request a stop. A shim survives them.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
-// ShimMain is the shim's entry point. Main calls it before anything else. It returns at once in any
+// ShimMain returns the shim's entry point. Main calls it before anything else. It returns at once in any
 // other process, and never in a shim.
 func ShimMain() {
 	if len(os.Args) > 1 && os.Args[1] == limitArgument {
@@ -46,16 +46,16 @@ func ShimMain() {
 	os.Exit(0)
 }
 
-// shim is the one action that this process guards.
+// shim is the state of this process, which guards one action.
 type shim struct {
 	launch  launch
 	reports *os.File
 	witness *witness
 	orders  chan order
-	// excess is the reason why the action has to end for something that it does.
+	// excess gets the cause when the action exceeds a limit.
 	excess chan cause
-	// stops gets the signals that ask this process to end, and stopped is when the last of them came, on
-	// shimClock. The shim goes on; the action may have got the same signal.
+	// stops gets the stop signals to this process, and stopped is when the last of them came, on shimClock.
+	// The shim continues; the action may have got the same signal.
 	stops   chan os.Signal
 	stopped time.Duration
 	// children wakes the shim when a process has ended.
@@ -67,17 +67,17 @@ type shim struct {
 	fence, limit, kill time.Duration
 
 	cause cause
-	// asked says that SIGTERM was sent, killed that SIGKILL was sent.
+	// asked reports whether SIGTERM was sent, killed whether SIGKILL was sent.
 	asked, killed bool
 }
 
 func shimMain() error {
-	conceal()
+	concealProcess()
 	s := &shim{
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
 		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
 	}
-	// Caught and not ignored: the action would inherit an ignored signal.
+	// Caught, not ignored: the action would inherit an ignored signal.
 	signal.Notify(s.stops, stopSignals...)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
@@ -89,37 +89,37 @@ func shimMain() error {
 		return fmt.Errorf("reading the launch: %w", err)
 	}
 	now := shimClock()
-	s.fence = deadline(now, s.launch.At, s.launch.Fence)
-	s.limit = deadline(now, s.launch.At, s.launch.Limit)
+	s.fence = shimDeadline(now, s.launch.At, s.launch.Fence)
+	s.limit = shimDeadline(now, s.launch.At, s.launch.Limit)
 	go s.readOrders(control)
-	if err := s.start(); err != nil {
-		return s.tell(report{Failed: err.Error()})
+	if err := s.startAction(); err != nil {
+		return s.sendReport(report{Failed: err.Error()})
 	}
-	s.watch()
+	s.watchAction()
 	if s.launch.Group != "" {
-		_ = s.launch.Group.Kill(groupTimeout) // collect may kill what this could not
+		_ = s.launch.Group.Kill(groupTimeout) // reapAll may kill what this could not
 	}
-	status, err := s.family.collect()
+	status, err := s.family.reapAll()
 	if err != nil {
 		return err
 	}
-	ended := s.end(status)
-	s.witness.write("end", s.family.leader, shimClock(), ended)
-	err = s.tell(report{Ended: ended})
-	s.tidy()
+	ended := s.describeEnd(status)
+	s.witness.writeNote("end", s.family.leader, shimClock(), ended)
+	err = s.sendReport(report{Ended: ended})
+	s.removeLeftovers()
 	return err
 }
 
 const (
-	// groupTimeout bounds how long a control group may take to die before the shim looks for its
-	// processes one by one.
+	// groupTimeout bounds how long a control group may take to die before the shim kills its processes one by
+	// one.
 	groupTimeout = time.Second
-	// tidyTimeout bounds how long a shim without a worker takes to remove the leftovers of a run.
+	// tidyTimeout bounds the removal of a run's leftovers by a shim without a worker.
 	tidyTimeout = time.Minute
 )
 
-// tidy removes the leftovers of the run if its worker is gone; otherwise the worker does.
-func (s *shim) tidy() {
+// removeLeftovers removes the leftovers of the run if its worker is gone; otherwise the worker removes them.
+func (s *shim) removeLeftovers() {
 	if s.orders != nil {
 		select {
 		case _, alive := <-s.orders:
@@ -136,8 +136,7 @@ func (s *shim) tidy() {
 	if s.launch.RunDir == "" {
 		return
 	}
-	// On another thread: this one may see other directories mounted over the run's, as the action
-	// did.
+	// On another thread: this one may be in the mount namespace of the action.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -146,8 +145,7 @@ func (s *shim) tidy() {
 	<-done
 }
 
-// readOrders passes orders on until the worker is gone. It ignores an order that it does not
-// understand, which extends nothing.
+// readOrders forwards orders until the worker is gone. It ignores an invalid order, which extends nothing.
 func (s *shim) readOrders(control *bufio.Reader) {
 	defer close(s.orders)
 	for {
@@ -161,23 +159,23 @@ func (s *shim) readOrders(control *bufio.Reader) {
 	}
 }
 
-// start starts the action, if its worker still has the right to run it.
-func (s *shim) start() (err error) {
+// startAction starts the action, if its worker still has the right to run it.
+func (s *shim) startAction() (err error) {
 	if s.alarm, err = newAlarm(); err != nil {
 		return err
 	}
 	if s.witness, err = openWitness(s.launch); err != nil {
 		return err
 	}
-	prepare()
-	if c := s.due(shimClock()); c != "" {
+	becomeSubreaper()
+	if c := s.dueCause(shimClock()); c != "" {
 		return fmt.Errorf("not started: %s", c)
 	}
 	l := &s.launch
-	if err := s.measure(); err != nil {
+	if err := s.startMeasuring(); err != nil {
 		return err
 	}
-	attributes, release, err := l.attributes()
+	attributes, release, err := l.processAttributes()
 	if err != nil {
 		return err
 	}
@@ -186,7 +184,7 @@ func (s *shim) start() (err error) {
 	if err != nil {
 		return err
 	}
-	began, argv := shimClock(), l.limited()
+	began, argv := shimClock(), l.limitedArgv()
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Environment, Files: []uintptr{read.Fd(), 1, 2}, Sys: attributes,
 	})
@@ -200,18 +198,18 @@ func (s *shim) start() (err error) {
 		_ = write.Close()
 	}()
 	s.family.leader = pid
-	s.witness.write("start", pid, began, nil)
-	_ = s.tell(report{Started: pid}) // the other pipe reveals a worker that is gone
+	s.witness.writeNote("start", pid, began, nil)
+	_ = s.sendReport(report{Started: pid}) // the other pipe shows if the worker is gone
 	return nil
 }
 
-// measureInterval is how often the directory of a run is measured. It is longer if a measurement
-// takes more than a tenth of it.
+// measureInterval is the interval at which a run's directory is measured. It grows if a measurement takes
+// more than a tenth of it.
 const measureInterval = time.Second
 
-// measure watches the size of the run's directory. The directory is opened before the action could
+// startMeasuring starts to watch the size of the run's directory, which it opens before the action could
 // replace it.
-func (s *shim) measure() error {
+func (s *shim) startMeasuring() error {
 	if s.launch.RunDir == "" || s.launch.Disk == 0 {
 		return nil
 	}
@@ -239,11 +237,11 @@ func (s *shim) measure() error {
 	return nil
 }
 
-// watch returns when the action's first process has ended, and makes it end in time.
-func (s *shim) watch() {
-	for !s.family.ended() {
-		if c := s.due(shimClock()); c != "" {
-			s.destroy(c)
+// watchAction enforces the deadlines and limits, until the action's first process has ended.
+func (s *shim) watchAction() {
+	for !s.family.hasEnded() {
+		if c := s.dueCause(shimClock()); c != "" {
+			s.killAction(c)
 		}
 		if !s.killed {
 			s.alarm.set(min(s.fence, s.limit, s.kill))
@@ -252,12 +250,12 @@ func (s *shim) watch() {
 		case o, ok := <-s.orders:
 			if !ok {
 				s.orders = nil
-				s.destroy(causeOrphan)
+				s.killAction(causeOrphan)
 				continue
 			}
-			s.obey(o)
+			s.obeyOrder(o)
 		case c := <-s.excess:
-			s.destroy(c)
+			s.killAction(c)
 		case <-s.children:
 		case <-s.stops:
 			s.stopped = shimClock()
@@ -266,8 +264,8 @@ func (s *shim) watch() {
 	}
 }
 
-// due is the reason why the action has to be dead now; empty if it may live.
-func (s *shim) due(now time.Duration) cause {
+// dueCause returns the reason why the action must be dead now; empty if it may live.
+func (s *shim) dueCause(now time.Duration) cause {
 	switch {
 	case now >= s.kill:
 		return causeAsked
@@ -279,51 +277,51 @@ func (s *shim) due(now time.Duration) cause {
 	return ""
 }
 
-// obey follows an order. It first checks what is due, so that it does not extend a fence that has
-// passed: a lost right does not come back.
-func (s *shim) obey(o order) {
+// obeyOrder follows an order. It first checks what is due, so that it does not extend a fence that has
+// passed.
+func (s *shim) obeyOrder(o order) {
 	now := shimClock()
-	if c := s.due(now); c != "" {
-		s.destroy(c)
+	if c := s.dueCause(now); c != "" {
+		s.killAction(c)
 		return
 	}
-	at := deadline(now, o.at, o.left)
+	at := shimDeadline(now, o.at, o.left)
 	switch o.verb {
 	case verbFence:
 		s.fence = max(s.fence, at)
 	case verbFlood:
-		s.destroy(causeOutput)
+		s.killAction(causeOutput)
 	case verbKill:
 		s.kill = min(s.kill, at)
 		if now < s.kill && !s.asked {
 			s.asked = true
-			s.because(causeAsked)
-			s.family.signal(syscall.SIGTERM)
+			s.setCause(causeAsked)
+			s.family.signalGroup(syscall.SIGTERM)
 		}
 	}
 }
 
-// destroy kills the group. The family's collect kills the processes that have left the group.
-func (s *shim) destroy(c cause) {
+// killAction kills the group. The family's reapAll kills the processes that have left it.
+func (s *shim) killAction(c cause) {
 	if s.killed {
 		return
 	}
 	s.killed = true
-	s.because(c)
-	s.family.signal(syscall.SIGKILL)
+	s.setCause(c)
+	s.family.signalGroup(syscall.SIGKILL)
 }
 
-// because keeps the first cause.
-func (s *shim) because(c cause) {
+// setCause keeps the first cause.
+func (s *shim) setCause(c cause) {
 	if s.cause == "" {
 		s.cause = c
 	}
 }
 
-// end reports how the action ended. If it exited although only SIGKILL was sent, it was faster than
-// the signal and ended by itself. An exit after SIGTERM is a program's way to obey.
-func (s *shim) end(status syscall.WaitStatus) *end {
-	e := &end{Cause: s.cause}
+// describeEnd returns how the action ended. If it exited although only SIGKILL was sent, it was faster than
+// the signal and ended by itself. An exit after SIGTERM counts as obeying it.
+func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
+	e := &actionEnd{Cause: s.cause}
 	if s.cause == "" && s.stoppedTogether(status) {
 		e.Cause = causeStopped
 	}
@@ -340,17 +338,16 @@ func (s *shim) end(status syscall.WaitStatus) *end {
 }
 
 const (
-	// stopDelay bounds how long the shim waits for the signal that has ended its action: whoever signals
-	// several processes does so one after the other.
+	// stopDelay bounds how long the shim waits for the signal that has ended its action: several processes
+	// are signalled one after the other.
 	stopDelay = 200 * time.Millisecond
-	// stopWindow is how long after such a signal a failure of the action counts as its answer. No stop of a
-	// machine or a service leaves its processes more time than that by default (systemd: 90 s).
+	// stopWindow is how long after such a signal a failure of the action counts as its effect. By default no
+	// stop of a machine or service takes longer (systemd: 90 s).
 	stopWindow = 90 * time.Second
 )
 
-// stoppedTogether says that the action ended because everything around it was asked to end: systemd stops
-// a control group so, a machine all its processes, and an operator all of a user. The shim got that signal,
-// too.
+// stoppedTogether reports whether the action ended because of a signal that the shim got too. So systemd
+// stops a control group, a machine all its processes, and an operator all of a user.
 func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	var wait <-chan time.Time
 	switch {
@@ -380,8 +377,8 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	}
 }
 
-// tell writes a report. A worker that is gone is not an error: then nobody needs the report.
-func (s *shim) tell(r report) error {
+// sendReport writes a report. It is not an error if the worker is gone: then the report is not needed.
+func (s *shim) sendReport(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -393,7 +390,7 @@ func (s *shim) tell(r report) error {
 	return err
 }
 
-// witness is the file in which starts and ends are noted; nil for none.
+// witness is the file that records starts and ends; nil for none.
 type witness struct {
 	file   io.Writer
 	launch launch
@@ -411,10 +408,9 @@ func openWitness(l launch) (*witness, error) {
 	return &witness{file: f, launch: l}, nil
 }
 
-// write appends one line in one write, which O_APPEND keeps whole among those of other shims. A
-// line that can't be written is missing; readers then see a start without an end. An end line says
-// how the action ended.
-func (w *witness) write(event string, pid int, at time.Duration, how *end) {
+// writeNote appends one line in one write, which O_APPEND keeps whole among those of other shims. A line that
+// can't be written is missing; readers then see a start without an end. how is nil for a start.
+func (w *witness) writeNote(event string, pid int, at time.Duration, how *actionEnd) {
 	if w == nil {
 		return
 	}
@@ -428,11 +424,11 @@ func (w *witness) write(event string, pid int, at time.Duration, how *end) {
 
 // note is one line of the witness.
 type note struct {
-	Event     string `json:"event"`
-	Execution int64  `json:"execution"`
-	Epoch     int64  `json:"epoch"`
-	PID       int    `json:"pid"`
-	Mono      int64  `json:"mono_ns"`
-	Wall      int64  `json:"wall_ns"`
-	How       *end   `json:"how,omitempty"`
+	Event     string     `json:"event"`
+	Execution int64      `json:"execution"`
+	Epoch     int64      `json:"epoch"`
+	PID       int        `json:"pid"`
+	Mono      int64      `json:"mono_ns"`
+	Wall      int64      `json:"wall_ns"`
+	How       *actionEnd `json:"how,omitempty"`
 }

@@ -15,7 +15,7 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// ownBinary is the binary of this process, even if its file has been replaced meanwhile: a worker
+// ownBinary returns the path of this process's binary, even if its file has been replaced meanwhile: a worker
 // must not start a shim of another version.
 func ownBinary() (string, error) {
 	const self = "/proc/self/exe"
@@ -25,8 +25,8 @@ func ownBinary() (string, error) {
 	return os.Executable()
 }
 
-// machineClock reads the clock that all processes of the machine share and that goes on while the
-// machine is suspended.
+// machineClock reads the clock that all processes of the machine share and that continues while the machine
+// is suspended.
 func machineClock() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
@@ -35,12 +35,11 @@ func machineClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// shimClock is the clock of a shim's deadlines.
+// shimClock returns the clock of a shim's deadlines.
 func shimClock() time.Duration { return machineClock() }
 
-// alarm wakes the shim at a moment on shimClock. The timers of package time stand still while the
-// machine is suspended, so an action that wakes up with the machine would run on for the rest of
-// its time.
+// alarm wakes the shim at a moment on shimClock. The timers of package time stop while the machine is
+// suspended, so an action would run too long after that.
 type alarm struct {
 	fd int
 	c  chan struct{}
@@ -68,17 +67,17 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set replaces the moment. A moment that has passed rings at once.
+// set replaces the moment. A moment that has passed fires at once.
 func (a *alarm) set(at time.Duration) {
 	// Zero would switch the timer off.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(1, at)))}
 	_ = unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
 }
 
-// prepare makes this process the parent of every descendant whose own parent is gone.
-func prepare() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// becomeSubreaper makes this process adopt every descendant whose parent is gone.
+func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// family is the action's processes: the leader of its group, and every descendant.
+// family represents the action's processes: the leader of its group, and every descendant.
 type family struct {
 	leader int
 	// status is the exit status of the leader, once it is reaped.
@@ -86,22 +85,22 @@ type family struct {
 	reaped bool
 }
 
-// signal sends to the group, and SIGKILL also to a leader that has left the group.
-func (f *family) signal(s syscall.Signal) {
+// signalGroup signals the group, and with SIGKILL also a leader that has left the group.
+func (f *family) signalGroup(s syscall.Signal) {
 	_ = syscall.Kill(-f.leader, s)
 	if s == syscall.SIGKILL {
 		_ = syscall.Kill(f.leader, s)
 	}
 }
 
-// ended says whether the leader has ended. It reaps orphans, but not the leader: so the leader's
-// number, which is the group's, can't pass to another process before the group is killed.
-func (f *family) ended() bool {
+// hasEnded reports whether the leader has ended. It reaps orphans, but normally not the leader: so the
+// leader's id, which is the group's, is not reused before the group is killed.
+func (f *family) hasEnded() bool {
 	for {
-		if f.reaped || waiting(unix.P_PID, f.leader) {
+		if f.reaped || awaitsReaping(unix.P_PID, f.leader) {
 			return true
 		}
-		if !waiting(unix.P_ALL, 0) {
+		if !awaitsReaping(unix.P_ALL, 0) {
 			return false
 		}
 		// Some child has ended, and a moment ago it was not the leader.
@@ -112,8 +111,8 @@ func (f *family) ended() bool {
 	}
 }
 
-// waiting says whether a child has ended and is not reaped yet.
-func waiting(kind, id int) bool {
+// awaitsReaping reports whether a child has ended and is not reaped yet.
+func awaitsReaping(kind, id int) bool {
 	var info unix.Siginfo
 	for {
 		err := unix.Waitid(kind, id, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -123,12 +122,12 @@ func waiting(kind, id int) bool {
 	}
 }
 
-// collect kills and reaps every process that is left after the leader's end. When none is left, it
+// reapAll kills and reaps every process that is left after the leader's end. When none is left, it
 // returns the leader's status.
-func (f *family) collect() (syscall.WaitStatus, error) {
-	f.signal(syscall.SIGKILL)
+func (f *family) reapAll() (syscall.WaitStatus, error) {
+	f.signalGroup(syscall.SIGKILL)
 	for !f.reaped {
-		pid, err := wait(f.leader, &f.status, 0)
+		pid, err := waitChild(f.leader, &f.status, 0)
 		if err != nil {
 			return f.status, os.NewSyscallError("wait4", err)
 		}
@@ -136,7 +135,7 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 	}
 	for {
 		var status syscall.WaitStatus
-		pid, err := wait(-1, &status, syscall.WNOHANG)
+		pid, err := waitChild(-1, &status, syscall.WNOHANG)
 		if errors.Is(err, syscall.ECHILD) {
 			return f.status, nil
 		}
@@ -146,7 +145,7 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 		if pid != 0 {
 			continue
 		}
-		// A child's number stays its own until it is reaped here.
+		// A child's process id is not reused until it is reaped here.
 		children, err := childrenOf(os.Getpid())
 		if err != nil {
 			return f.status, err
@@ -155,12 +154,12 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 		if len(children) > 0 {
-			_, _ = wait(-1, &status, 0)
+			_, _ = waitChild(-1, &status, 0)
 		}
 	}
 }
 
-func wait(pid int, status *syscall.WaitStatus, options int) (int, error) {
+func waitChild(pid int, status *syscall.WaitStatus, options int) (int, error) {
 	for {
 		n, err := syscall.Wait4(pid, status, options, nil)
 		if !errors.Is(err, syscall.EINTR) {

@@ -14,7 +14,7 @@ const never = time.Duration(math.MaxInt64)
 
 func ownBinary() (string, error) { return os.Executable() }
 
-// machineClock is 0: this system has no clock that processes can compare.
+// machineClock returns 0: this system has no clock that processes can compare.
 func machineClock() time.Duration { return 0 }
 
 var shimStart = time.Now()
@@ -41,8 +41,8 @@ func (a *alarm) set(at time.Duration) {
 	})
 }
 
-// prepare does nothing: descendants that leave the group are not found on this system.
-func prepare() {}
+// becomeSubreaper does nothing: descendants that leave the group are not found on this system.
+func becomeSubreaper() {}
 
 // family is the action's process group.
 type family struct {
@@ -51,11 +51,11 @@ type family struct {
 	reaped bool
 }
 
-func (f *family) signal(s syscall.Signal) { _ = syscall.Kill(-f.leader, s) }
+func (f *family) signalGroup(s syscall.Signal) { _ = syscall.Kill(-f.leader, s) }
 
-// ended reaps the leader. From then until collect, the number could pass to another process; this
-// system has no way to wait without reaping.
-func (f *family) ended() bool {
+// hasEnded reaps the leader. From then until reapAll, the process id could be reused; this system can't wait
+// without reaping.
+func (f *family) hasEnded() bool {
 	for !f.reaped {
 		pid, err := syscall.Wait4(f.leader, &f.status, syscall.WNOHANG, nil)
 		if errors.Is(err, syscall.EINTR) {
@@ -67,8 +67,8 @@ func (f *family) ended() bool {
 	return f.reaped
 }
 
-// collect kills the rest of the group.
-func (f *family) collect() (syscall.WaitStatus, error) {
-	f.signal(syscall.SIGKILL)
+// reapAll kills the rest of the group.
+func (f *family) reapAll() (syscall.WaitStatus, error) {
+	f.signalGroup(syscall.SIGKILL)
 	return f.status, nil
 }

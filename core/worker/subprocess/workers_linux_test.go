@@ -64,14 +64,14 @@ func look(pid int) (p process, ok bool) {
 	return process{f[0], parent, pid}, err == nil
 }
 
-// gone is for processes whose new parent may be slow to reap them.
+// gone reports whether a process has ended, even if its new parent is slow to reap it.
 func gone(pid int) bool {
 	p, ok := look(pid)
 	return !ok || p.state == "Z" || p.state == "X"
 }
 
-// leftovers reports processes that the tests started and that still exist: children of this
-// process, and every process that runs this binary as a shim.
+// leftovers returns processes that the tests started and that still exist: children of this process, and all
+// shims of this binary.
 func leftovers() bool {
 	found := false
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -128,12 +128,12 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 	eventually(t, "the end of its group", patience, func() bool { return !alive(-pids[0]) })
 }
 
-func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
+func TestActionsEndAtFenceOfStoppedWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	tryFences(t, func(fence time.Duration) error {
 		began := time.Now()
 		w, lines := b.startWorker(put("$$", "pid-"+fence.String())+family3+`wait`, fence)
-		// Stops its whole group, as a terminal would.
+		// The action stops its whole group, as a terminal would.
 		if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
 	})
 }
 
-// shimOf is the parent process of an action.
+// shimOf returns the parent process of an action.
 func shimOf(t *testing.T, pid int) int {
 	t.Helper()
 	p, ok := look(pid)
@@ -185,7 +185,7 @@ func shimOf(t *testing.T, pid int) int {
 	return p.parent
 }
 
-func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
+func TestShimSurvivesSignalsToWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	if err := syscall.Mkfifo(filepath.Join(b.dir, "go"), 0o600); err != nil {
 		t.Fatal(err)
@@ -212,10 +212,10 @@ func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
 	}
 }
 
-// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator
-// all of a user. Then an action ends because its worker stops, whichever process gets the signal first. A
-// signal to the action alone is somebody's opinion of the action.
-func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
+// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator all
+// of a user. Then an action ends because its worker stops, whichever process gets the signal first. A signal
+// to the action alone is a failure of the action.
+func TestActionStoppedWithShimReportsWorkerShutdown(t *testing.T) {
 	b := newFixture(t, 0)
 	for name, c := range map[string]struct {
 		line   string
@@ -251,11 +251,11 @@ func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
 }
 
 // The shim is asked to stop with everything of its worker before it can catch the signal. Nothing has run.
-func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) {
+func TestShimStoppedEarlyFailsToStart(t *testing.T) {
 	b := newFixture(t, 0)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		for try := 0; ; try++ {
-			a, err := b.spawn(launch{})
+			a, err := b.spawnShim(launch{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,8 +263,8 @@ func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) 
 			if err := a.shim.Process.Signal(s); err != nil {
 				t.Fatal(err)
 			}
-			go a.supervise()
-			a.abandon() // ends a shim that has caught the signal
+			go a.superviseShim()
+			a.abandonShim() // ends a shim that has caught the signal
 			<-a.done
 			if a.shim.ProcessState.Exited() && try < 100 {
 				continue
@@ -288,7 +288,7 @@ func sessionOf(pid int) (int, error) {
 }
 
 // Descendants that left the group, and those whose parents are gone, belong to the action as well.
-func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
+func TestDescendantsOutsideGroupDie(t *testing.T) {
 	b := newFixture(t, 0)
 	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 9999" & ` + put("$$", "outer") + `wait' & `
 	run := b.shell(away + put("$$", "pid") + `wait`)
@@ -334,7 +334,7 @@ func TestActionEndsWithItsShim(t *testing.T) {
 	}
 }
 
-func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
+func TestUnresponsiveShimIsKilled(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(put("$$", "pid") + "sleep 9999")
 	pid := b.pid("pid")

@@ -13,7 +13,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// patience is how long the suite waits for an event that must come.
+// patience is the longest wait of the suite for an event that must come.
 var patience = testenv.Patience()
 
 // tester is the part of *testing.T that a case uses.
@@ -36,10 +36,10 @@ type fixture struct {
 	// soon and ttl are the times to live of the case.
 	soon, ttl time.Duration
 
-	// name and later belong to a case that fails only after all cases have been judged.
+	// name and later are set if failures of the case are reported only after all cases have been judged.
 	name  string
 	later *[]string
-	// back is when the broker was up again. killed says whether it had been killed.
+	// back is the time at which the broker was up again. killed reports whether it had been killed.
 	back   time.Duration
 	killed bool
 }
@@ -53,8 +53,8 @@ func newFixture(t tester, s *Subject, queueType, prefix string) *fixture {
 	}
 }
 
-// clear closes what the case opened and deletes its queues.
-func (f *fixture) clear() {
+// cleanUp closes what the case opened and deletes its queues.
+func (f *fixture) cleanUp() {
 	f.closeSessions()
 	if f.DeleteQueue == nil {
 		return
@@ -79,7 +79,7 @@ func (f *fixture) errorf(format string, args ...any) {
 	f.t.Errorf(format, args...)
 }
 
-// fatalf ends the case, because nothing sensible can follow.
+// fatalf ends the case, because it can't continue.
 func (f *fixture) fatalf(format string, args ...any) {
 	f.t.Helper()
 	if f.name != "" {
@@ -103,18 +103,18 @@ func (f *fixture) expect(what string, got, want any) {
 	}
 }
 
-func (f *fixture) refused(what string, err, want error) {
+func (f *fixture) expectError(what string, err, want error) {
 	f.t.Helper()
 	if !errors.Is(err, want) {
 		f.errorf("%s: %v, the contract says %v", what, err, want)
 	}
 }
 
-// called is the name of an object of this case.
-func (f *fixture) called(name string) string { return f.prefix + name }
+// objectName returns the name of an object of this case.
+func (f *fixture) objectName(name string) string { return f.prefix + name }
 
-// session opens a new session.
-func (f *fixture) session() broker.Session {
+// openSession opens a new session.
+func (f *fixture) openSession() broker.Session {
 	f.t.Helper()
 	s, err := f.Connect()
 	f.must(err)
@@ -122,37 +122,37 @@ func (f *fixture) session() broker.Session {
 	return s
 }
 
-// queue is a queue of the case's type.
-func (f *fixture) queue(name string) broker.Queue {
-	return broker.Queue{Name: f.called(name), Type: f.queueType}
+// queueNamed returns a queue of the case's type.
+func (f *fixture) queueNamed(name string) broker.Queue {
+	return broker.Queue{Name: f.objectName(name), Type: f.queueType}
 }
 
-// keeping is a queue that keeps returned messages.
-func (f *fixture) keeping(name string) broker.Queue {
-	q := f.queue(name)
+// queueKeepingReturned returns a queue that keeps returned messages.
+func (f *fixture) queueKeepingReturned(name string) broker.Queue {
+	q := f.queueNamed(name)
 	q.KeepsReturned = true
 	return q
 }
 
-// mortal is a queue with a time to live and a dead letter exchange.
-func (f *fixture) mortal(name string, ttl time.Duration, dlx string) broker.Queue {
-	q := f.queue(name)
+// queueWithTTL returns a queue with a time to live and a dead letter exchange.
+func (f *fixture) queueWithTTL(name string, ttl time.Duration, dlx string) broker.Queue {
+	q := f.queueNamed(name)
 	q.TTL = ttl
 	if dlx != "" {
-		q.DeadLetterExchange = f.called(dlx)
+		q.DeadLetterExchange = f.objectName(dlx)
 	}
 	return q
 }
 
-func (f *fixture) bind(exchange, pattern, queue string) broker.Binding {
-	return broker.Binding{Exchange: f.called(exchange), Pattern: pattern, Queue: f.called(queue)}
+func (f *fixture) newBinding(exchange, pattern, queue string) broker.Binding {
+	return broker.Binding{Exchange: f.objectName(exchange), Pattern: pattern, Queue: f.objectName(queue)}
 }
 
-func (f *fixture) exchange(name string, kind broker.ExchangeKind) broker.Exchange {
-	return broker.Exchange{Name: f.called(name), Kind: kind}
+func (f *fixture) newExchange(name string, kind broker.ExchangeKind) broker.Exchange {
+	return broker.Exchange{Name: f.objectName(name), Kind: kind}
 }
 
-func (f *fixture) declare(s broker.Session, t broker.Topology) {
+func (f *fixture) declareTopology(s broker.Session, t broker.Topology) {
 	f.t.Helper()
 	for _, q := range t.Queues {
 		f.queues = append(f.queues, q.Name)
@@ -160,24 +160,24 @@ func (f *fixture) declare(s broker.Session, t broker.Topology) {
 	f.must(s.Declare(f.ctx, t))
 }
 
-// plain declares the queue q.
-func (f *fixture) plain(s broker.Session) {
+// declareQueue declares the queue q.
+func (f *fixture) declareQueue(s broker.Session) {
 	f.t.Helper()
-	f.declare(s, broker.Topology{Queues: []broker.Queue{f.queue("q")}})
+	f.declareTopology(s, broker.Topology{Queues: []broker.Queue{f.queueNamed("q")}})
 }
 
-// path declares the queue q with a time to live, and behind it the queue dead for dead letters.
-func (f *fixture) path(s broker.Session, ttl time.Duration) {
+// declareDeadLetterPath declares the queue q with a time to live, and the queue dead for its dead letters.
+func (f *fixture) declareDeadLetterPath(s broker.Session, ttl time.Duration) {
 	f.t.Helper()
-	f.declare(s, broker.Topology{
-		Exchanges: []broker.Exchange{f.exchange("dlx", broker.Topic)},
-		Queues:    []broker.Queue{f.mortal("q", ttl, "dlx"), f.queue("dead")},
-		Bindings:  []broker.Binding{f.bind("dlx", "#", "dead")},
+	f.declareTopology(s, broker.Topology{
+		Exchanges: []broker.Exchange{f.newExchange("dlx", broker.Topic)},
+		Queues:    []broker.Queue{f.queueWithTTL("q", ttl, "dlx"), f.queueNamed("dead")},
+		Bindings:  []broker.Binding{f.newBinding("dlx", "#", "dead")},
 	})
 }
 
-// message is a dispatch that can be recognised by its execution's id.
-func message(exchange, key string, id int) broker.Message {
+// newMessage returns a dispatch that can be recognised by its execution's id.
+func newMessage(exchange, key string, id int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
 		MessageID: "m" + strconv.Itoa(id), Type: broker.ExecutionScheduled, CorrelationID: "suite",
 		Timestamp: time.Unix(1_700_000_000, 0).UTC(), Version: broker.WireVersion,
@@ -188,12 +188,12 @@ func message(exchange, key string, id int) broker.Message {
 	}}
 }
 
-// to publishes to an exchange, "" for the default one, and expects the same outcome for all.
-func (f *fixture) to(s broker.Session, want broker.Outcome, exchange, key string, ids ...int) {
+// publishExpecting publishes to an exchange, "" for the default one, and expects the same outcome for all.
+func (f *fixture) publishExpecting(s broker.Session, want broker.Outcome, exchange, key string, ids ...int) {
 	f.t.Helper()
 	ms := make([]broker.Message, len(ids))
 	for i, id := range ids {
-		ms[i] = message(exchange, key, id)
+		ms[i] = newMessage(exchange, key, id)
 	}
 	for i, o := range s.Publish(f.ctx, ms) {
 		if o != want {
@@ -202,63 +202,63 @@ func (f *fixture) to(s broker.Session, want broker.Outcome, exchange, key string
 	}
 }
 
-// put puts messages into the queue q.
-func (f *fixture) put(s broker.Session, ids ...int) {
+// enqueueMessages puts messages into the queue q.
+func (f *fixture) enqueueMessages(s broker.Session, ids ...int) {
 	f.t.Helper()
-	f.to(s, broker.Confirmed, "", f.called("q"), ids...)
+	f.publishExpecting(s, broker.Confirmed, "", f.objectName("q"), ids...)
 }
 
-func (f *fixture) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
+func (f *fixture) startConsumer(s broker.Session, queue string, prefetch int) broker.Consumer {
 	f.t.Helper()
-	c, err := s.Consume(f.ctx, f.called(queue), prefetch)
+	c, err := s.Consume(f.ctx, f.objectName(queue), prefetch)
 	f.must(err)
 	return c
 }
 
-// next waits for a delivery, or for the end of deliveries.
-func (f *fixture) next(c broker.Consumer, within time.Duration) (d broker.Delivery, err error) {
+// nextDelivery waits for a delivery, or for the end of deliveries.
+func (f *fixture) nextDelivery(c broker.Consumer, within time.Duration) (d broker.Delivery, err error) {
 	f.Within(within, func(ctx context.Context) { d, err = c.Receive(ctx) })
 	return d, err
 }
 
-// receive waits for a delivery that must come.
-func (f *fixture) receive(c broker.Consumer) broker.Delivery {
+// receiveDelivery waits for a delivery that must come.
+func (f *fixture) receiveDelivery(c broker.Consumer) broker.Delivery {
 	f.t.Helper()
-	d, err := f.next(c, patience)
+	d, err := f.nextDelivery(c, patience)
 	if err != nil {
 		f.fatalf("a delivery that has to come: %v", err)
 	}
 	return d
 }
 
-// hold receives several deliveries and settles none.
-func (f *fixture) hold(c broker.Consumer, n int) []broker.Delivery {
+// holdDeliveries receives several deliveries and settles none.
+func (f *fixture) holdDeliveries(c broker.Consumer, n int) []broker.Delivery {
 	f.t.Helper()
 	ds := make([]broker.Delivery, n)
 	for i := range ds {
-		ds[i] = f.receive(c)
+		ds[i] = f.receiveDelivery(c)
 	}
 	return ds
 }
 
-// nothing expects that no delivery comes.
-func (f *fixture) nothing(what string, c broker.Consumer) {
+// expectNoDelivery expects that no delivery arrives.
+func (f *fixture) expectNoDelivery(what string, c broker.Consumer) {
 	f.t.Helper()
-	if d, err := f.next(c, f.Quiet); !errors.Is(err, context.DeadlineExceeded) {
-		f.errorf("%s: received %s and %v, the contract says nothing comes", what, show(d), err)
+	if d, err := f.nextDelivery(c, f.Quiet); !errors.Is(err, context.DeadlineExceeded) {
+		f.errorf("%s: received %s and %v, the contract says nothing comes", what, describeDelivery(d), err)
 	}
 }
 
-// left receives and settles everything that a queue delivers now.
-func (f *fixture) left(queue string) []broker.Delivery {
+// drainQueue receives and acknowledges everything that a queue delivers now.
+func (f *fixture) drainQueue(queue string) []broker.Delivery {
 	f.t.Helper()
 	s, err := f.Connect()
 	f.must(err)
 	defer s.Close()
-	c := f.consume(s, queue, 0)
+	c := f.startConsumer(s, queue, 0)
 	var ds []broker.Delivery
 	for {
-		d, err := f.next(c, f.Quiet)
+		d, err := f.nextDelivery(c, f.Quiet)
 		if err != nil {
 			return ds
 		}
@@ -267,33 +267,33 @@ func (f *fixture) left(queue string) []broker.Delivery {
 	}
 }
 
-// holds expects exactly these messages in a queue, in this order, and removes them.
-func (f *fixture) holds(queue string, want ...int) {
+// expectMessages expects exactly these messages in a queue, in this order, and removes them.
+func (f *fixture) expectMessages(queue string, want ...int) {
 	f.t.Helper()
-	f.expect("what is left in "+queue, ids(f.left(queue)), ids2(want))
+	f.expect("what is left in "+queue, messageNumbers(f.drainQueue(queue)), nonNilNumbers(want))
 }
 
-// id is a message's number; a malformed one has none.
-func id(d broker.Delivery) int {
+// messageNumber returns a message's number, 0 for a malformed one.
+func messageNumber(d broker.Delivery) int {
 	if len(d.Envelope.Dispatches) == 0 {
 		return 0
 	}
 	return int(d.Envelope.Dispatches[0].Key.ID)
 }
 
-func ids(ds []broker.Delivery) []int {
+func messageNumbers(ds []broker.Delivery) []int {
 	all := make([]int, len(ds))
 	for i, d := range ds {
-		all[i] = id(d)
+		all[i] = messageNumber(d)
 	}
 	return all
 }
 
-// ids2 makes a nil list equal to an empty one.
-func ids2(want []int) []int { return append([]int{}, want...) }
+// nonNilNumbers makes a nil list equal to an empty one.
+func nonNilNumbers(want []int) []int { return append([]int{}, want...) }
 
-// flags are the redelivered flags of deliveries, as letters.
-func flags(ds []broker.Delivery) string {
+// redeliveredFlags returns the redelivered flags of deliveries, as letters.
+func redeliveredFlags(ds []broker.Delivery) string {
 	var all strings.Builder
 	for _, d := range ds {
 		if d.Redelivered {
@@ -305,8 +305,8 @@ func flags(ds []broker.Delivery) string {
 	return all.String()
 }
 
-// deaths shows x-death without its times: newest first, with queue, reason and count.
-func (f *fixture) deaths(d broker.Delivery) string {
+// deathSummary shows x-death without its times: newest first, with queue, reason and count.
+func (f *fixture) deathSummary(d broker.Delivery) string {
 	var all []string
 	for _, death := range d.Deaths {
 		all = append(all, fmt.Sprintf("%s %v %d", strings.TrimPrefix(death.Queue, f.prefix), death.Reason, death.Count))
@@ -314,8 +314,8 @@ func (f *fixture) deaths(d broker.Delivery) string {
 	return strings.Join(all, ", ")
 }
 
-func show(d broker.Delivery) string {
-	return fmt.Sprintf("message %d (redelivered %v)", id(d), d.Redelivered)
+func describeDelivery(d broker.Delivery) string {
+	return fmt.Sprintf("message %d (redelivered %v)", messageNumber(d), d.Redelivered)
 }
 
 // upTo lists the numbers from one to another.
@@ -327,11 +327,11 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// settled waits until the broker has done what it does without an answer.
-func (f *fixture) settled() { f.Sleep(f.Pause) }
+// letBrokerSettle waits until the broker has finished the work that it does without a reply.
+func (f *fixture) letBrokerSettle() { f.Sleep(f.Pause) }
 
-// cancel cancels a consumer.
-func (f *fixture) cancel(c broker.Consumer) {
+// cancelConsumer cancels a consumer.
+func (f *fixture) cancelConsumer(c broker.Consumer) {
 	f.t.Helper()
 	f.must(c.Cancel(f.ctx))
 }

@@ -1,7 +1,7 @@
-// Package brokertest is the contract of broker.Broker: cases and random command sequences that run
-// on the model and on RabbitMQ. The cases have the numbers of the list of rules that were
-// reproduced on the real broker. They fix the behaviour that clients observe. If model and broker
-// differ, the model is presumed wrong; chaos/selftest/conformance lists the accepted differences.
+// Package brokertest is the contract of broker.Broker: cases and random command sequences that run on the
+// model and on RabbitMQ. The cases have the numbers of the rules that were reproduced on the real broker.
+// They fix the behaviour that clients observe. If model and broker differ, the model is presumed wrong;
+// chaos/selftest/conformance lists the accepted differences.
 package brokertest
 
 import (
@@ -24,40 +24,39 @@ const (
 	Quorum  = "quorum"
 )
 
-// Subject is a broker under test, with the functions that the suite needs. A nil function is one
-// that the subject can't do: cases that need it are skipped.
+// Subject is a broker under test, with the functions that the suite needs. A function is nil if the subject
+// does not support it: cases that need it are skipped.
 type Subject struct {
-	// Connect opens a session that shares nothing with the others, like those of several processes.
+	// Connect opens a session that is independent of the others, like those of several processes.
 	Connect func() (broker.Session, error)
-	// Sleep lets time pass, Now reads it, and Within calls do under a context of d.
+	// Sleep advances time, Now reads it, and Within calls do with a context of duration d.
 	Sleep  func(d time.Duration)
 	Now    func() time.Duration
 	Within func(d time.Duration, do func(ctx context.Context))
 
 	// Prefix is the prefix of every name.
 	Prefix string
-	// Version is the release of RabbitMQ that the subject is, or behaves like; empty for 3.10.
+	// Version is the release of RabbitMQ that the subject is or imitates; empty for 3.10.
 	Version string
-	// Quiet is how long the suite waits before it concludes that nothing will come.
+	// Quiet is the time after which the suite concludes that nothing will come.
 	Quiet time.Duration
-	// Pause is how long the broker takes at most for what it does without an answer.
+	// Pause is the longest time that the broker takes for work without a reply.
 	Pause time.Duration
 	// Late bounds the delay until the death of an expired message is visible.
 	Late time.Duration
 	// Slot is the smallest step of sequences in which messages expire.
 	Slot time.Duration
-	// Heartbeat is that of the sessions.
+	// Heartbeat is the heartbeat of the sessions.
 	Heartbeat time.Duration
 	// Slow permits cases that wait for minutes.
 	Slow bool
-	// Busy reports whether the subject's machine may do other work: then no case judges how late
-	// something is, and a case that fails is run again more slowly.
+	// Busy reports whether the subject's machine may do other work. Then no case judges lateness, and a
+	// failed case is repeated more slowly.
 	Busy bool
-	// Slowed, if not nil, makes the heartbeats of later sessions so many times longer.
+	// Slowed, if not nil, makes the heartbeats of later sessions longer by the factor.
 	Slowed func(pace int)
 
-	// Restart stops the broker in good order and starts it again. Kill ends it without warning and
-	// starts it again.
+	// Restart stops the broker cleanly and starts it again. Kill ends it without warning and starts it again.
 	Restart, Kill func()
 	// DeleteQueue deletes a queue without the knowledge of any session.
 	DeleteQueue func(queue string)
@@ -65,24 +64,23 @@ type Subject struct {
 	Malform func(exchange, key string)
 	// Alarm raises or clears the memory alarm.
 	Alarm func(on bool)
-	// Cut breaks a session's connection after a while: both ends learn it, and messages under way
-	// may be lost. Silence stops all its traffic, and neither end learns of it.
+	// Cut breaks a session's connection after a while: both ends notice, and messages in transit may be lost.
+	// Silence stops all its traffic without either end noticing.
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
-	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a
-	// delivery may stay unacknowledged in sessions and consumers that begin from now on, which is
-	// noticed within a second; 0 restores the default.
+	// Suspend makes a queue hang until resume is called. ConsumerTimeout limits how long a delivery may stay
+	// unacknowledged in new sessions and consumers, and takes effect within a second; 0 restores the default.
 	Suspend         func(queue string) (resume func())
 	ConsumerTimeout func(d time.Duration)
-	// Total is how many messages a queue has: ready, unsettled, and held dead letters.
+	// Total is the number of a queue's messages: ready, unsettled, and held dead letters.
 	Total func(queue string) int
 }
 
 // Features are the differences between queues, by their type, the release of the broker, and
 // whether they keep returned messages.
 type Features struct {
-	// HoldsDeadLetters: a dead letter without a route stays and is tried again (rule 41); otherwise
-	// it is lost (rule 17).
+	// HoldsDeadLetters: a dead letter without a route stays and is retried (rule 41); otherwise it is lost
+	// (rule 17).
 	HoldsDeadLetters bool
 	// MarksRecovered: after a kill every message is redelivered, seen or not.
 	MarksRecovered bool
@@ -92,7 +90,7 @@ type Features struct {
 	// RequeuesLast: a message that a consumer requeues goes to the end of the queue; otherwise to
 	// the same place as after the end of a session.
 	RequeuesLast bool
-	// Limit is how often a message may be returned before it dies, 0 for no limit (rule 30).
+	// Limit is the number of returns after which a message dies, 0 for no limit (rule 30).
 	Limit int
 	// MarksDead: a dead letter is marked redelivered if it was rejected, or if the end of a session
 	// had returned it. MarksRequeued: so is one that a consumer had requeued (rule 29).
@@ -100,14 +98,14 @@ type Features struct {
 	// NewestFirst: x-death has the newest entry first; otherwise the older entries are reversed
 	// with each death (rule 18).
 	NewestFirst bool
-	// Overdue says what happens to a delivery that stays unacknowledged for too long (rule 31).
+	// Overdue is the fate of a delivery that stays unacknowledged for too long (rule 31).
 	Overdue Overdue
 }
 
-// Overdue says what happens to a delivery that stays unacknowledged for too long.
+// Overdue is the fate of a delivery that stays unacknowledged for too long.
 type Overdue uint8
 
-// The possible effects.
+// The effects on an overdue delivery.
 const (
 	// EndsSession: the channel of its consumer is closed, which ends the session.
 	EndsSession Overdue = iota
@@ -121,10 +119,10 @@ const (
 // limit is the default limit of a quorum queue, from RabbitMQ 4.0 on.
 const limit = 20
 
-// FeaturesOf returns the features of a queue on a release. keeps says that the queue keeps returned
+// FeaturesOf returns the features of a queue on a release. keeps reports whether the queue keeps returned
 // messages.
 func FeaturesOf(queueType, version string, keeps bool) Features {
-	major, minor := release(version)
+	major, minor := majorMinor(version)
 	four := major >= 4
 	byQueue := major > 4 || four && minor >= 3 // queues have the consumer timeout, not channels
 	if queueType != Quorum {
@@ -147,33 +145,33 @@ func FeaturesOf(queueType, version string, keeps bool) Features {
 	return f
 }
 
-// release is the first two numbers of a version; 3.10 if it has none.
-func release(version string) (major, minor int) {
+// majorMinor returns the first two numbers of a version; 3.10 if it has none.
+func majorMinor(version string) (major, minor int) {
 	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || n != 2 {
 		return 3, 10
 	}
 	return major, minor
 }
 
-// WithSubject runs a body on a subject. Each case has its own prefix for names, so the subject need
-// not be empty. The model's runs the body as a task of a kernel, so a body must not fail the test
-// from another goroutine, and must not start any.
+// WithSubject runs a body on a subject. Each case has its own prefix for names, so the subject need not be
+// empty. The model runs the body as a task of a kernel, so a body must not fail the test from another
+// goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
 
 // Case is one named rule of the contract.
 type Case struct {
-	// Name says the rule, with its number where it has one.
+	// Name states the rule, with its number if it has one.
 	Name string
 	// Types are the queue types for which the case runs; nil for both.
 	Types []string
 	// Alone: the case disturbs the whole broker.
 	Alone bool
-	needs need
+	needs requirement
 	body  func(b *fixture)
 }
 
-// need says whether a subject can do what a case needs.
-type need func(s *Subject) bool
+// requirement reports whether a subject supports what a case needs.
+type requirement func(s *Subject) bool
 
 func needsDelete(s *Subject) bool  { return s.DeleteQueue != nil }
 func needsMalform(s *Subject) bool { return s.Malform != nil }
@@ -197,16 +195,16 @@ func Cases() []Case {
 	return all
 }
 
-// types returns the queue types for which a case runs.
-func (c *Case) types() []string {
+// queueTypes returns the queue types for which a case runs.
+func (c *Case) queueTypes() []string {
 	if c.Types == nil {
 		return []string{Classic, Quorum}
 	}
 	return c.Types
 }
 
-// Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It
-// returns how many cases were run, and how many this subject can't do.
+// Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It returns how many
+// cases were run, and how many this subject does not support.
 func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	ran, skipped = RunCases(t, world, atOnce)
 	restarted, notRestarted := RunRestarts(t, world)
@@ -218,10 +216,10 @@ func RunCases(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
 	var asked, passedOver atomic.Int64
 	for i, c := range Cases() {
-		for _, queueType := range c.types() {
+		for _, queueType := range c.queueTypes() {
 			run := func(t *testing.T) {
 				t.Run(queueType+"/"+c.Name, func(t *testing.T) {
-					if c.run(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
+					if c.runOn(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
 						asked.Add(1)
 						return
 					}
@@ -259,16 +257,16 @@ func RunRestarts(t *testing.T, world WithSubject) (ran, skipped int) {
 	return ran, skipped
 }
 
-// restartCases is how many cases outlast a restart.
+// restartCases is the number of cases that outlast a restart.
 func restartCases() (n int) {
 	for _, c := range outlastingCases() {
-		n += len(c.types())
+		n += len(c.queueTypes())
 	}
 	return n
 }
 
-// atATime calls do for 0 to n-1, atOnce at a time. Parallel tests would be as many as there are
-// processors, but cases mostly wait.
+// atATime calls do for 0 to n-1, atOnce at a time. Go limits parallel tests to the number of processors, but
+// cases mostly wait.
 func atATime(atOnce, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	next := make(chan int)
@@ -286,8 +284,8 @@ func atATime(atOnce, n int, do func(i int)) {
 	workers.Wait()
 }
 
-// run runs the case and returns true, or false if the subject can't do what it needs.
-func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
+// runOn runs the case and returns true, or false if the subject does not support it.
+func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
 	again := true
 	for i, pace := range casePaces {
 		if !again {
@@ -301,16 +299,16 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 			judge := func(t tester) {
 				b := newFixture(t, &s, queueType, prefix)
 				b.slowDown(pace)
-				defer b.closeSessions() // of a case that has ended in the middle, which may have left a queue that hangs
+				defer b.closeSessions() // of a case that has stopped early, which may have left a queue that hangs
 				c.body(b)
-				b.clear()
+				b.cleanUp()
 			}
 			if !s.Busy || i == len(casePaces)-1 {
 				judge(t)
 				return
 			}
 			if failed := collectFailures(judge); len(failed) > 0 {
-				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				t.Logf("repeated more slowly: %s", strings.Join(failed, "; "))
 				again = true
 			}
 		})
@@ -318,8 +316,8 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 	return asked
 }
 
-// casePaces are the factors by which a case is slowed down on a busy machine, after it failed. There a
-// message may expire before it is delivered; a broken rule is broken at every pace.
+// casePaces are the factors by which a case is slowed down on a busy machine, after it failed. On such a
+// machine a message may expire before it is delivered. A broken rule is broken at every pace.
 var casePaces = []int{1, 4, 16}
 
 // slowDown makes all times of the case longer.
@@ -362,9 +360,9 @@ func collectFailures(judge func(t tester)) []string {
 	return r.failed
 }
 
-// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all. On
-// a busy machine it does so again more slowly if one fails. It returns how many there were, none if the
-// subject can't restart.
+// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all. On a busy
+// machine it repeats all of this more slowly if one fails. It returns the number of cases, 0 if the subject
+// can't restart.
 func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 	var benches []*fixture
 	again := true
@@ -390,7 +388,7 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 				failed = append(failed, *b.later...)
 			}
 			if len(failed) > 0 {
-				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				t.Logf("repeated more slowly: %s", strings.Join(failed, "; "))
 				again = true
 			}
 		})
@@ -409,7 +407,7 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (benches []*fixture) {
 	var after []func()
 	for i, c := range outlastingCases() {
-		for _, queueType := range c.types() {
+		for _, queueType := range c.queueTypes() {
 			b := newFixture(t, s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
 			b.slowDown(pace)
 			b.later = &[]string{}
@@ -422,7 +420,7 @@ func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (ben
 	for i, b := range benches {
 		b.sessions, b.back, b.killed = nil, s.Now(), kill
 		after[i]()
-		b.clear()
+		b.cleanUp()
 	}
 	return benches
 }

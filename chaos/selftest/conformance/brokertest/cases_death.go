@@ -9,60 +9,60 @@ import (
 func deadLetterCases() []Case {
 	return []Case{
 		{Name: "rule 15 a rejected message is dead-lettered, an acknowledged one is not", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			c := b.consume(s, "q", 2)
-			b.put(s, 1, 2)
-			ds := b.hold(c, 2)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			c := b.startConsumer(s, "q", 2)
+			b.enqueueMessages(s, 1, 2)
+			ds := b.holdDeliveries(c, 2)
 			c.Ack(ds[0])
 			c.Reject(ds[1], false)
-			d := b.receive(b.consume(s, "dead", 0))
-			b.expect("the dead letter", id(d), 2)
-			b.expect("its deaths", b.deaths(d), "q rejected 1")
+			d := b.receiveDelivery(b.startConsumer(s, "dead", 0))
+			b.expect("the dead letter", messageNumber(d), 2)
+			b.expect("its deaths", b.deathSummary(d), "q rejected 1")
 			s.Close()
-			b.holds("q")
+			b.expectMessages("q")
 		}},
-		{Name: "rule 15 without a dead letter exchange a rejected message is gone", body: func(b *fixture) {
-			s := b.session()
-			b.plain(s)
-			c := b.consume(s, "q", 1)
-			b.put(s, 1, 2)
-			c.Reject(b.receive(c), false)
-			b.expect("the next", id(b.receive(c)), 2)
+		{Name: "rule 15 without a dead letter exchange a rejected message is lost", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareQueue(s)
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1, 2)
+			c.Reject(b.receiveDelivery(c), false)
+			b.expect("the next", messageNumber(b.receiveDelivery(c)), 2)
 			s.Close()
-			b.holds("q", 2)
+			b.expectMessages("q", 2)
 		}},
 		{Name: "rule 15 deleting a queue dead-letters nothing", needs: needsDelete, body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
-			b.put(s, 1, 2, 3)
-			b.receive(c)
-			b.DeleteQueue(b.called("q"))
-			b.nothing("after the deletion", dead)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
+			b.enqueueMessages(s, 1, 2, 3)
+			b.receiveDelivery(c)
+			b.DeleteQueue(b.objectName("q"))
+			b.expectNoDelivery("after the deletion", dead)
 			s.Close()
-			b.holds("dead")
+			b.expectMessages("dead")
 		}},
 		{Name: "rule 16 a dead letter keeps its routing key", body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("x", broker.Topic), b.exchange("dlx", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", b.soon, "dlx"), b.queue("ones"), b.queue("others")},
-				Bindings:  []broker.Binding{b.bind("x", "#", "q"), b.bind("dlx", "work.1", "ones"), b.bind("dlx", "work.*", "others")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("x", broker.Topic), b.newExchange("dlx", broker.Topic)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", b.soon, "dlx"), b.queueNamed("ones"), b.queueNamed("others")},
+				Bindings:  []broker.Binding{b.newBinding("x", "#", "q"), b.newBinding("dlx", "work.1", "ones"), b.newBinding("dlx", "work.*", "others")},
 			})
-			b.to(s, broker.Confirmed, b.called("x"), "work.1", 1)
-			b.to(s, broker.Confirmed, b.called("x"), "work.2", 2)
-			c := b.consume(s, "others", 0)
-			for _, d := range b.hold(c, 2) {
-				b.expect("its key", d.RoutingKey, map[int]string{1: "work.1", 2: "work.2"}[id(d)])
+			b.publishExpecting(s, broker.Confirmed, b.objectName("x"), "work.1", 1)
+			b.publishExpecting(s, broker.Confirmed, b.objectName("x"), "work.2", 2)
+			c := b.startConsumer(s, "others", 0)
+			for _, d := range b.holdDeliveries(c, 2) {
+				b.expect("its key", d.RoutingKey, map[int]string{1: "work.1", 2: "work.2"}[messageNumber(d)])
 			}
-			b.holds("ones", 1)
+			b.expectMessages("ones", 1)
 		}},
 		{Name: "rule 16 published by queue name, its key is the queue's name", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			b.put(s, 1)
-			b.expect("its key", b.receive(b.consume(s, "dead", 1)).RoutingKey, b.called("q"))
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			b.enqueueMessages(s, 1)
+			b.expect("its key", b.receiveDelivery(b.startConsumer(s, "dead", 1)).RoutingKey, b.objectName("q"))
 		}},
 	}
 }
@@ -70,38 +70,38 @@ func deadLetterCases() []Case {
 func copyCases() []Case {
 	return []Case{
 		{Name: "rule 6 a dead letter goes to every queue that is bound to its key", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.queue("copy")}, Bindings: []broker.Binding{b.bind("dlx", "#", "copy")}})
-			c := b.consume(s, "q", 1)
-			b.put(s, 1)
-			c.Reject(b.receive(c), false)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueNamed("copy")}, Bindings: []broker.Binding{b.newBinding("dlx", "#", "copy")}})
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1)
+			c.Reject(b.receiveDelivery(c), false)
 			for _, queue := range []string{"dead", "copy"} {
-				b.expect("the deaths in "+queue, b.deaths(b.receive(b.consume(s, queue, 1))), "q rejected 1")
+				b.expect("the deaths in "+queue, b.deathSummary(b.receiveDelivery(b.startConsumer(s, queue, 1))), "q rejected 1")
 			}
 		}},
 		{Name: "rule 29 a dead letter is not redelivered before 4.0, whatever it was; from then on that of a quorum queue is", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 1)
-			b.put(s, 1)
-			c.Reject(b.receive(c), true)
-			d := b.receive(c)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 1)
+			b.enqueueMessages(s, 1)
+			c.Reject(b.receiveDelivery(c), true)
+			d := b.receiveDelivery(c)
 			b.expect("before its death", d.Redelivered, true)
 			c.Reject(d, false)
-			d = b.receive(dead)
+			d = b.receiveDelivery(dead)
 			b.expect("after its death", d.Redelivered, b.MarksDead)
 			dead.Reject(d, true)
-			d = b.receive(dead)
+			d = b.receiveDelivery(dead)
 			b.expect("requeued after its death", d.Redelivered, true)
-			b.expect("its deaths then", b.deaths(d), "q rejected 1")
+			b.expect("its deaths then", b.deathSummary(d), "q rejected 1")
 		}},
-		{Name: "rule 38 what expires together keeps its order", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			b.put(s, upTo(1, 30)...)
+		{Name: "rule 38 messages that expire together keep their order", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			b.enqueueMessages(s, upTo(1, 30)...)
 			b.Sleep(b.soon + b.Late)
-			b.holds("dead", upTo(1, 30)...)
+			b.expectMessages("dead", upTo(1, 30)...)
 		}},
 	}
 }
@@ -109,17 +109,17 @@ func copyCases() []Case {
 func deathCases() []Case {
 	return []Case{
 		{Name: "rule 18 x-death names queue, reason, count and the broker's time", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			c := b.consume(s, "q", 1)
-			b.put(s, 1)
-			c.Reject(b.receive(c), false)
-			first := b.receive(b.consume(s, "dead", 1)).Deaths
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1)
+			c.Reject(b.receiveDelivery(c), false)
+			first := b.receiveDelivery(b.startConsumer(s, "dead", 1)).Deaths
 			b.Sleep(2 * time.Second)
-			b.put(s, 2)
-			c.Reject(b.receive(c), false)
+			b.enqueueMessages(s, 2)
+			c.Reject(b.receiveDelivery(c), false)
 			s.Close()
-			all := b.left("dead")
+			all := b.drainQueue("dead")
 			b.expect("how many deaths each", []int{len(first), len(all[0].Deaths), len(all[1].Deaths)}, []int{1, 1, 1})
 			apart := all[1].Deaths[0].Time.Sub(first[0].Time)
 			if apart < time.Second || apart > 2*time.Second+patience {
@@ -127,76 +127,76 @@ func deathCases() []Case {
 			}
 		}},
 		{Name: "rule 18 the times of x-death are whole seconds", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			c := b.consume(s, "q", 1)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			c := b.startConsumer(s, "q", 1)
 			for n := range 3 {
 				b.Sleep(b.Pause * 3)
-				b.put(s, n+1)
-				c.Reject(b.receive(c), false)
+				b.enqueueMessages(s, n+1)
+				c.Reject(b.receiveDelivery(c), false)
 			}
 			s.Close()
-			for _, d := range b.left("dead") {
+			for _, d := range b.drainQueue("dead") {
 				b.expect("the fraction of its time", d.Deaths[0].Time.Nanosecond(), 0)
 			}
 		}},
 		{Name: "rule 18 a cycle with a rejection counts, newest first, with the time of the first", body: countedCycle},
 		{Name: "rule 18 two reasons in one queue are two entries", body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("again", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", b.ttl, "again"), b.mortal("dead", 0, "again")},
-				Bindings:  []broker.Binding{b.bind("again", b.called("q"), "dead")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("again", broker.Topic)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", b.ttl, "again"), b.queueWithTTL("dead", 0, "again")},
+				Bindings:  []broker.Binding{b.newBinding("again", b.objectName("q"), "dead")},
 			})
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 1)
-			b.put(s, 1)
-			c.Reject(b.receive(c), false)
-			d := b.receive(dead)
-			b.cancel(c)
-			b.expect("after the rejection", b.deaths(d), "q rejected 1")
-			b.declare(s, broker.Topology{Bindings: []broker.Binding{b.bind("again", "#", "q")}})
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 1)
+			b.enqueueMessages(s, 1)
+			c.Reject(b.receiveDelivery(c), false)
+			d := b.receiveDelivery(dead)
+			b.cancelConsumer(c)
+			b.expect("after the rejection", b.deathSummary(d), "q rejected 1")
+			b.declareTopology(s, broker.Topology{Bindings: []broker.Binding{b.newBinding("again", "#", "q")}})
 			dead.Reject(d, false) // to both queues, because the returned message was rejected on its way
-			d = b.receive(dead)
-			b.expect("after two rejections", b.deaths(d), "dead rejected 1, q rejected 1")
+			d = b.receiveDelivery(dead)
+			b.expect("after two rejections", b.deathSummary(d), "dead rejected 1, q rejected 1")
 			dead.Ack(d)
-			d = b.receive(dead)
+			d = b.receiveDelivery(dead)
 			want := "q expired 1, q rejected 1, dead rejected 1"
 			if b.NewestFirst {
 				want = "q expired 1, dead rejected 1, q rejected 1"
 			}
-			b.expect("and an expiry", b.deaths(d), want)
+			b.expect("and an expiry", b.deathSummary(d), want)
 		}},
 		{Name: "rule 18 the newest death comes first, and before 4.0 the older ones turn round with each", body: turningDeaths},
 		{Name: "rule 19 a cycle without a rejection is dropped by classic and kept by quorum queues", needs: needsTotal, body: endlessCycle},
 		{Name: "rule 19 a message that expires twice on a path without a return is kept", body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("one", broker.Topic), b.exchange("two", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", b.soon, "one"), b.mortal("r", b.soon, "two"), b.queue("dead")},
-				Bindings:  []broker.Binding{b.bind("one", "#", "r"), b.bind("two", "#", "dead"), b.bind("two", "#", "q")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("one", broker.Topic), b.newExchange("two", broker.Topic)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", b.soon, "one"), b.queueWithTTL("r", b.soon, "two"), b.queueNamed("dead")},
+				Bindings:  []broker.Binding{b.newBinding("one", "#", "r"), b.newBinding("two", "#", "dead"), b.newBinding("two", "#", "q")},
 			})
-			b.put(s, 1)
-			d := b.receive(b.consume(s, "dead", 1))
-			b.expect("its deaths", b.deaths(d), "r expired 1, q expired 1")
-			b.nothing("what would go round", b.consume(s, "q", 1))
+			b.enqueueMessages(s, 1)
+			d := b.receiveDelivery(b.startConsumer(s, "dead", 1))
+			b.expect("its deaths", b.deathSummary(d), "r expired 1, q expired 1")
+			b.expectNoDelivery("what would go round", b.startConsumer(s, "q", 1))
 		}},
 	}
 }
 
 // countedCycle sends one message around: rejected from q, expired from wait, and back.
 func countedCycle(b *fixture) {
-	s := b.session()
-	b.declare(s, broker.Topology{
-		Exchanges: []broker.Exchange{b.exchange("retry", broker.Topic), b.exchange("again", broker.Topic)},
-		Queues:    []broker.Queue{b.mortal("q", 0, "retry"), b.mortal("wait", 1100*time.Millisecond, "again")},
-		Bindings:  []broker.Binding{b.bind("retry", "#", "wait"), b.bind("again", "#", "q")},
+	s := b.openSession()
+	b.declareTopology(s, broker.Topology{
+		Exchanges: []broker.Exchange{b.newExchange("retry", broker.Topic), b.newExchange("again", broker.Topic)},
+		Queues:    []broker.Queue{b.queueWithTTL("q", 0, "retry"), b.queueWithTTL("wait", 1100*time.Millisecond, "again")},
+		Bindings:  []broker.Binding{b.newBinding("retry", "#", "wait"), b.newBinding("again", "#", "q")},
 	})
-	c := b.consume(s, "q", 1)
-	b.put(s, 1)
+	c := b.startConsumer(s, "q", 1)
+	b.enqueueMessages(s, 1)
 	var first broker.Delivery
 	for round, want := range []string{"", "wait expired 1, q rejected 1", "wait expired 2, q rejected 2", "wait expired 3, q rejected 3"} {
-		d := b.receive(c)
-		b.expect("its deaths", b.deaths(d), want)
+		d := b.receiveDelivery(c)
+		b.expect("its deaths", b.deathSummary(d), want)
 		b.expect("it is redelivered", d.Redelivered, round > 0 && b.MarksDead)
 		if round == 1 {
 			first = d
@@ -212,33 +212,33 @@ func countedCycle(b *fixture) {
 }
 
 func endlessCycle(b *fixture) {
-	s := b.session()
-	b.declare(s, broker.Topology{
-		Exchanges: []broker.Exchange{b.exchange("loop", broker.Topic)},
-		Queues:    []broker.Queue{b.mortal("q", b.soon, "loop")},
-		Bindings:  []broker.Binding{b.bind("loop", "#", "q")},
+	s := b.openSession()
+	b.declareTopology(s, broker.Topology{
+		Exchanges: []broker.Exchange{b.newExchange("loop", broker.Topic)},
+		Queues:    []broker.Queue{b.queueWithTTL("q", b.soon, "loop")},
+		Bindings:  []broker.Binding{b.newBinding("loop", "#", "q")},
 	})
-	b.put(s, 1)
+	b.enqueueMessages(s, 1)
 	b.Sleep(b.soon + b.Late)
-	b.nothing("what would come round", b.consume(s, "q", 1))
+	b.expectNoDelivery("what would come round", b.startConsumer(s, "q", 1))
 	b.keptOrDropped()
 }
 
 // turningDeaths follows a message through four expiries and checks it after each.
 func turningDeaths(b *fixture) {
-	s := b.session()
+	s := b.openSession()
 	var top broker.Topology
 	stages := []string{"one", "two", "three", "four"}
 	for i, stage := range stages {
-		top.Exchanges = append(top.Exchanges, b.exchange("after-"+stage, broker.Topic))
-		top.Queues = append(top.Queues, b.mortal(stage, b.soon, "after-"+stage), b.queue("saw-"+stage))
-		top.Bindings = append(top.Bindings, b.bind("after-"+stage, "#", "saw-"+stage))
+		top.Exchanges = append(top.Exchanges, b.newExchange("after-"+stage, broker.Topic))
+		top.Queues = append(top.Queues, b.queueWithTTL(stage, b.soon, "after-"+stage), b.queueNamed("saw-"+stage))
+		top.Bindings = append(top.Bindings, b.newBinding("after-"+stage, "#", "saw-"+stage))
 		if i > 0 {
-			top.Bindings = append(top.Bindings, b.bind("after-"+stages[i-1], "#", stage))
+			top.Bindings = append(top.Bindings, b.newBinding("after-"+stages[i-1], "#", stage))
 		}
 	}
-	b.declare(s, top)
-	b.to(s, broker.Confirmed, "", b.called("one"), 1)
+	b.declareTopology(s, top)
+	b.publishExpecting(s, broker.Confirmed, "", b.objectName("one"), 1)
 	seen := []string{
 		"one expired 1",
 		"two expired 1, one expired 1",
@@ -250,74 +250,74 @@ func turningDeaths(b *fixture) {
 		seen[3] = "four expired 1, three expired 1, two expired 1, one expired 1"
 	}
 	for i, want := range seen {
-		d := b.receive(b.consume(s, "saw-"+stages[i], 1))
-		b.expect("the deaths after "+stages[i], b.deaths(d), want)
+		d := b.receiveDelivery(b.startConsumer(s, "saw-"+stages[i], 1))
+		b.expect("the deaths after "+stages[i], b.deathSummary(d), want)
 	}
 }
 
 func routelessCases() []Case {
 	return []Case{
 		{Name: "rule 17 and 41 a dead letter whose exchange is missing is dropped by classic and kept by quorum queues", needs: needsTotal, body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", b.soon, "missing")}})
-			b.put(s, 1)
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", b.soon, "missing")}})
+			b.enqueueMessages(s, 1)
 			b.Sleep(b.soon + b.Late)
 			b.keptOrDropped()
 		}},
 		{Name: "rule 17 and 41 a dead letter without a binding is dropped by classic and kept by quorum queues", needs: needsTotal, body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("dlx", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", 0, "dlx"), b.queue("dead")},
-				Bindings:  []broker.Binding{b.bind("dlx", "other", "dead")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("dlx", broker.Topic)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", 0, "dlx"), b.queueNamed("dead")},
+				Bindings:  []broker.Binding{b.newBinding("dlx", "other", "dead")},
 			})
-			c := b.consume(s, "q", 1)
-			b.put(s, 1)
-			c.Reject(b.receive(c), false)
-			b.settled()
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1)
+			c.Reject(b.receiveDelivery(c), false)
+			b.letBrokerSettle()
 			s.Close()
 			b.keptOrDropped()
-			b.holds("dead")
+			b.expectMessages("dead")
 		}},
 		{Name: "rule 1 and 17 a literal hash on a direct exchange loses dead letters", needs: needsTotal, body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("dlx", broker.Direct)},
-				Queues:    []broker.Queue{b.mortal("q", b.soon, "dlx"), b.queue("dead")},
-				Bindings:  []broker.Binding{b.bind("dlx", "#", "dead")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("dlx", broker.Direct)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", b.soon, "dlx"), b.queueNamed("dead")},
+				Bindings:  []broker.Binding{b.newBinding("dlx", "#", "dead")},
 			})
-			b.put(s, 1)
+			b.enqueueMessages(s, 1)
 			b.Sleep(b.soon + b.Late)
 			b.keptOrDropped()
-			b.holds("dead")
+			b.expectMessages("dead")
 		}},
-		{Name: "rule 41 a kept dead letter is not tried again soon, and does not hold up those behind it", Types: []string{Quorum}, body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", 0, "dlx")}})
-			c := b.consume(s, "q", 1)
-			b.put(s, 1, 2)
-			c.Reject(b.receive(c), false)
+		{Name: "rule 41 a kept dead letter is not retried soon, and does not hold up those behind it", Types: []string{Quorum}, body: func(b *fixture) {
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", 0, "dlx")}})
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1, 2)
+			c.Reject(b.receiveDelivery(c), false)
 			b.Sleep(time.Second)
-			b.path(s, 0)
-			dead := b.consume(s, "dead", 0)
-			c.Reject(b.receive(c), false)
-			b.expect("the one behind it", id(b.receive(dead)), 2)
+			b.declareDeadLetterPath(s, 0)
+			dead := b.startConsumer(s, "dead", 0)
+			c.Reject(b.receiveDelivery(c), false)
+			b.expect("the one behind it", messageNumber(b.receiveDelivery(dead)), 2)
 			b.Sleep(2 * time.Second)
-			b.nothing("the kept one", dead)
+			b.expectNoDelivery("the kept one", dead)
 			if b.Total != nil {
-				b.expect("what the queue answers for", b.Total(b.called("q")), 1)
+				b.expect("what the queue answers for", b.Total(b.objectName("q")), 1)
 			}
 		}},
-		{Name: "rule 41 a kept dead letter is tried again after three minutes", Types: []string{Quorum}, needs: needsSlow, body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", b.soon, "dlx")}})
-			b.put(s, 1)
+		{Name: "rule 41 a kept dead letter is retried after three minutes", Types: []string{Quorum}, needs: needsSlow, body: func(b *fixture) {
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", b.soon, "dlx")}})
+			b.enqueueMessages(s, 1)
 			b.Sleep(time.Second)
-			b.path(s, b.soon)
+			b.declareDeadLetterPath(s, b.soon)
 			begin := b.Now()
-			d, err := b.next(b.consume(s, "dead", 0), 4*time.Minute)
+			d, err := b.nextDelivery(b.startConsumer(s, "dead", 0), 4*time.Minute)
 			b.must(err)
-			b.expect("its deaths", b.deaths(d), "q expired 1")
+			b.expect("its deaths", b.deathSummary(d), "q expired 1")
 			if waited := b.Now() - begin; waited < 2*time.Minute {
 				b.errorf("tried again after %v, the contract says three minutes", waited)
 			}
@@ -333,6 +333,6 @@ func (f *fixture) keptOrDropped() {
 	if f.HoldsDeadLetters {
 		want = 1
 	}
-	f.expect("what the queue answers for", f.Total(f.called("q")), want)
-	f.holds("q")
+	f.expect("what the queue answers for", f.Total(f.objectName("q")), want)
+	f.expectMessages("q")
 }

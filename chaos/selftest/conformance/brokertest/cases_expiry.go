@@ -6,20 +6,20 @@ import (
 	"handoff/core/broker"
 )
 
-// Times to live of the cases: long enough for the earlier steps, short enough to wait for. A busy
-// machine makes them longer.
+// Times to live of the cases: long enough for the earlier steps, short enough to wait for. A busy machine
+// makes them longer.
 const (
 	soon = 250 * time.Millisecond
 	ttl  = 600 * time.Millisecond
 )
 
-// died receives a dead letter and expects that it died no earlier than ttl after begin, and not
+// expectDeadLetter receives a dead letter and expects that it died no earlier than ttl after begin, and not
 // much later than ttl after end.
-func (f *fixture) died(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
+func (f *fixture) expectDeadLetter(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
 	f.t.Helper()
-	d := f.receive(c)
+	d := f.receiveDelivery(c)
 	now := f.Now()
-	f.expect("the dead letter", id(d), message)
+	f.expect("the dead letter", messageNumber(d), message)
 	if now-begin < after {
 		f.errorf("message %d died after %v at most, the contract says never before %v", message, now-begin, after)
 	}
@@ -32,53 +32,53 @@ func (f *fixture) died(c broker.Consumer, message int, after, begin, end time.Du
 func expiryCases() []Case {
 	return []Case{
 		{Name: "rule 43 expiry is never early and hardly late", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			dead := b.consume(s, "dead", 0)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			dead := b.startConsumer(s, "dead", 0)
 			begin := b.Now()
-			b.put(s, 1, 2, 3)
+			b.enqueueMessages(s, 1, 2, 3)
 			end := b.Now()
 			for i := range 3 {
-				b.died(dead, i+1, b.soon, begin, end)
+				b.expectDeadLetter(dead, i+1, b.soon, begin, end)
 			}
 		}},
 		{Name: "rule 10 an expired message is never delivered", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			b.put(s, 1, 2)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			b.enqueueMessages(s, 1, 2)
 			b.Sleep(b.soon + b.Late)
-			b.nothing("after the expiry", b.consume(s, "q", 1))
-			b.holds("dead", 1, 2)
+			b.expectNoDelivery("after the expiry", b.startConsumer(s, "q", 1))
+			b.expectMessages("dead", 1, 2)
 		}},
-		{Name: "rule 9 without a dead letter exchange an expired message is gone", body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", b.soon, "")}})
-			b.put(s, 1)
+		{Name: "rule 9 without a dead letter exchange an expired message is lost", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", b.soon, "")}})
+			b.enqueueMessages(s, 1)
 			b.Sleep(b.soon + b.Late)
-			b.put(s, 2)
-			b.holds("q", 2)
+			b.enqueueMessages(s, 2)
+			b.expectMessages("q", 2)
 		}},
 		{Name: "rule 9 a queue without a time to live keeps everything", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, 0)
-			b.put(s, 1)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, 0)
+			b.enqueueMessages(s, 1)
 			b.Sleep(b.soon + b.Late)
-			b.holds("q", 1)
-			b.holds("dead")
+			b.expectMessages("q", 1)
+			b.expectMessages("dead")
 		}},
 		{Name: "rule 9 every message has its own time", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.ttl)
-			dead := b.consume(s, "dead", 0)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.ttl)
+			dead := b.startConsumer(s, "dead", 0)
 			first := b.Now()
-			b.put(s, 1)
+			b.enqueueMessages(s, 1)
 			firstEnd := b.Now()
 			b.Sleep(b.ttl / 2)
 			second := b.Now()
-			b.put(s, 2)
+			b.enqueueMessages(s, 2)
 			secondEnd := b.Now()
-			b.died(dead, 1, b.ttl, first, firstEnd)
-			b.died(dead, 2, b.ttl, second, secondEnd)
+			b.expectDeadLetter(dead, 1, b.ttl, first, firstEnd)
+			b.expectDeadLetter(dead, 2, b.ttl, second, secondEnd)
 		}},
 	}
 }
@@ -86,53 +86,53 @@ func expiryCases() []Case {
 func heldExpiryCases() []Case {
 	return []Case{
 		{Name: "rule 11 a prefetched message does not expire, and can be settled late", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			c := b.consume(s, "q", 1)
-			b.put(s, 1)
-			d := b.receive(c)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1)
+			d := b.receiveDelivery(c)
 			b.Sleep(b.soon + b.Late)
 			c.Ack(d)
-			b.settled()
+			b.letBrokerSettle()
 			s.Close()
-			b.holds("q")
-			b.holds("dead")
+			b.expectMessages("q")
+			b.expectMessages("dead")
 		}},
-		{Name: "rule 11 what is ready behind a prefetched message dies in time", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+		{Name: "rule 11 ready messages behind a prefetched one die in time", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
 			begin := b.Now()
-			b.put(s, 1, 2)
+			b.enqueueMessages(s, 1, 2)
 			end := b.Now()
-			b.receive(c)
-			b.died(dead, 2, b.soon, begin, end)
-			b.nothing("the one that is held", dead)
+			b.receiveDelivery(c)
+			b.expectDeadLetter(dead, 2, b.soon, begin, end)
+			b.expectNoDelivery("the one that is held", dead)
 			s.Close()
-			b.settled()
-			b.holds("dead", 2, 1)
+			b.letBrokerSettle()
+			b.expectMessages("dead", 2, 1)
 		}},
-		{Name: "rule 11 what waits in a client's buffer does not expire either", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			c := b.consume(s, "q", 2)
-			b.put(s, 1, 2, 3)
+		{Name: "rule 11 messages in a client's buffer do not expire either", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			c := b.startConsumer(s, "q", 2)
+			b.enqueueMessages(s, 1, 2, 3)
 			b.Sleep(b.soon + b.Late)
-			b.expect("received late", ids(b.hold(c, 2)), []int{1, 2})
-			b.holds("dead", 3)
+			b.expect("received late", messageNumbers(b.holdDeliveries(c, 2)), []int{1, 2})
+			b.expectMessages("dead", 3)
 		}},
 		{Name: "rule 9 a dead letter's own queue counts from its arrival there", body: func(b *fixture) {
-			s := b.session()
-			b.declare(s, broker.Topology{
-				Exchanges: []broker.Exchange{b.exchange("dlx", broker.Topic), b.exchange("end", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", b.soon, "dlx"), b.mortal("mid", b.soon, "end"), b.queue("dead")},
-				Bindings:  []broker.Binding{b.bind("dlx", "#", "mid"), b.bind("end", "#", "dead")},
+			s := b.openSession()
+			b.declareTopology(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.newExchange("dlx", broker.Topic), b.newExchange("end", broker.Topic)},
+				Queues:    []broker.Queue{b.queueWithTTL("q", b.soon, "dlx"), b.queueWithTTL("mid", b.soon, "end"), b.queueNamed("dead")},
+				Bindings:  []broker.Binding{b.newBinding("dlx", "#", "mid"), b.newBinding("end", "#", "dead")},
 			})
-			dead := b.consume(s, "dead", 0)
+			dead := b.startConsumer(s, "dead", 0)
 			begin := b.Now()
-			b.put(s, 1)
-			d := b.died(dead, 1, 2*b.soon, begin, b.Now())
-			b.expect("its deaths", b.deaths(d), "mid expired 1, q expired 1")
+			b.enqueueMessages(s, 1)
+			d := b.expectDeadLetter(dead, 1, 2*b.soon, begin, b.Now())
+			b.expect("its deaths", b.deathSummary(d), "mid expired 1, q expired 1")
 		}},
 	}
 }
@@ -140,95 +140,95 @@ func heldExpiryCases() []Case {
 func requeueExpiryCases() []Case {
 	return []Case{
 		{Name: "rule 12 requeueing keeps the expiry", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.ttl)
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.ttl)
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
 			begin := b.Now()
-			b.put(s, 1)
+			b.enqueueMessages(s, 1)
 			end := b.Now()
-			d := b.receive(c)
-			b.cancel(c)
+			d := b.receiveDelivery(c)
+			b.cancelConsumer(c)
 			b.Sleep(b.ttl / 2)
 			c.Reject(d, true)
-			b.died(dead, 1, b.ttl, begin, end)
+			b.expectDeadLetter(dead, 1, b.ttl, begin, end)
 		}},
-		{Name: "rule 12 what is requeued past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+		{Name: "rule 12 a message requeued after its expiry dies at once, even if a second consumer waits", body: func(b *fixture) {
 			pastExpiry(b, b.MarksRequeued, func(_ broker.Session, c broker.Consumer, d broker.Delivery) { c.Reject(d, true) })
 		}},
-		{Name: "rule 12 what a closed session returns past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+		{Name: "rule 12 a message that a closed session returns after its expiry dies at once, even if a second consumer waits", body: func(b *fixture) {
 			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { s.Close() })
 		}},
-		{Name: "rule 12 what a lost session returns past its expiry dies at once, though a second consumer waits", needs: needsCut, body: func(b *fixture) {
+		{Name: "rule 12 a message that a lost session returns after its expiry dies at once, even if a second consumer waits", needs: needsCut, body: func(b *fixture) {
 			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { b.Cut(s, 0) })
 		}},
-		{Name: "rule 12 what is rejected past its expiry was rejected, not expired", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.soon)
-			c := b.consume(s, "q", 1)
-			b.put(s, 1)
-			d := b.receive(c)
+		{Name: "rule 12 a message rejected after its expiry was rejected, not expired", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.soon)
+			c := b.startConsumer(s, "q", 1)
+			b.enqueueMessages(s, 1)
+			d := b.receiveDelivery(c)
 			b.Sleep(b.soon + b.Late)
 			c.Reject(d, false)
-			b.expect("its deaths", b.deaths(b.receive(b.consume(s, "dead", 1))), "q rejected 1")
+			b.expect("its deaths", b.deathSummary(b.receiveDelivery(b.startConsumer(s, "dead", 1))), "q rejected 1")
 		}},
-		{Name: "rule 12 what is requeued in time can be delivered again until it expires", body: func(b *fixture) {
-			s := b.session()
-			b.path(s, b.ttl)
-			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+		{Name: "rule 12 a message requeued in time can be redelivered until it expires", body: func(b *fixture) {
+			s := b.openSession()
+			b.declareDeadLetterPath(s, b.ttl)
+			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
 			begin := b.Now()
-			b.put(s, 1)
+			b.enqueueMessages(s, 1)
 			end := b.Now()
-			c.Reject(b.receive(c), true)
-			d := b.receive(c)
+			c.Reject(b.receiveDelivery(c), true)
+			d := b.receiveDelivery(c)
 			b.expect("it is redelivered", d.Redelivered, true)
-			b.cancel(c)
+			b.cancelConsumer(c)
 			c.Reject(d, true)
-			died := b.died(dead, 1, b.ttl, begin, end)
-			b.expect("its deaths", b.deaths(died), "q expired 1")
+			died := b.expectDeadLetter(dead, 1, b.ttl, begin, end)
+			b.expect("its deaths", b.deathSummary(died), "q expired 1")
 		}},
-		{Name: "rule 10 what was requeued dies when it comes to the head", body: requeuedHead},
+		{Name: "rule 10 a requeued message dies when it reaches the head", body: requeuedHead},
 	}
 }
 
-// pastExpiry gives a message back after its expiry while a second consumer waits for one. marked
-// says that the dead letter is marked redelivered.
+// pastExpiry requeues a message after its expiry while a second consumer waits for one. marked reports
+// whether the dead letter is marked redelivered.
 func pastExpiry(b *fixture, marked bool, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
-	owner, second := b.session(), b.session()
-	b.path(owner, b.soon)
-	c := b.consume(owner, "q", 1)
-	b.put(owner, 1)
-	d := b.receive(c)
-	waiting, dead := b.consume(second, "q", 5), b.consume(second, "dead", 0)
+	owner, second := b.openSession(), b.openSession()
+	b.declareDeadLetterPath(owner, b.soon)
+	c := b.startConsumer(owner, "q", 1)
+	b.enqueueMessages(owner, 1)
+	d := b.receiveDelivery(c)
+	waiting, dead := b.startConsumer(second, "q", 5), b.startConsumer(second, "dead", 0)
 	b.Sleep(b.soon + b.Late)
-	b.nothing("while it is held", dead)
+	b.expectNoDelivery("while it is held", dead)
 	giveBack(owner, c, d)
-	died := b.receive(dead)
-	b.expect("its deaths", b.deaths(died), "q expired 1")
+	died := b.receiveDelivery(dead)
+	b.expect("its deaths", b.deathSummary(died), "q expired 1")
 	b.expect("it is redelivered", died.Redelivered, marked)
-	b.nothing("the consumer that waited", waiting)
+	b.expectNoDelivery("the consumer that waited", waiting)
 }
 
 // requeuedHead requeues the older of two messages. If the queue puts it at the end, the younger one
 // is then at the head, and the older one can't die before it reaches the head.
 func requeuedHead(b *fixture) {
-	s := b.session()
-	b.path(s, b.ttl)
-	c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+	s := b.openSession()
+	b.declareDeadLetterPath(s, b.ttl)
+	c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
 	older := b.Now()
-	b.put(s, 1)
+	b.enqueueMessages(s, 1)
 	olderEnd := b.Now()
 	b.Sleep(b.ttl / 2)
 	younger := b.Now()
-	b.put(s, 2)
+	b.enqueueMessages(s, 2)
 	youngerEnd := b.Now()
-	d := b.receive(c)
-	b.cancel(c)
+	d := b.receiveDelivery(c)
+	b.cancelConsumer(c)
 	c.Reject(d, true)
 	if b.RequeuesLast {
-		b.died(dead, 2, b.ttl, younger, youngerEnd)
-		b.died(dead, 1, b.ttl, older, youngerEnd)
+		b.expectDeadLetter(dead, 2, b.ttl, younger, youngerEnd)
+		b.expectDeadLetter(dead, 1, b.ttl, older, youngerEnd)
 		return
 	}
-	b.died(dead, 1, b.ttl, older, olderEnd)
-	b.died(dead, 2, b.ttl, younger, youngerEnd)
+	b.expectDeadLetter(dead, 1, b.ttl, older, olderEnd)
+	b.expectDeadLetter(dead, 2, b.ttl, younger, youngerEnd)
 }

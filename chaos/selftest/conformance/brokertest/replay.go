@@ -16,11 +16,11 @@ type subscriber struct {
 	queue   string
 	session broker.Session
 	c       broker.Consumer
-	over    bool // nothing comes any more
+	over    bool // no more deliveries arrive
 }
 
-// held is a delivery that the sequence has not settled.
-type held struct {
+// heldDelivery is a delivery that the sequence has not settled.
+type heldDelivery struct {
 	queue string
 	id    int
 	d     broker.Delivery
@@ -31,137 +31,137 @@ type held struct {
 type replay struct {
 	*fixture
 	seq   sequence
-	pace  time.Duration // how much slower than the subject's own times
+	pace  time.Duration // the factor by which it is slower than the subject's own times
 	want  []observation // nil on the first subject
 	start time.Duration
 	late  bool
 
 	publisher broker.Session
 	subs      []*subscriber
-	held      []held
+	held      []heldDelivery
 	last      int // the number of the last message
 	now       observation
 }
 
-// play runs a sequence. It returns false if the subject could not keep the sequence's time.
-func play(t *testing.T, s *Subject, seq sequence, pace int, want []observation) ([]observation, bool) {
+// playSequence runs a sequence. It returns false if the subject could not keep the sequence's time.
+func playSequence(t *testing.T, s *Subject, seq sequence, pace int, want []observation) ([]observation, bool) {
 	t.Helper()
 	b := newFixture(t, s, seq.queueType, fmt.Sprintf("sequence.%d.%d.%d.", seq.seed, len(seq.commands), pace))
 	p := &replay{fixture: b, seq: seq, pace: time.Duration(pace), want: want}
-	p.publisher = b.session()
-	p.declare(p.publisher, p.topology())
+	p.publisher = b.openSession()
+	p.declareTopology(p.publisher, p.sequenceTopology())
 	p.start = b.Now()
 	var all []observation
 	for i, c := range seq.commands {
 		p.now = observation{}
-		p.wait(i)
-		p.do(c)
-		p.collect(i)
+		p.awaitSlot(i)
+		p.runCommand(c)
+		p.collectDeliveries(i)
 		all = append(all, p.now)
 	}
 	p.now = observation{}
-	p.wait(len(seq.commands))
-	p.end()
+	p.awaitSlot(len(seq.commands))
+	p.recordLeftovers()
 	all = append(all, p.now)
-	b.clear()
+	b.cleanUp()
 	return all, !p.late
 }
 
-func (r *replay) slot() time.Duration { return r.Slot * r.pace }
+func (r *replay) slotDuration() time.Duration { return r.Slot * r.pace }
 
-func (r *replay) topology() broker.Topology {
-	first := r.mortal("first", 0, "down")
+func (r *replay) sequenceTopology() broker.Topology {
+	first := r.queueWithTTL("first", 0, "down")
 	if r.seq.mortal {
-		first.TTL = lifetime * r.slot() / 2
+		first.TTL = lifetime * r.slotDuration() / 2
 	}
-	second := r.mortal("second", 0, "up")
+	second := r.queueWithTTL("second", 0, "up")
 	first.KeepsReturned, second.KeepsReturned = r.seq.keeps, r.seq.keeps
 	return broker.Topology{
-		Exchanges: []broker.Exchange{r.exchange("x", broker.Topic), r.exchange("down", broker.Topic), r.exchange("up", broker.Topic)},
+		Exchanges: []broker.Exchange{r.newExchange("x", broker.Topic), r.newExchange("down", broker.Topic), r.newExchange("up", broker.Topic)},
 		Queues:    []broker.Queue{first, second},
 		Bindings: []broker.Binding{
-			r.bind("x", "work.*", "first"), r.bind("down", "work.#", "second"), r.bind("up", "#", "first"),
+			r.newBinding("x", "work.*", "first"), r.newBinding("down", "work.#", "second"), r.newBinding("up", "#", "first"),
 		},
 	}
 }
 
-// wait waits for the command's slot in a mortal sequence.
-func (r *replay) wait(i int) {
+// awaitSlot waits for the command's slot in a mortal sequence.
+func (r *replay) awaitSlot(i int) {
 	if !r.seq.mortal {
 		return
 	}
-	at := r.start + time.Duration(i+1)*r.slot()
+	at := r.start + time.Duration(i+1)*r.slotDuration()
 	if early := at - r.Now(); early > 0 {
 		r.Sleep(early)
 	}
-	if r.Now() > at+r.slot()/6 {
+	if r.Now() > at+r.slotDuration()/6 {
 		r.late = true
 	}
 }
 
-func (r *replay) saw(format string, args ...any) {
+func (r *replay) recordLine(format string, args ...any) {
 	r.now.lines = append(r.now.lines, fmt.Sprintf(format, args...))
 }
 
-// went records an error of a command that should always succeed. If a busy server closes a session,
-// this counts as a difference, too, but it does not repeat when the sequence is run more slowly.
-func (r *replay) went(what string, err error) {
+// recordError records an error of a command that should always succeed. If a busy server closes a session,
+// this counts as a difference, too, but it does not recur when the sequence is run more slowly.
+func (r *replay) recordError(what string, err error) {
 	if err != nil {
-		r.saw("%s: %v", what, err)
+		r.recordLine("%s: %v", what, err)
 	}
 }
 
-// do does one command.
-func (r *replay) do(c command) {
+// runCommand does one command.
+func (r *replay) runCommand(c command) {
 	switch c.op {
 	case opPublish:
-		r.publish("work.a", c.a%4+1)
+		r.publishMessages("work.a", c.a%4+1)
 	case opUnroutable:
-		r.publish("work.a", 1)
-		r.publish("idle", 1)
-		r.publish("work.b", 1)
+		r.publishMessages("work.a", 1)
+		r.publishMessages("idle", 1)
+		r.publishMessages("work.b", 1)
 	case opSubscribe:
-		r.subscribe([]string{"first", "first", "second"}[c.a%3], c.b)
+		r.addSubscriber([]string{"first", "first", "second"}[c.a%3], c.b)
 	case opAck, opReject, opRequeue, opTwice:
-		r.settle(c)
+		r.settleDelivery(c)
 	case opCancel:
-		if s := r.pick(c.a, func(s *subscriber) bool { return !s.over }); s != nil {
-			r.went("a cancel", s.c.Cancel(r.ctx))
+		if s := r.pickSubscriber(c.a, func(s *subscriber) bool { return !s.over }); s != nil {
+			r.recordError("a cancel", s.c.Cancel(r.ctx))
 		}
 	case opClose:
-		if s := r.pick(c.a, func(s *subscriber) bool { return !s.session.Closed() }); s != nil {
+		if s := r.pickSubscriber(c.a, func(s *subscriber) bool { return !s.session.Closed() }); s != nil {
 			s.session.Close()
-			r.lost(s)
+			r.endSubscriber(s)
 			r.Sleep(r.Pause / 4 * r.pace)
 		}
 	case opOtherTTL:
-		q := r.mortal("first", time.Hour, "down")
+		q := r.queueWithTTL("first", time.Hour, "down")
 		q.KeepsReturned = r.seq.keeps
 		err := r.publisher.Declare(r.ctx, broker.Topology{Queues: []broker.Queue{q}})
-		r.saw("another time to live: precondition %v, closed %v", errors.Is(err, broker.ErrPrecondition), r.publisher.Closed())
+		r.recordLine("another time to live: precondition %v, closed %v", errors.Is(err, broker.ErrPrecondition), r.publisher.Closed())
 	case opDelete:
-		r.DeleteQueue(r.called("first"))
+		r.DeleteQueue(r.objectName("first"))
 		r.Sleep(r.Pause / 4 * r.pace)
-		r.went("the queue again", r.publisher.Declare(r.ctx, r.topology()))
+		r.recordError("the queue again", r.publisher.Declare(r.ctx, r.sequenceTopology()))
 	case opMissing:
-		_, err := r.publisher.Consume(r.ctx, r.called("none"), 1)
-		r.saw("a missing queue: error %v, closed %v", err != nil, r.publisher.Closed())
+		_, err := r.publisher.Consume(r.ctx, r.objectName("none"), 1)
+		r.recordLine("a missing queue: error %v, closed %v", err != nil, r.publisher.Closed())
 	}
 }
 
-func (r *replay) publish(key string, n int) {
+func (r *replay) publishMessages(key string, n int) {
 	ms := make([]broker.Message, n)
 	for i := range ms {
 		r.last++
-		ms[i] = message(r.called("x"), key, r.last)
+		ms[i] = newMessage(r.objectName("x"), key, r.last)
 	}
-	r.saw("published up to %d: %v", r.last, r.publisher.Publish(r.ctx, ms))
+	r.recordLine("published up to %d: %v", r.last, r.publisher.Publish(r.ctx, ms))
 }
 
-// crowdSize is how many consumers a queue of a crowd has at most.
+// crowdSize is the largest number of consumers of a crowd's queue.
 const crowdSize = 3
 
-func (r *replay) subscribe(queue string, prefetch int) {
+func (r *replay) addSubscriber(queue string, prefetch int) {
 	most := 1
 	if r.seq.crowd {
 		most = crowdSize
@@ -174,20 +174,20 @@ func (r *replay) subscribe(queue string, prefetch int) {
 	if most <= 0 {
 		return
 	}
-	s := &subscriber{queue: queue, session: r.session()}
-	s.c = r.consume(s.session, queue, prefetch)
+	s := &subscriber{queue: queue, session: r.openSession()}
+	s.c = r.startConsumer(s.session, queue, prefetch)
 	r.subs = append(r.subs, s)
 }
 
-// settle settles the a-th oldest held delivery, by number.
-func (r *replay) settle(c command) {
+// settleDelivery settles the a-th oldest held delivery, by number.
+func (r *replay) settleDelivery(c command) {
 	if len(r.held) == 0 {
 		return
 	}
 	i := c.a % len(r.held)
 	h := r.held[i]
 	r.held = slices.Delete(r.held, i, i+1)
-	r.saw("settles %d of %s", h.id, h.queue)
+	r.recordLine("settles %d of %s", h.id, h.queue)
 	switch c.op {
 	case opAck:
 		h.by.c.Ack(h.d)
@@ -201,14 +201,14 @@ func (r *replay) settle(c command) {
 		for deadline := r.Now() + patience; !h.by.session.Closed() && r.Now() < deadline; {
 			r.Sleep(r.Pause / 50)
 		}
-		r.lost(h.by)
-		r.saw("its session is closed: %v", h.by.session.Closed())
+		r.endSubscriber(h.by)
+		r.recordLine("its session is closed: %v", h.by.session.Closed())
 	}
 	r.Sleep(r.Pause / 10 * r.pace)
 }
 
-// pick returns the a-th of the subscribers that meant accepts.
-func (r *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
+// pickSubscriber returns the a-th of the subscribers that meant accepts.
+func (r *replay) pickSubscriber(a int, meant func(s *subscriber) bool) *subscriber {
 	var some []*subscriber
 	for _, s := range r.subs {
 		if meant(s) {
@@ -221,28 +221,28 @@ func (r *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
 	return some[a%len(some)]
 }
 
-// lost ends a subscriber's session, with its held deliveries.
-func (r *replay) lost(s *subscriber) {
+// endSubscriber ends a subscriber's session, with its held deliveries.
+func (r *replay) endSubscriber(s *subscriber) {
 	s.over = true
-	r.held = slices.DeleteFunc(r.held, func(h held) bool { return h.by == s })
+	r.held = slices.DeleteFunc(r.held, func(h heldDelivery) bool { return h.by == s })
 }
 
-// collect receives the deliveries. On the second subject their number is known, and it waits for
-// all of them. On the first it waits until none has come for a full pause. In a mortal sequence
-// both wait until the slot is almost over.
-func (r *replay) collect(i int) {
+// collectDeliveries receives the deliveries. On the second subject their number is known, and it waits for
+// all of them. On the first it waits until none has arrived for a full pause. In a mortal sequence both wait
+// until the slot is almost over.
+func (r *replay) collectDeliveries(i int) {
 	byQueue := map[string][]string{}
 	tick, until := r.Pause, r.Now()
 	switch {
 	case r.seq.mortal:
-		tick, until = r.slot()/30, r.start+time.Duration(i+2)*r.slot()-r.slot()/8
+		tick, until = r.slotDuration()/30, r.start+time.Duration(i+2)*r.slotDuration()-r.slotDuration()/8
 	case r.want != nil:
 		tick, until = r.Pause/50*r.pace, r.Now()+3*time.Second
 	}
 	for {
 		came := 0
 		for _, s := range r.subs {
-			came += r.drain(s, tick, byQueue)
+			came += r.drainSubscriber(s, tick, byQueue)
 		}
 		r.now.deliveries += came
 		enough := !r.seq.mortal && r.want != nil && r.now.deliveries >= r.want[i].deliveries
@@ -250,11 +250,11 @@ func (r *replay) collect(i int) {
 			break
 		}
 		if !slices.ContainsFunc(r.subs, func(s *subscriber) bool { return !s.over }) {
-			r.Sleep(tick) // nothing else lets time pass
+			r.Sleep(tick) // nothing else advances time
 		}
 	}
-	r.report(byQueue)
-	slices.SortStableFunc(r.held, func(x, y held) int {
+	r.recordDeliveries(byQueue)
+	slices.SortStableFunc(r.held, func(x, y heldDelivery) int {
 		if x.id != y.id {
 			return x.id - y.id
 		}
@@ -262,22 +262,22 @@ func (r *replay) collect(i int) {
 	})
 }
 
-// drain takes the deliveries of one subscriber.
-func (r *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]string) int {
+// drainSubscriber takes the deliveries of one subscriber.
+func (r *replay) drainSubscriber(s *subscriber, tick time.Duration, byQueue map[string][]string) int {
 	came := 0
 	for !s.over {
-		d, err := r.next(s.c, tick)
+		d, err := r.nextDelivery(s.c, tick)
 		switch {
 		case err == nil:
 			came++
-			r.held = append(r.held, held{s.queue, id(d), d, s})
-			byQueue[s.queue] = append(byQueue[s.queue], r.shown(d))
+			r.held = append(r.held, heldDelivery{s.queue, messageNumber(d), d, s})
+			byQueue[s.queue] = append(byQueue[s.queue], r.deliveryText(d))
 		case errors.Is(err, broker.ErrCancelled):
 			s.over = true
-			r.saw("cancelled at %s", s.queue)
+			r.recordLine("cancelled at %s", s.queue)
 		case errors.Is(err, broker.ErrClosed):
-			r.saw("closed at %s", s.queue)
-			r.lost(s)
+			r.recordLine("closed at %s", s.queue)
+			r.endSubscriber(s)
 		default:
 			return came
 		}
@@ -285,36 +285,36 @@ func (r *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]s
 	return came
 }
 
-func (r *replay) shown(d broker.Delivery) string {
+func (r *replay) deliveryText(d broker.Delivery) string {
 	mark := ""
 	if d.Redelivered {
 		mark = "r"
 	}
 	if len(d.Deaths) == 0 {
-		return fmt.Sprint(id(d), mark)
+		return fmt.Sprint(messageNumber(d), mark)
 	}
-	return fmt.Sprintf("%d%s(%s)", id(d), mark, r.deaths(d))
+	return fmt.Sprintf("%d%s(%s)", messageNumber(d), mark, r.deathSummary(d))
 }
 
-// report shows the deliveries: in order if the queue has one consumer, otherwise in any order.
-func (r *replay) report(byQueue map[string][]string) {
+// recordDeliveries records the deliveries: in order if the queue has one consumer, otherwise sorted.
+func (r *replay) recordDeliveries(byQueue map[string][]string) {
 	for _, queue := range []string{"first", "second"} {
 		if came := byQueue[queue]; len(came) > 0 {
 			if r.seq.crowd {
 				slices.Sort(came)
 			}
-			r.saw("%s delivers %s", queue, strings.Join(came, " "))
+			r.recordLine("%s delivers %s", queue, strings.Join(came, " "))
 		}
 	}
 }
 
-// end closes everything and checks what is left.
-func (r *replay) end() {
+// recordLeftovers closes everything and records what is left.
+func (r *replay) recordLeftovers() {
 	for _, s := range r.subs {
-		// Otherwise the remaining consumers of a crowd would receive some of what the first to go
+		// Otherwise the remaining consumers of a crowd would receive messages that the first closed session
 		// returns.
 		if r.seq.crowd && !s.over {
-			r.went("a cancel", s.c.Cancel(r.ctx))
+			r.recordError("a cancel", s.c.Cancel(r.ctx))
 		}
 	}
 	for _, s := range r.subs {
@@ -323,9 +323,9 @@ func (r *replay) end() {
 	}
 	byQueue := map[string][]string{}
 	for _, queue := range []string{"first", "second"} {
-		for _, d := range r.left(queue) {
-			byQueue[queue] = append(byQueue[queue], r.shown(d))
+		for _, d := range r.drainQueue(queue) {
+			byQueue[queue] = append(byQueue[queue], r.deliveryText(d))
 		}
 	}
-	r.report(byQueue)
+	r.recordDeliveries(byQueue)
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// op is what a command does.
+// op is the kind of a command.
 type op uint8
 
 const (
 	opPublish    op = iota // A messages into the first queue
 	opUnroutable           // a message that is returned, between two that are not
 	opSubscribe            // to queue A, with prefetch B
-	opAck                  // the A-th oldest of what is held
-	opReject               // likewise
-	opRequeue              // likewise
-	opTwice                // likewise acknowledged twice, which ends its session
+	opAck                  // the A-th oldest held delivery
+	opReject               // the same
+	opRequeue              // the same
+	opTwice                // the same, acknowledged twice, which ends its session
 	opCancel               // the A-th consumer
 	opClose                // the A-th consumer's session
 	opOtherTTL             // a declaration that is refused
-	opDelete               // the first queue is deleted and declared again
+	opDelete               // the first queue is deleted and redeclared
 	opMissing              // consuming from a queue that does not exist
-	opRest                 // nothing: time passes
+	opRest                 // time passes
 	ops          = int(opRest) + 1
 )
 
@@ -41,8 +41,8 @@ type command struct {
 // String shows the command in the text of a failure.
 func (c command) String() string { return fmt.Sprintf("%s %d %d", opNames[c.op], c.a, c.b) }
 
-// sequence is data: the same sequence runs on every subject. Its two queues feed each other: a
-// message that dies in the first goes to the second, and a message rejected there goes back.
+// sequence is data: the same sequence runs on every subject. Its two queues feed each other: a message that
+// dies in one goes to the other.
 type sequence struct {
 	seed      uint64
 	queueType string
@@ -60,14 +60,14 @@ type sequence struct {
 // lifetime is the time to live of a mortal sequence, in half slots.
 const lifetime = 13
 
-// weights say how often each command comes.
+// weights are the relative frequencies of the commands.
 var weights = [ops]int{
 	opPublish: 22, opUnroutable: 3, opSubscribe: 12, opAck: 16, opReject: 12, opRequeue: 12, opTwice: 2,
 	opCancel: 5, opClose: 5, opOtherTTL: 2, opDelete: 1, opMissing: 1, opRest: 0,
 }
 
-// draw draws a sequence.
-func draw(seed uint64, canDelete bool) sequence {
+// drawSequence draws a sequence.
+func drawSequence(seed uint64, canDelete bool) sequence {
 	r := rand.New(rand.NewPCG(seed, 0x5ca1ab1e))
 	s := sequence{seed: seed, queueType: Classic, mortal: r.IntN(3) == 0, crowd: r.IntN(3) == 0}
 	if r.IntN(2) == 0 {
@@ -110,21 +110,21 @@ func (s sequence) String() string {
 	return b.String()
 }
 
-// without leaves out n commands.
-func (s sequence) without(from, n int) sequence {
+// withoutCommands leaves out n commands, beginning at from.
+func (s sequence) withoutCommands(from, n int) sequence {
 	kept := append([]command{}, s.commands[:from]...)
 	s.commands = append(kept, s.commands[min(from+n, len(s.commands)):]...)
 	return s
 }
 
-// observation is what clients observed of one command.
+// observation is what clients observed during one command.
 type observation struct {
 	lines      []string
 	deliveries int
 }
 
-// differ returns the first difference between two subjects, or "".
-func differ(s sequence, want, got []observation) string {
+// firstDifference returns the first difference between two subjects, or "".
+func firstDifference(s sequence, want, got []observation) string {
 	for i := range want {
 		if i >= len(got) {
 			return fmt.Sprintf("the subject stopped before command %d", i)

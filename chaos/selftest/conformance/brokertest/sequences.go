@@ -18,7 +18,7 @@ const SeedVariable = "HANDOFF_CONFORMANCE_SEED"
 // ParallelVariable sets how many sequences are compared at a time: fewer on a busy machine.
 const ParallelVariable = "HANDOFF_CONFORMANCE_PARALLEL"
 
-func setting(t *testing.T, variable string, otherwise int) int {
+func envSetting(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
@@ -31,8 +31,8 @@ func setting(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// arms are the two compared subjects.
-type arms struct{ reference, subject WithSubject }
+// subjectPair are the two compared subjects.
+type subjectPair struct{ reference, subject WithSubject }
 
 // verdict is the result of one sequence: an empty difference means agreement.
 type verdict struct {
@@ -41,20 +41,20 @@ type verdict struct {
 	tooLate    bool
 }
 
-// compare runs a sequence on both, pace times slower than the subject's own times.
-func (a arms) compare(t *testing.T, seq sequence, pace int) verdict {
+// compareSequence runs a sequence on both, pace times slower than the subject's own times.
+func (sp subjectPair) compareSequence(t *testing.T, seq sequence, pace int) verdict {
 	t.Helper()
 	var slot Subject
-	a.subject(t, func(s Subject) { slot = s })
+	sp.subject(t, func(s Subject) { slot = s })
 	var want, got []observation
-	a.reference(t, func(s Subject) {
+	sp.reference(t, func(s Subject) {
 		// Both keep the same time, that of the slower one.
 		s.Slot = slot.Slot
-		want, _ = play(t, &s, seq, pace, nil)
+		want, _ = playSequence(t, &s, seq, pace, nil)
 	})
 	inTime := false
-	a.subject(t, func(s Subject) { got, inTime = play(t, &s, seq, pace, want) })
-	v := verdict{difference: differ(seq, want, got), tooLate: !inTime}
+	sp.subject(t, func(s Subject) { got, inTime = playSequence(t, &s, seq, pace, want) })
+	v := verdict{difference: firstDifference(seq, want, got), tooLate: !inTime}
 	for _, o := range want {
 		v.deliveries += o.deliveries
 	}
@@ -68,15 +68,15 @@ var paces = []int{1, 3, 8}
 // slowest is the last pace of a sequence that differs although nothing in it expires.
 const slowest = 32
 
-// settled runs a sequence until it agrees, or has disagreed at every pace.
-func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
+// compareAtPaces runs a sequence until it agrees, or has disagreed at every pace.
+func (sp subjectPair) compareAtPaces(t *testing.T, seq sequence) (v verdict, tries int) {
 	t.Helper()
 	all := paces
 	if !seq.mortal {
 		all = append(slices.Clone(paces), slowest)
 	}
 	for _, pace := range all {
-		v = a.compare(t, seq, pace)
+		v = sp.compareSequence(t, seq, pace)
 		tries++
 		if v.difference == "" && !v.tooLate {
 			break
@@ -85,17 +85,17 @@ func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
 	return v, tries
 }
 
-// shrinkFor is how long a difference is shrunk.
+// shrinkFor bounds the time in which a difference is shrunk.
 const shrinkFor = time.Minute
 
-// shrink leaves out commands that the difference does not need, within the time.
-func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) {
+// shrinkDifference leaves out commands that the difference does not need, within the time.
+func (sp subjectPair) shrinkDifference(t *testing.T, seq sequence, v verdict) (sequence, verdict) {
 	t.Helper()
 	end := time.Now().Add(shrinkFor)
 	for size := len(seq.commands) / 2; size > 0; size /= 2 {
 		for from := 0; from < len(seq.commands) && time.Now().Before(end); {
-			less := seq.without(from, size)
-			if w := a.compare(t, less, paces[1]); w.difference != "" && !w.tooLate {
+			less := seq.withoutCommands(from, size)
+			if w := sp.compareSequence(t, less, paces[1]); w.difference != "" && !w.tooLate {
 				seq, v = less, w
 			} else {
 				from += size
@@ -110,15 +110,15 @@ func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) 
 // how many commands there were.
 func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
-	steps, atOnce = setting(t, StepsVariable, steps), max(1, setting(t, ParallelVariable, atOnce))
-	first := uint64(setting(t, SeedVariable, 1)) //nolint:gosec // not negative
-	a := arms{reference, subject}
+	steps, atOnce = envSetting(t, StepsVariable, steps), max(1, envSetting(t, ParallelVariable, atOnce))
+	first := uint64(envSetting(t, SeedVariable, 1)) //nolint:gosec // not negative
+	a := subjectPair{reference, subject}
 	canDelete, busy := false, false
 	subject(t, func(s Subject) { canDelete, busy = s.DeleteQueue != nil, s.Busy })
 	var all []sequence
 	planned := 0
 	for seed := first; planned < steps; seed++ {
-		all = append(all, draw(seed, canDelete))
+		all = append(all, drawSequence(seed, canDelete))
 		planned += len(all[len(all)-1].commands)
 	}
 	var calm, hasty []sequence
@@ -129,13 +129,13 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 			calm = append(calm, seq)
 		}
 	}
-	c := &comparison{arms: a, t: t}
-	// A difference among many sequences is judged again among few: on a busy machine the broker may
-	// move a dead letter so late that another event comes first. In mortal sequences messages
+	c := &comparison{subjectPair: a, t: t}
+	// A difference found among many sequences is judged again with fewer at a time. On a busy machine the
+	// broker may move a dead letter so late that another event comes first. In mortal sequences messages
 	// expire by the clock, so these sequences must keep time from the start.
 	few := max(1, atOnce/16)
-	differing := c.run(calm, atOnce, false)
-	unjudged := len(c.run(differing, few, true)) + len(c.run(c.run(hasty, max(1, atOnce/4), false), few, true))
+	differing := c.compareAll(calm, atOnce, false)
+	unjudged := len(c.compareAll(differing, few, true)) + len(c.compareAll(c.compareAll(hasty, max(1, atOnce/4), false), few, true))
 	t.Logf("%d commands in %d sequences, %d deliveries; %d runs repeated more slowly, %d sequences left unjudged for lack of time",
 		planned, len(all), c.deliveries, c.again, unjudged)
 	if unjudged > len(all)/10 && !busy {
@@ -146,17 +146,17 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 
 // comparison is the result of all sequences.
 type comparison struct {
-	arms
+	subjectPair
 	t *testing.T
 
 	mu                        sync.Mutex
 	deliveries, again, failed int
 }
 
-// run compares sequences, atOnce at a time, and returns those that could not keep their time.
+// compareAll compares sequences, atOnce at a time, and returns those that could not keep their time.
 // Unless this run is final, it also returns those that differ, because the delays of a busy machine
 // look like differences.
-func (c *comparison) run(all []sequence, atOnce int, final bool) (late []sequence) {
+func (c *comparison) compareAll(all []sequence, atOnce int, final bool) (late []sequence) {
 	c.t.Helper()
 	atATime(atOnce, len(all), func(i int) {
 		c.mu.Lock()
@@ -165,7 +165,7 @@ func (c *comparison) run(all []sequence, atOnce int, final bool) (late []sequenc
 		if enough {
 			return
 		}
-		v, tries := c.settled(c.t, all[i])
+		v, tries := c.compareAtPaces(c.t, all[i])
 		c.mu.Lock()
 		c.deliveries += v.deliveries
 		c.again += tries - 1
@@ -179,7 +179,7 @@ func (c *comparison) run(all []sequence, atOnce int, final bool) (late []sequenc
 		if again || v.difference == "" {
 			return
 		}
-		less, w := c.shrink(c.t, all[i], v)
+		less, w := c.shrinkDifference(c.t, all[i], v)
 		c.t.Errorf("%v\ndiffers at %s\n(%s=%d begins with it)", less, w.difference, SeedVariable, all[i].seed)
 	})
 	return late

@@ -13,12 +13,12 @@ import (
 // for just above.
 type tweak func(c *config.Config, side int)
 
-// bounds are those of "What must hold together" and "What a setting may be" in docs/contract.md. step
+// settingBounds are those of "What must hold together" and "What a setting may be" in docs/contract.md. step
 // is the distance of a duration from its bound.
-func bounds(step time.Duration) (all []tweak) {
+func settingBounds(step time.Duration) (all []tweak) {
 	number := func(key string, bound func(*config.Config) int64) {
 		all = append(all, func(c *config.Config, side int) {
-			b, v := bound(c), at(c, key)
+			b, v := bound(c), settingAt(c, key)
 			switch {
 			case v.Kind() == reflect.Float64:
 				v.SetFloat(float64(b) + float64(side)/1000)
@@ -67,7 +67,7 @@ func bounds(step time.Duration) (all []tweak) {
 		{"health.queue_depth_unhealthy", "health.queue_depth_degraded"},
 		{"retry.max_backoff_secs", "retry.base_backoff_secs"},
 	} {
-		number(both[0], func(c *config.Config) int64 { return at(c, both[1]).Int() })
+		number(both[0], func(c *config.Config) int64 { return settingAt(c, both[1]).Int() })
 	}
 	lease := func(c *config.Config) int64 { return int64(oracle.Lease(&c.Worker)) }
 	number("retention.incarnations", lease)
@@ -94,7 +94,7 @@ func bounds(step time.Duration) (all []tweak) {
 		{"message_queue.rabbitmq.queue_type", "classic", "stream", ""},
 		{"message_queue.rabbitmq.dead_letter.exchange", "x", "", "y"},
 	} {
-		all = append(all, func(c *config.Config, side int) { at(c, words[0]).SetString(words[side+2]) })
+		all = append(all, func(c *config.Config, side int) { settingAt(c, words[0]).SetString(words[side+2]) })
 	}
 	return append(all,
 		func(c *config.Config, side int) {
@@ -105,8 +105,8 @@ func bounds(step time.Duration) (all []tweak) {
 		})
 }
 
-// at is the setting with a key.
-func at(c *config.Config, key string) reflect.Value {
+// settingAt is the setting with a key.
+func settingAt(c *config.Config, key string) reflect.Value {
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
 		is := v.Type()

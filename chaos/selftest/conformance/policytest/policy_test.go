@@ -1,8 +1,8 @@
-// Package policytest watches an executor at its port to the database, in simulated runs of drawn
-// clusters, and compares its decisions with the oracle: which worker gets which execution and how
-// many, which executions are retried, and how long a retried or taken-back execution waits. The
-// watcher knows everything that the executor knew, so it judges each decision exactly. Invariants
-// only see the events, and must leave room for what an executor may have known.
+// Package policytest watches an executor at its port to the database, in simulated runs of drawn clusters,
+// and compares its decisions with the oracle: which worker gets which execution and how many, which
+// executions are retried, and how long a retried or requeued execution waits. The watcher knows everything
+// that the executor knew, so it judges each decision exactly. Invariants only see the events, and must leave
+// room for what an executor may have known.
 package policytest
 
 import (
@@ -25,7 +25,7 @@ import (
 	"handoff/sim"
 )
 
-// watcher sees the executor's calls of the database, and passes every call through.
+// watcher observes the executor's calls of the database, and passes every call through.
 type watcher struct {
 	store.Store
 	process string
@@ -35,34 +35,33 @@ type watcher struct {
 	placement  oracle.Placement
 	thresholds *oracle.Thresholds
 	backoffs   *oracle.Backoffs
-	// looks are the latest replies about the workers. Other loops than the scheduler ask for them,
-	// too.
+	// looks are the latest replies about the workers. Loops other than the scheduler query them, too.
 	looks [][]oracle.Worker
 	keys  [][]store.WorkerKey
 	// claimed are the rows of the scheduler's claim until it has decided on them.
 	claimed []execution.Execution
-	// full says that more rows may have been due.
+	// full reports whether more rows may have been due.
 	full bool
-	// offered says that the decisions are those of one offer.
+	// offered reports whether the decisions are those of one offer.
 	offered bool
-	// rows have the state that the executor read last.
+	// rows have the latest state that the executor read.
 	rows map[execution.ID]execution.Execution
 }
 
-// findings are those of one run.
+// findings are the findings of one run.
 type findings struct {
 	list                                   []string
 	placed, choices, last, taken, demanded int
-	// lots draws what is moved to an edge; nil if nothing is.
+	// lots draws the figures to move to an edge; nil if none is moved.
 	lots *rand.Rand
 }
 
-func (f *findings) add(format string, args ...any) {
+func (f *findings) addFinding(format string, args ...any) {
 	f.list = append(f.list, fmt.Sprintf(format, args...))
 }
 
-// watching is a mutant that changes nothing.
-func watching(f *findings) *mutant.Mutant {
+// watchingMutant is a mutant that changes nothing.
+func watchingMutant(f *findings) *mutant.Mutant {
 	return &mutant.Mutant{Name: "watched", Source: "D0", Store: func(p mutant.Process, s store.Store) store.Store {
 		if !p.Executor() {
 			return s
@@ -82,7 +81,7 @@ func (w *watcher) Workers(ctx context.Context, into []store.WorkerRow) ([]store.
 	}
 	fleet, keys := make([]oracle.Worker, len(rows)), make([]store.WorkerKey, len(rows))
 	for i := range rows {
-		fleet[i], keys[i] = w.worker(&rows[i]), rows[i].WorkerKey
+		fleet[i], keys[i] = w.oracleWorker(&rows[i]), rows[i].WorkerKey
 	}
 	w.looks, w.keys = append(w.looks, fleet), append(w.keys, keys)
 	if n := len(w.looks) - 8; n > 0 {
@@ -91,8 +90,8 @@ func (w *watcher) Workers(ctx context.Context, into []store.WorkerRow) ([]store.
 	return rows, err
 }
 
-// moveToEdges moves some of a worker's figures to the bounds of the policies, which a run meets by
-// chance at best. The executor decides on what it is told, so that is what its decisions are judged by.
+// moveToEdges moves some of a worker's figures to the bounds of the policies, which a run meets by chance at
+// best. The executor decides on the figures that it gets, so its decisions are judged by them.
 func (w *watcher) moveToEdges(r *store.WorkerRow) {
 	lots, x, h := w.shared.lots, &w.config.Executor, &w.config.Health
 	if lots == nil {
@@ -123,7 +122,7 @@ func (w *watcher) moveToEdges(r *store.WorkerRow) {
 	}
 }
 
-func (w *watcher) worker(r *store.WorkerRow) oracle.Worker {
+func (w *watcher) oracleWorker(r *store.WorkerRow) oracle.Worker {
 	e := oracle.Evidence{Total: r.Figures.Total, Failed: r.Figures.Failed, Consecutive: r.Figures.Consecutive, Queued: r.Queued}
 	since := r.Figures.LastFailure
 	for _, ago := range r.Expired {
@@ -149,15 +148,14 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 		why[len(why)-1-n] = unlikeDemands(c.Demands, c.Pools, right, pools)
 	}
 	if w.shared.demanded++; !slices.Contains(why, "") {
-		w.shared.add("%s: how many executions a pass takes: %s", w.process, strings.Join(why, "; "))
+		w.shared.addFinding("%s: how many executions a pass takes: %s", w.process, strings.Join(why, "; "))
 	}
 	rows, err := w.Store.ClaimForScheduling(ctx, c)
-	w.claimed, w.full = slices.Clone(rows), full(&c, rows)
+	w.claimed, w.full = slices.Clone(rows), mayHaveMore(&c, rows)
 	return rows, err
 }
 
-// unlikeDemands says how two demands differ; empty if they do not. The numbers of pools do not
-// matter.
+// unlikeDemands describes how two demands differ; empty if they do not. The numbers of pools do not matter.
 func unlikeDemands(demands []store.Demand, pools []int, right []oracle.Demand, rightPools map[int]int) string {
 	if len(demands) != len(right) {
 		return fmt.Sprintf("the contract names %+v, the core %+v", right, demands)
@@ -184,7 +182,7 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 	if err != nil {
 		return answer, err
 	}
-	defer w.beside(answer.Rows)
+	defer w.addLoads(answer.Rows)
 	if answer.Unfit > 0 {
 		return answer, nil
 	}
@@ -217,14 +215,14 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 			})
 		}
 		w.offered = true
-		w.decided(ds)
+		w.judgeDecisions(ds)
 		w.offered = false
 	}
 	return answer, nil
 }
 
-// beside adds rows to the loads: what the same pass places next, it places beside them.
-func (w *watcher) beside(rows []execution.Execution) {
+// addLoads adds rows to the loads, because they count for the later placements of the same pass.
+func (w *watcher) addLoads(rows []execution.Execution) {
 	for i := range rows {
 		for n := range w.looks {
 			if at := slices.IndexFunc(w.keys[n], func(k store.WorkerKey) bool { return k.Incarnation == rows[i].Incarnation }); at >= 0 {
@@ -234,9 +232,9 @@ func (w *watcher) beside(rows []execution.Execution) {
 	}
 }
 
-// full says that more rows may be due than a claim took: a demand, or a pool of demands, gave as
-// many as it was asked for.
-func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
+// mayHaveMore reports whether more rows may be due than a claim took: a demand, or a pool of demands,
+// returned its limit.
+func mayHaveMore(c *store.SchedulingClaim, rows []execution.Execution) bool {
 	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)
 	some := false
 	for _, d := range c.Demands {
@@ -262,7 +260,7 @@ func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
 
 // Dispatch implements store.Store.
 func (w *watcher) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	w.decided(ds)
+	w.judgeDecisions(ds)
 	results, err := w.Store.Dispatch(ctx, executor, ds)
 	for i := range results {
 		w.rows[results[i].Row.ID] = results[i].Row
@@ -272,13 +270,13 @@ func (w *watcher) Dispatch(ctx context.Context, executor string, ds []store.Disp
 
 // Park implements store.Store.
 func (w *watcher) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	w.decided(nil)
+	w.judgeDecisions(nil)
 	return w.Store.Park(ctx, executor, ps)
 }
 
-// decided compares the decisions on a claim with the oracle's, given one of the latest replies
+// judgeDecisions compares the decisions on a claim with the oracle's, given one of the latest replies
 // about the workers.
-func (w *watcher) decided(ds []store.Dispatch) {
+func (w *watcher) judgeDecisions(ds []store.Dispatch) {
 	if len(w.claimed) == 0 {
 		return
 	}
@@ -291,7 +289,7 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	for n := len(w.looks) - 1; n >= 0; n-- {
 		differs := ""
 		for _, under := range load {
-			if differs = w.differs(slices.Clone(w.looks[n]), w.keys[n], ds, under); differs == "" {
+			if differs = w.decisionDifference(slices.Clone(w.looks[n]), w.keys[n], ds, under); differs == "" {
 				break
 			}
 		}
@@ -303,22 +301,22 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	}
 	switch {
 	case len(w.looks) == 0:
-		w.shared.add("%s: nobody has looked at the workers", w.process)
+		w.shared.addFinding("%s: nobody has looked at the workers", w.process)
 	case len(why) > 0:
-		w.shared.add("%s: %s", w.process, why[0])
+		w.shared.addFinding("%s: %s", w.process, why[0])
 	}
 	w.claimed = nil
 }
 
-// differs says how the decisions on the claim differ from the oracle's for one reply about the
-// workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the
-// order of the claim. load says that workers get blocks of rows, because more may wait than the pass
-// took. An offer of less than a batch only shows that if it is all the room that the workers have.
-func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
+// decisionDifference describes how the decisions on the claim differ from the oracle's for one reply about
+// the workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the order of
+// the claim. load reports whether workers get blocks of rows, because more may wait than the pass took. An
+// offer of less than a batch only shows that if it fills all the room of the workers.
+func (w *watcher) decisionDifference(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
 	request := func(row *execution.Execution) oracle.Request {
 		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
 	}
-	if room := w.room(fleet, request(&w.claimed[0])); load && w.offered && len(w.claimed) < min(room, w.config.Executor.BatchSize) {
+	if room := w.remainingRoom(fleet, request(&w.claimed[0])); load && w.offered && len(w.claimed) < min(room, w.config.Executor.BatchSize) {
 		return fmt.Sprintf("%d executions are no sign of load, there was room for %d in %+v", len(w.claimed), room, fleet)
 	}
 	rows := slices.Clone(w.claimed)
@@ -331,8 +329,8 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		return n
 	}
 	slices.SortStableFunc(rows, func(a, b execution.Execution) int { return fitting(&a) - fitting(&b) })
-	// Under load a worker gets a block of rows: more is how many may still follow the first row,
-	// given, to its worker, to.
+	// Under load a worker gets a block of rows. more is the number of rows that may still follow the first
+	// row, given, to its worker, to.
 	var given oracle.Request
 	to, more := -1, 0
 	for i := range rows {
@@ -378,8 +376,8 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 	return ""
 }
 
-// room is how many more executions the workers may hold for a request.
-func (w *watcher) room(fleet []oracle.Worker, r oracle.Request) (room int) {
+// remainingRoom is the number of further executions that the workers may hold for a request.
+func (w *watcher) remainingRoom(fleet []oracle.Worker, r oracle.Request) (room int) {
 	for i := range fleet {
 		if w.placement.Fits(&fleet[i], r) {
 			room += max(0, w.placement.Limit(fleet, &fleet[i], r)-fleet[i].Load)
@@ -418,17 +416,17 @@ func (w *watcher) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outc
 		}
 		w.shared.taken++
 		if window := w.backoffs.After(oracle.TakenBack(row.Dispatches, int64(row.Epoch))); !window.Holds(r.Delay, 0) {
-			w.shared.add("execution %d, of which %d dispatches counted before epoch %d, waits %v: not %v to %v",
+			w.shared.addFinding("execution %d, of which %d dispatches counted before epoch %d, waits %v: not %v to %v",
 				row.ID, row.Dispatches, row.Epoch, r.Delay, window.Least, window.Most)
 		}
 		switch r.Cause {
 		case store.Undeliverable, store.Unpublished, store.UnpublishedLate, store.OwnerGone:
 			if r.Counts {
-				w.shared.add("a dispatch of execution %d counts that is taken back as %v", row.ID, r.Cause)
+				w.shared.addFinding("a dispatch of execution %d counts that is taken back as %v", row.ID, r.Cause)
 			}
 		default:
 			if r.Counts && r.Cause == store.Unclaimed && row.PublishedAt.IsZero() {
-				w.shared.add("a dispatch of execution %d counts that nobody knows to have been sent", row.ID)
+				w.shared.addFinding("a dispatch of execution %d counts that nobody knows to have been sent", row.ID)
 			}
 		}
 	}
@@ -441,12 +439,13 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 	for i := range os {
 		row, known := w.rows[os[i].ID]
 		if !known || !oracle.Terminal(row.Status) {
-			w.shared.add("the end of execution %d is handled, which is %v", os[i].ID, row.Status)
+			w.shared.addFinding("the end of execution %d is handled, which is %v", os[i].ID, row.Status)
 			continue
 		}
 		w.shared.last++
 		may := w.config.Retry.Enabled && oracle.MayRetry(row.Status, row.FailureReason, row.RetryCount, row.Action.MaxRetries)
-		// Whether one of them is free any more is for the store to say: it knows the first row of the chain.
+		// Only the store knows whether one of them is still free, because it knows the first row of the
+		// chain.
 		free := 0
 		if oracle.FreeRetry(row.Status, row.FailureReason, !row.StartedAt.IsZero(), row.Action.MaxRetries, row.Action.MaxRetries, w.config.Retry.FreeShutdowns) {
 			free = w.config.Retry.FreeShutdowns
@@ -454,17 +453,17 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		may = may || w.config.Retry.Enabled && free > 0
 		switch r := os[i].Retry; {
 		case may != (r != nil):
-			w.shared.add("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
+			w.shared.addFinding("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
 		case r != nil && (r.Count != row.RetryCount+1 || r.Reason != row.FailureReason || r.Free != free || !w.backoffs.After(row.RetryCount).Holds(r.Delay, 0)):
-			w.shared.add("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
+			w.shared.addFinding("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
 		}
 	}
 	return w.Store.Orchestrate(ctx, os)
 }
 
-// TestAnExecutorDecidesAsTheOracleDoes draws clusters in which workers differ in capacity,
+// TestExecutorDecidesLikeOracle draws clusters in which workers differ in capacity,
 // runtimes, health and cordons.
-func TestAnExecutorDecidesAsTheOracleDoes(t *testing.T) {
+func TestExecutorDecidesLikeOracle(t *testing.T) {
 	var total findings
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawCluster(t)
@@ -477,14 +476,14 @@ func TestAnExecutorDecidesAsTheOracleDoes(t *testing.T) {
 		if rapid.Bool().Draw(t, "edges") {
 			f.lots = rand.New(rand.NewPCG(seed, 1))
 		}
-		sim.Run(s, s.Profiles[0], sim.Options{Seed: seed, Mutant: watching(&f)})
+		sim.Run(s, s.Profiles[0], sim.Options{Seed: seed, Mutant: watchingMutant(&f)})
 		total.demanded += f.demanded
 		total.placed, total.choices, total.last, total.taken = total.placed+f.placed, total.choices+f.choices, total.last+f.last, total.taken+f.taken
 		if len(f.list) > 0 {
 			t.Fatalf("%d decisions differ, the first one: %s\n%s", len(f.list), f.list[0], text)
 		}
 	})
-	// Under -short rapid draws a fifth of the clusters, and some have hardly any take-backs.
+	// Under -short rapid draws a fifth of the clusters, and some have hardly any reclaims.
 	leastChoices, leastTaken := 500, 20
 	if testing.Short() {
 		leastChoices, leastTaken = 200, 4
@@ -534,8 +533,8 @@ func drawCluster(t *rapid.T) string {
 	return b.String()
 }
 
-// If a watcher could not see a wrong decision, it would find none.
-func TestAWatcherSeesAWrongDecision(t *testing.T) {
+// A watcher that can't detect a wrong decision would never fail.
+func TestWatcherDetectsWrongDecisions(t *testing.T) {
 	x := config.Default(config.Hardened)
 	w := &watcher{config: x, shared: new(findings)}
 	w.placement = oracle.Placement{Executor: &w.config.Executor}
@@ -562,12 +561,12 @@ func TestAWatcherSeesAWrongDecision(t *testing.T) {
 		}
 		for i, key := range keys {
 			ds := []store.Dispatch{{Key: execution.Key{ID: 7}, Worker: key, Limit: c.fleet[i].Capacity + x.Executor.DispatchAhead, Timeout: x.Executor.DispatchTimeout}}
-			if why := w.differs(slices.Clone(c.fleet), keys, ds, false); (why == "") != (key.ID == c.best) {
+			if why := w.decisionDifference(slices.Clone(c.fleet), keys, ds, false); (why == "") != (key.ID == c.best) {
 				t.Errorf("%s: worker %d: %q", c.name, key.ID, why)
 			}
 		}
-		if w.differs(slices.Clone(c.fleet), keys, nil, false) == "" {
-			t.Errorf("%s: nobody is lawful", c.name)
+		if w.decisionDifference(slices.Clone(c.fleet), keys, nil, false) == "" {
+			t.Errorf("%s: a decision for no worker is lawful", c.name)
 		}
 	}
 	if w.backoffs = oracle.NewBackoffs(&x.Retry); w.backoffs.After(3).Holds(4*time.Second, 0) {
@@ -575,11 +574,11 @@ func TestAWatcherSeesAWrongDecision(t *testing.T) {
 	}
 }
 
-// A pass for less than a batch deals its executions out, also if it fills all of its places: the next
-// one takes a whole batch. Once it was judged as if more had waited than a pass takes.
-func TestAPassForLessThanABatchDealsItsExecutionsOut(t *testing.T) {
+// A pass for less than a batch spreads its executions over the workers, even if it fills all of its places:
+// the next one takes a whole batch. A former version judged it as if more had waited than a pass takes.
+func TestSmallPassSpreadsExecutions(t *testing.T) {
 	s, err := scenario.Parse("drawn.yaml", []byte(`name: drawn
-about: Drawn and shrunk by TestAnExecutorDecidesAsTheOracleDoes.
+about: Drawn and shrunk by TestExecutorDecidesLikeOracle.
 worlds: [sim]
 profile: hardened
 cluster:
@@ -605,14 +604,14 @@ faults:
 		t.Fatal(err)
 	}
 	var f findings
-	sim.Run(s, s.Profiles[0], sim.Options{Seed: 15, Mutant: watching(&f)})
+	sim.Run(s, s.Profiles[0], sim.Options{Seed: 15, Mutant: watchingMutant(&f)})
 	if len(f.list) > 0 || f.placed < 8 {
 		t.Errorf("of %d placements differ %q", f.placed, f.list)
 	}
 }
 
-// Blocks of an offer are judged by whether it was a whole batch, or all the room there was.
-func TestAWatcherKnowsWhenAnOfferGivesBlocks(t *testing.T) {
+// Blocks of an offer are judged by whether it was a whole batch, or all the available room.
+func TestWatcherDetectsBlockOffers(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		batch, room    int
@@ -667,9 +666,9 @@ func (o oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispa
 	return o.answer, nil
 }
 
-// The rows of a step count as load, also where other places of the same step did not fit. Otherwise
-// the judge refuses what the same pass places next.
-func TestRowsBesideUnfitPlacesCountAsLoad(t *testing.T) {
+// The rows of a step count as load, even if other places of the same step did not fit. Otherwise the judge
+// refuses the later placements of the same pass.
+func TestRowsAlongsideUnfitPlacesCountAsLoad(t *testing.T) {
 	for _, unfit := range []int{0, 1} {
 		row := execution.Execution{ID: 7, Incarnation: 2}
 		w := &watcher{

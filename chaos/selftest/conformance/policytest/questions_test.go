@@ -21,7 +21,7 @@ import (
 	"handoff/core/worker"
 )
 
-// core has the functions of the core that the questions ask. A wrong core has another one.
+// core holds the functions of the core that the questions call. A wrong core has another function.
 type core struct {
 	defaults   func(config.Profile) config.Config
 	validate   func(config.Config) []config.Problem
@@ -34,12 +34,12 @@ type core struct {
 
 func theCore() core {
 	return core{
-		config.Default, config.Config.Validate, start, worker.ReasonOf, broker.ExecutorTopology, broker.WorkerTopology, store.DeadLetter.Bounded,
+		config.Default, config.Config.Validate, readDaemonSettings, worker.ReasonOf, broker.ExecutorTopology, broker.WorkerTopology, store.DeadLetter.Bounded,
 	}
 }
 
-// start reads settings as a daemon does.
-func start(flags []config.Flag) error {
+// readDaemonSettings reads settings as a daemon does.
+func readDaemonSettings(flags []config.Flag) error {
 	_, problems := config.Load(config.Input{Flags: flags})
 	var errs []error
 	for _, p := range problems {
@@ -48,13 +48,13 @@ func start(flags []config.Flag) error {
 	return errors.Join(errs...)
 }
 
-// question asks a core something that depends on its inputs alone, with inputs drawn at the edges, and
-// describes the first answer that is not the contract's; empty if all are.
+// question calls a function of a core that depends on its inputs alone, with inputs drawn at the edges. It
+// describes the first answer that differs from the contract's; empty if none does.
 type question func(t *rapid.T, c *core) string
 
-// A run meets the exact value of a bound by chance at best, so the core is asked at its bounds. What
-// oracle/policy_test.go and the tests of core ask is not asked here again.
-func TestTheCoreAnswersAsTheContractSays(t *testing.T) {
+// A run meets the exact value of a bound by chance at best, so the core is called at its bounds. Questions of
+// oracle/policy_test.go and of the tests of core are not repeated here.
+func TestCoreFollowsContract(t *testing.T) {
 	for name, ask := range map[string]question{
 		"defaults": askDefaults, "exit codes": askExitCodes, "topology": askTopology, "dead letters": askDeadLetters, "settings": askSettings, "start": askStart,
 	} {
@@ -69,15 +69,15 @@ func TestTheCoreAnswersAsTheContractSays(t *testing.T) {
 	}
 }
 
-// Each setting is asked about at each of its bounds.
-func TestEachSettingIsRefusedBeyondItsBounds(t *testing.T) {
+// Each setting is tested at each of its bounds.
+func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 	c := theCore()
 	for _, p := range config.Profiles() {
-		for n := range bounds(0) {
+		for n := range settingBounds(0) {
 			for side := -1; side <= 1; side++ {
 				short, long := oracle.Defaults(p), oracle.Defaults(p)
-				bounds(time.Nanosecond)[n](&short, side)
-				bounds(time.Millisecond)[n](&long, side)
+				settingBounds(time.Nanosecond)[n](&short, side)
+				settingBounds(time.Millisecond)[n](&long, side)
 				if wrong := c.checkSettings(short); wrong != "" {
 					t.Error(wrong)
 				}
@@ -89,8 +89,8 @@ func TestEachSettingIsRefusedBeyondItsBounds(t *testing.T) {
 	}
 }
 
-// Each question finds a wrong answer.
-func TestAWrongAnswerIsFound(t *testing.T) {
+// Each question detects a wrong answer.
+func TestQuestionsDetectWrongCore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ask   question
@@ -152,12 +152,14 @@ func TestAWrongAnswerIsFound(t *testing.T) {
 	}
 }
 
-func number(t *rapid.T, least, most int) int { return rapid.IntRange(least, most).Draw(t, "number") }
+func drawNumber(t *rapid.T, least, most int) int {
+	return rapid.IntRange(least, most).Draw(t, "number")
+}
 
-func pick[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
+func drawOne[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
 
-// unequal says how an answer differs from the contract's.
-func unequal(about string, answer, right any) string {
+// differenceOf describes how an answer differs from the contract's.
+func differenceOf(about string, answer, right any) string {
 	if reflect.DeepEqual(answer, right) {
 		return ""
 	}
@@ -165,8 +167,8 @@ func unequal(about string, answer, right any) string {
 }
 
 func askDefaults(t *rapid.T, c *core) string {
-	p := pick(t, config.Hardened, config.Documented)
-	if d := differing("", reflect.ValueOf(oracle.Defaults(p)), reflect.ValueOf(c.defaults(p))); len(d) > 0 {
+	p := drawOne(t, config.Hardened, config.Documented)
+	if d := differingSettings("", reflect.ValueOf(oracle.Defaults(p)), reflect.ValueOf(c.defaults(p))); len(d) > 0 {
 		return fmt.Sprintf("the defaults of %s that differ (docs/contract.md): %v", p, d)
 	}
 	return ""
@@ -178,11 +180,11 @@ type setting struct {
 	value any
 }
 
-func differing(key string, right, is reflect.Value) (differ []setting) {
+func differingSettings(key string, right, is reflect.Value) (differ []setting) {
 	if right.Kind() == reflect.Struct {
 		for i := range right.NumField() {
 			name, _, _ := strings.Cut(right.Type().Field(i).Tag.Get("yaml"), ",")
-			differ = append(differ, differing(strings.TrimPrefix(key+"."+name, "."), right.Field(i), is.Field(i))...)
+			differ = append(differ, differingSettings(strings.TrimPrefix(key+"."+name, "."), right.Field(i), is.Field(i))...)
 		}
 		return differ
 	}
@@ -192,41 +194,41 @@ func differing(key string, right, is reflect.Value) (differ []setting) {
 	return differ
 }
 
-// askExitCodes asks about the reason of an exit code, of an action that declares none and of one that
-// declares some (docs/actions.md).
+// askExitCodes checks the reason of an exit code, for an action that declares none and for one that declares
+// some (docs/actions.md).
 func askExitCodes(t *rapid.T, c *core) string {
 	declared := rapid.SliceOfDistinct(rapid.IntRange(1, oracle.MostExitCode), rapid.ID[int]).Draw(t, "declared")
 	set := execution.NewExitCodes(append(declared, 0, -1, oracle.MostExitCode+1)...)
 	for code := 1; code <= oracle.MostExitCode; code++ {
 		about := fmt.Sprintf("the reason of exit code %d", code)
-		if wrong := unequal(about, c.exitReason(code, execution.ExitCodes{}), oracle.ReasonOf(code, nil)); wrong != "" {
+		if wrong := differenceOf(about, c.exitReason(code, execution.ExitCodes{}), oracle.ReasonOf(code, nil)); wrong != "" {
 			return wrong
 		}
-		if wrong := unequal(fmt.Sprint(about, " of an action that declares ", declared), c.exitReason(code, set), oracle.ReasonOf(code, declared)); wrong != "" {
+		if wrong := differenceOf(fmt.Sprint(about, " of an action that declares ", declared), c.exitReason(code, set), oracle.ReasonOf(code, declared)); wrong != "" {
 			return wrong
 		}
 	}
 	return ""
 }
 
-// askTopology asks what an executor and a worker declare at the broker (docs/queues.md).
+// askTopology checks the declarations of an executor and a worker at the broker (docs/queues.md).
 func askTopology(t *rapid.T, c *core) string {
-	r := oracle.Defaults(pick(t, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
-	r.QueueType, r.DeadLetter.Enabled = pick(t, "quorum", "classic"), number(t, 0, 3) > 0
-	r.WorkerQueueTTLMS, r.DeadLetter.Exchange = int64(number(t, 1, 1_000_000)), pick(t, "attune.dlx", "other.dlx")
-	id := execution.WorkerID(pick(t, 1, 9, 10, 36, 1<<40, number(t, 1, 1000)))
+	r := oracle.Defaults(drawOne(t, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
+	r.QueueType, r.DeadLetter.Enabled = drawOne(t, "quorum", "classic"), drawNumber(t, 0, 3) > 0
+	r.WorkerQueueTTLMS, r.DeadLetter.Exchange = int64(drawNumber(t, 1, 1_000_000)), drawOne(t, "attune.dlx", "other.dlx")
+	id := execution.WorkerID(drawOne(t, 1, 9, 10, 36, 1<<40, drawNumber(t, 1, 1000)))
 	for who, both := range map[string][2]any{
-		"an executor":             {sorted(c.executors(r)), sorted(asDeclared(oracle.ExecutorTopology(&r)))},
-		fmt.Sprint("worker ", id): {sorted(c.workers(r, id)), sorted(asDeclared(oracle.WorkerTopology(&r, id)))},
+		"an executor":             {sortedParts(c.executors(r)), sortedParts(asDeclared(oracle.ExecutorTopology(&r)))},
+		fmt.Sprint("worker ", id): {sortedParts(c.workers(r, id)), sortedParts(asDeclared(oracle.WorkerTopology(&r, id)))},
 	} {
-		if wrong := unequal("what "+who+" declares", both[0], both[1]); wrong != "" {
+		if wrong := differenceOf("what "+who+" declares", both[0], both[1]); wrong != "" {
 			return wrong
 		}
 	}
 	return ""
 }
 
-// asDeclared is a topology of the contract in the words of the core.
+// asDeclared returns a topology of the contract in the core's types.
 func asDeclared(right oracle.Topology) (t broker.Topology) {
 	for _, e := range right.Exchanges {
 		t.Exchanges = append(t.Exchanges, broker.Exchange{Name: e.Name, Kind: broker.ExchangeKind(e.Kind)})
@@ -240,8 +242,8 @@ func asDeclared(right oracle.Topology) (t broker.Topology) {
 	return t
 }
 
-// sorted lists the parts of a topology, which may be declared in any order.
-func sorted(t broker.Topology) (parts []string) {
+// sortedParts lists the parts of a topology, which may be declared in any order.
+func sortedParts(t broker.Topology) (parts []string) {
 	for _, e := range t.Exchanges {
 		parts = append(parts, fmt.Sprintf("exchange %+v", e))
 	}
@@ -255,36 +257,36 @@ func sorted(t broker.Topology) (parts []string) {
 	return parts
 }
 
-// askDeadLetters asks how foreign texts are stored (docs/contract.md, "Numbers that no key changes"):
-// within the bound, without a byte that a database refuses, and complete except for a character that
-// the bound cuts through.
+// askDeadLetters checks how foreign texts are stored (docs/contract.md, "Numbers that no key changes"):
+// within the bound, without a byte that a database refuses, and complete except for a character that the
+// bound cuts through.
 func askDeadLetters(t *rapid.T, c *core) string {
 	const longestBody, longestQueue, longestOutcome = 16 << 10, 255, 500
-	queue, outcome, body := foreign(t, longestQueue), foreign(t, longestOutcome), longestBody+number(t, -1, 1)
+	queue, outcome, body := drawForeignText(t, longestQueue), drawForeignText(t, longestOutcome), longestBody+drawNumber(t, -1, 1)
 	kept := c.bounded(store.DeadLetter{Queue: queue, Outcome: outcome, Body: make([]byte, body)})
-	if !cut(queue, kept.Queue, longestQueue) {
+	if !isKeptText(queue, kept.Queue, longestQueue) {
 		return fmt.Sprintf("the queue %q is stored as %q", queue, kept.Queue)
 	}
-	if !cut(outcome, kept.Outcome, longestOutcome) {
+	if !isKeptText(outcome, kept.Outcome, longestOutcome) {
 		return fmt.Sprintf("the outcome %q is stored as %q", outcome, kept.Outcome)
 	}
-	return unequal("the stored and the recorded length of a body", [2]int{len(kept.Body), kept.BodyBytes}, [2]int{min(body, longestBody), body})
+	return differenceOf("the stored and the recorded length of a body", [2]int{len(kept.Body), kept.BodyBytes}, [2]int{min(body, longestBody), body})
 }
 
-// foreign draws a text whose length is near a bound, with characters of one to four bytes, and at
-// times bytes that are not a character.
-func foreign(t *rapid.T, bound int) string {
-	text := pick(t, "", "\xff", "\x00", "\xe2\x82", "ok\xc0")
-	text += strings.Repeat("a", bound+number(t, -10, 3)-len(text))
+// drawForeignText draws a text whose length is near a bound, with characters of one to four bytes, and sometimes
+// bytes that are not a character.
+func drawForeignText(t *rapid.T, bound int) string {
+	text := drawOne(t, "", "\xff", "\x00", "\xe2\x82", "ok\xc0")
+	text += strings.Repeat("a", bound+drawNumber(t, -10, 3)-len(text))
 	for range 4 {
-		text += pick(t, "a", "ü", "€", "😀")
+		text += drawOne(t, "a", "ü", "€", "😀")
 	}
 	return text
 }
 
-// cut says whether kept is text, or its beginning of at most bound bytes, with other bytes in the
-// place of those that a database refuses.
-func cut(text, kept string, bound int) bool {
+// isKeptText reports whether kept is text, or its beginning of at most bound bytes, with other bytes in place of
+// those that a database refuses.
+func isKeptText(text, kept string, bound int) bool {
 	least := min(len(text), bound)
 	if len(text) > bound && utf8.ValidString(text) {
 		for !utf8.RuneStart(text[least]) {
@@ -304,9 +306,9 @@ func cut(text, kept string, bound int) bool {
 // drawSettings draws the defaults of a profile with some settings moved to a bound: just below it, at
 // it or just above it.
 func drawSettings(t *rapid.T, most int, step time.Duration) config.Config {
-	c := oracle.Defaults(pick(t, config.Hardened, config.Documented))
-	for range number(t, 1, most) {
-		pick(t, bounds(step)...)(&c, number(t, -1, 1))
+	c := oracle.Defaults(drawOne(t, config.Hardened, config.Documented))
+	for range drawNumber(t, 1, most) {
+		drawOne(t, settingBounds(step)...)(&c, drawNumber(t, -1, 1))
 	}
 	return c
 }
@@ -315,9 +317,9 @@ func askSettings(t *rapid.T, c *core) string {
 	return c.checkSettings(drawSettings(t, 3, time.Nanosecond))
 }
 
-// checkSettings compares whether a daemon may start with a configuration.
+// checkSettings compares the verdicts on a configuration: whether a daemon may start with it.
 func (c *core) checkSettings(x config.Config) string {
-	about := fmt.Sprintf("may a daemon start with %v", differing("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x)))
+	about := fmt.Sprintf("may a daemon start with %v", differingSettings("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x)))
 	problems, refused := c.validate(x), oracle.Unlawful(&x)
 	var named, right []string
 	for _, p := range problems {
@@ -340,20 +342,20 @@ func (c *core) checkSettings(x config.Config) string {
 	}
 	slices.Sort(named)
 	slices.Sort(right)
-	return unequal(about+", refused are", named, right)
+	return differenceOf(about+", refused are", named, right)
 }
 
 func askStart(t *rapid.T, c *core) string { return c.checkStart(drawSettings(t, 1, time.Millisecond)) }
 
-// checkStart compares how a daemon answers settings on its command line: it starts if they are lawful,
-// and otherwise names one that is not. Errors that follow from a setting that can't be read come later.
+// checkStart compares a daemon's reactions to settings on its command line: it starts if they are lawful, and
+// otherwise names one that is not. Errors that follow from a setting that can't be read come later.
 func (c *core) checkStart(x config.Config) string {
 	flags := []config.Flag{
 		{Name: "--profile", Path: "profile", Value: string(x.Profile)},
 		{Name: "--database.url", Path: "database.url", Value: "postgres://h/d"},
 		{Name: "--message_queue.rabbitmq.url", Path: "message_queue.rabbitmq.url", Value: "amqp://h/"},
 	}
-	set := differing("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x))
+	set := differingSettings("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x))
 	for _, s := range set {
 		flags = append(flags, config.Flag{Name: "--" + s.key, Path: s.key, Value: fmt.Sprint(s.value)})
 	}

@@ -11,11 +11,11 @@ import (
 )
 
 // The audit has the actor's name with each change that a request caused, and with no other change.
-func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
-	b := setup(t)
+func TestAuditNamesRequester(t *testing.T) {
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
-	w := b.worker("w")
-	// Two simultaneous callers share a statement, and each of its rows has its own name.
+	w := b.activeWorker("w")
+	// Two simultaneous callers share a statement, and each of its rows has its own actor.
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Actor: "ci"}, {ActionRef: "a", Actor: "ops"}, {ActionRef: "a"}})
 	b.must(err)
 	one, two, three := created[0].ID, created[1].ID, created[2].ID
@@ -25,7 +25,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 		b.must(err)
 		done, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: lease}})
 		b.must(err)
-		out := b.reclaim(store.Reclaim{
+		out := b.reclaimRow(store.Reclaim{
 			Key: done[0].Row.Key(), Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule, Actor: actor,
 		})
 		if out.Row.ID != one || !out.Applied {
@@ -33,8 +33,8 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 		}
 	}
 	replayed("night")
-	b.exec("update execution set due_at = due_at - interval '1 hour' where id = $1", int64(one)) // first again
-	replayed("")                                                                                 // a dead letter that nobody asked to replay
+	b.execSQL("update execution set due_at = due_at - interval '1 hour' where id = $1", int64(one)) // back to the first
+	replayed("")                                                                                    // a dead letter that no user replays
 	for id, actor := range map[execution.ID]string{one: "late", two: "", three: "ops"} {
 		_, err = b.Cancel(b.ctx, []execution.ID{id}, actor)
 		b.must(err)
@@ -59,16 +59,16 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 			t.Errorf("execution %d: %q, want %q", id, got, want)
 		}
 	}
-	page := b.changes(store.ChangeQuery{Execution: one, Limit: 100})
+	page := b.readChanges(store.ChangeQuery{Execution: one, Limit: 100})
 	if last := page.Changes[len(page.Changes)-1]; last.Actor != "late" {
 		t.Errorf("the stream's last change: %+v", last)
 	}
 }
 
 // A chain's retry and the children that follow its end come from no request.
-func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+func TestAuditNamesNoActorForExecutors(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Actor: "ci"}})
 	b.must(err)
@@ -80,8 +80,8 @@ func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
 	b.must(err)
 	done, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: lease}})
 	b.must(err)
-	b.claim(w, done[0].Row.Key())
-	b.finish(w, store.Finish{Key: done[0].Row.Key(), To: execution.Failed, Reason: execution.Connection})
+	b.claimDispatch(w, done[0].Row.Key())
+	b.finishRun(w, store.Finish{Key: done[0].Row.Key(), To: execution.Failed, Reason: execution.Connection})
 	retried, err := b.Orchestrate(b.ctx, []store.Orchestration{{ID: first, Retry: &store.Retry{Count: 1, Reason: execution.Connection}}})
 	b.must(err)
 	retry := retried[0].Retry
@@ -110,9 +110,9 @@ func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
 		delete(named, want)
 	}
 	if len(named) > 0 {
-		t.Errorf("named, though nobody asked: %v", named)
+		t.Errorf("named without a request: %v", named)
 	}
-	if row := b.row(retry); row.SubmittedBy != "ci" || b.row(first).CancelRequestedBy != "ops" {
-		t.Errorf("the retry is %q's, the chain was cancelled by %q", row.SubmittedBy, b.row(first).CancelRequestedBy)
+	if row := b.readRow(retry); row.SubmittedBy != "ci" || b.readRow(first).CancelRequestedBy != "ops" {
+		t.Errorf("the retry is %q's, the chain was cancelled by %q", row.SubmittedBy, b.readRow(first).CancelRequestedBy)
 	}
 }

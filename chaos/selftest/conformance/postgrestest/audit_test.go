@@ -15,25 +15,25 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// changes reads a page.
-func (fi *fixture) changes(q store.ChangeQuery) store.ChangePage {
+// readChanges reads a page.
+func (fi *fixture) readChanges(q store.ChangeQuery) store.ChangePage {
 	fi.Helper()
 	page, err := fi.Changes(fi.ctx, q)
 	fi.must(err)
 	return page
 }
 
-// told shows a page as "execution to status".
-func told(p store.ChangePage) (all []string) {
+// changeTexts shows a page, each change as "execution to status".
+func changeTexts(p store.ChangePage) (all []string) {
 	for i := range p.Changes {
 		all = append(all, fmt.Sprintf("%d %v", p.Changes[i].Execution, p.Changes[i].To))
 	}
 	return all
 }
 
-func (fi *fixture) tells(what string, p store.ChangePage, want ...string) {
+func (fi *fixture) expectChanges(what string, p store.ChangePage, want ...string) {
 	fi.Helper()
-	if got := told(p); !slices.Equal(got, want) {
+	if got := changeTexts(p); !slices.Equal(got, want) {
 		fi.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
@@ -41,14 +41,14 @@ func (fi *fixture) tells(what string, p store.ChangePage, want ...string) {
 const cancelByHand = `update execution set status = 'cancelled', failure_reason = 'cancelled', result = '{}', ended = now(), due_at = now(),
 	written_by = 'api', written_epoch = epoch, written_reason = 'cancelled' where id = $1`
 
-// Transactions may begin, draw numbers and commit in any order: no change is ever inserted before
-// one that was already shown.
-func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
+// Transactions may begin, draw numbers and commit in any order: no change is ever inserted before one that
+// was already shown.
+func TestChangesIncludeLateCommits(t *testing.T) {
 	for name, early := range map[string]bool{"its number is smaller": true, "its number is larger": false} {
 		t.Run(name, func(t *testing.T) {
-			b := setup(t)
-			slow, fast := b.requested(), b.requested()
-			from := b.changes(store.ChangeQuery{}).Next
+			b := newFixture(t)
+			slow, fast := b.requestedExecution(), b.requestedExecution()
+			from := b.readChanges(store.ChangeQuery{}).Next
 			tx, err := b.conn.Begin(b.ctx)
 			b.must(err)
 			_, err = tx.Exec(b.ctx, "select pg_current_xact_id()")
@@ -65,39 +65,39 @@ func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
 			if !early {
 				change()
 			}
-			before := b.changes(store.ChangeQuery{After: from, Limit: 10})
-			b.tells("while an older transaction goes on", before)
+			before := b.readChanges(store.ChangeQuery{After: from, Limit: 10})
+			b.expectChanges("while an older transaction goes on", before)
 			counted, err := b.Survey(b.ctx)
 			b.must(err)
 			if !before.Held || counted.Held == 0 {
 				t.Errorf("while a transaction holds the stream back, the page says %v and the survey names %d", before.Held, counted.Held)
 			}
 			b.must(tx.Commit(b.ctx))
-			after := b.changes(store.ChangeQuery{After: before.Next, Limit: 10})
-			b.tells("afterwards", after, fmt.Sprintf("%d cancelled", slow), fmt.Sprintf("%d cancelled", fast))
+			after := b.readChanges(store.ChangeQuery{After: before.Next, Limit: 10})
+			b.expectChanges("afterwards", after, fmt.Sprintf("%d cancelled", slow), fmt.Sprintf("%d cancelled", fast))
 			if counted, err = b.Survey(b.ctx); after.Held || err != nil || counted.Held != 0 {
 				t.Errorf("when it has ended, the page says %v and the survey names %d (%v)", after.Held, counted.Held, err)
 			}
-			b.tells("once more", b.changes(store.ChangeQuery{After: after.Next, Limit: 10}))
+			b.expectChanges("once more", b.readChanges(store.ChangeQuery{After: after.Next, Limit: 10}))
 		})
 	}
 }
 
 func TestChangesArePaged(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	other := b.requested()
-	b.finish(w, store.Finish{Key: key, To: execution.Completed})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	other := b.requestedExecution()
+	b.finishRun(w, store.Finish{Key: key, To: execution.Completed})
 	all := []string{
 		fmt.Sprintf("%d requested", key.ID), fmt.Sprintf("%d scheduling", key.ID), fmt.Sprintf("%d scheduled", key.ID), fmt.Sprintf("%d running", key.ID),
 		fmt.Sprintf("%d requested", other), fmt.Sprintf("%d completed", key.ID),
 	}
-	b.tells("everything", b.changes(store.ChangeQuery{Limit: 100}), all...)
+	b.expectChanges("everything", b.readChanges(store.ChangeQuery{Limit: 100}), all...)
 	var paged []string
 	for q := (store.ChangeQuery{Limit: 4}); ; {
-		page := b.changes(q)
-		paged, q.After = append(paged, told(page)...), page.Next
+		page := b.readChanges(q)
+		paged, q.After = append(paged, changeTexts(page)...), page.Next
 		if !page.More {
 			break
 		}
@@ -105,28 +105,28 @@ func TestChangesArePaged(t *testing.T) {
 	if !slices.Equal(paged, all) {
 		t.Errorf("in pages: %q", paged)
 	}
-	b.tells("of one", b.changes(store.ChangeQuery{Execution: other, Limit: 100}), all[4])
-	b.tells("to one status", b.changes(store.ChangeQuery{To: execution.Running, Limit: 100}), all[3])
-	b.tells("of an action", b.changes(store.ChangeQuery{ActionRef: "a", Limit: 100}), all...)
-	b.tells("of another", b.changes(store.ChangeQuery{ActionRef: "b", Limit: 100}))
-	hidden := b.changes(store.ChangeQuery{ActionRef: "b", Limit: 2})
+	b.expectChanges("of one", b.readChanges(store.ChangeQuery{Execution: other, Limit: 100}), all[4])
+	b.expectChanges("to one status", b.readChanges(store.ChangeQuery{To: execution.Running, Limit: 100}), all[3])
+	b.expectChanges("of an action", b.readChanges(store.ChangeQuery{ActionRef: "a", Limit: 100}), all...)
+	b.expectChanges("of another", b.readChanges(store.ChangeQuery{ActionRef: "b", Limit: 100}))
+	hidden := b.readChanges(store.ChangeQuery{ActionRef: "b", Limit: 2})
 	if !hidden.More || len(hidden.Changes) > 0 {
 		t.Errorf("a page of which nothing is selected: %+v", hidden)
 	}
-	b.tells("behind it", b.changes(store.ChangeQuery{After: hidden.Next, Limit: 100}), all[2:]...)
-	first := b.changes(store.ChangeQuery{Execution: key.ID, To: execution.Completed, Limit: 100}).Changes[0]
+	b.expectChanges("behind it", b.readChanges(store.ChangeQuery{After: hidden.Next, Limit: 100}), all[2:]...)
+	first := b.readChanges(store.ChangeQuery{Execution: key.ID, To: execution.Completed, Limit: 100}).Changes[0]
 	if first.ActionRef != "a" || first.From != execution.Running || first.By != execution.Worker || first.Writer != w.Incarnation || first.Epoch != key.Epoch || first.At.IsZero() {
 		t.Errorf("a change: %+v", first)
 	}
-	if end := b.changes(store.ChangeQuery{Limit: 100}); end.End.Before(end.Next) || end.More {
+	if end := b.readChanges(store.ChangeQuery{Limit: 100}); end.End.Before(end.Next) || end.More {
 		t.Errorf("the end %v lies before the last position %v", end.End, end.Next)
 	}
 }
 
-// Readers that continue their position while others write finally have seen the content of the
-// table, in its order.
+// Readers that continue from their position while others write have finally seen the content of the table, in
+// its order.
 func TestChangesUnderConcurrentWriters(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	const writers, each = 4, 40
 	var writing sync.WaitGroup
@@ -148,7 +148,7 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 	var seen []string
 	over := false
 	for q := (store.ChangeQuery{Limit: 7}); ; {
-		page := b.changes(q)
+		page := b.readChanges(q)
 		for i := range page.Changes {
 			seen = append(seen, page.Changes[i].Position.String())
 		}
@@ -167,22 +167,22 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	b.must(err)
 	if len(want) != writers*each*4 || !slices.Equal(seen, want) {
-		t.Errorf("%d changes were told, the table has %d; told in its order: %v", len(seen), len(want), slices.Equal(seen, want))
+		t.Errorf("%d changes were returned, the table has %d; in its order: %v", len(seen), len(want), slices.Equal(seen, want))
 	}
 }
 
 // If a statement both writes an end and handles it, the audit shows the end before its handling,
 // even with clocks that advance during the statement.
-func TestTheAuditTellsAnEndBeforeItsHandling(t *testing.T) {
-	b := setup(t)
-	b.Store = b.open(postgres.Options{})
-	w := b.worker("w")
-	alone, parent := b.running(w), b.running(w)
-	children(t, b.Store, []execution.ID{parent.ID}, 1)
+func TestAuditListsEndBeforeHandling(t *testing.T) {
+	b := newFixture(t)
+	b.Store = b.openStore(postgres.Options{})
+	w := b.activeWorker("w")
+	alone, parent := b.runningExecution(w), b.runningExecution(w)
+	createChildren(t, b.Store, []execution.ID{parent.ID}, 1)
 	for _, key := range []execution.Key{alone, parent} {
-		b.finish(w, store.Finish{Key: key, To: execution.Completed})
+		b.finishRun(w, store.Finish{Key: key, To: execution.Completed})
 	}
-	if row := b.row(alone.ID); row.OrchestratedAt.IsZero() || !row.OrchestratedAt.Equal(row.Ended) {
+	if row := b.readRow(alone.ID); row.OrchestratedAt.IsZero() || !row.OrchestratedAt.Equal(row.Ended) {
 		t.Errorf("it ended at %v and was handled at %v", row.Ended, row.OrchestratedAt)
 	}
 	if done, err := b.Orchestrate(b.ctx, []store.Orchestration{{ID: alone.ID}, {ID: parent.ID}}); err != nil || done[0].Applied || !done[1].Applied {

@@ -15,23 +15,22 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// BenchmarkHandoff takes executions from their creation to their end and reports the rows a second
-// of each stage: in calls of 100 rows by a few callers, and in single calls by many callers, which
-// the store batches.
+// BenchmarkHandoff runs executions from their creation to their end and reports the rows per second of each
+// stage: in calls of 100 rows by a few callers, and in single calls by many callers, which the store batches.
 //
 //	go test -run '^$' -bench Handoff -benchtime 20000x ./chaos/selftest/conformance/postgrestest
 func BenchmarkHandoff(b *testing.B) {
 	for _, audit := range []bool{true, false} {
 		for _, shape := range []struct{ callers, rows int }{{2, 100}, {4, 100}, {256, 1}} {
 			b.Run(fmt.Sprintf("audit=%v/callers=%d/rows=%d", audit, shape.callers, shape.rows), func(b *testing.B) {
-				benchmark(b, audit, shape.callers, shape.rows)
+				benchmarkHandoff(b, audit, shape.callers, shape.rows)
 			})
 		}
 	}
 }
 
-// active opens a store with one worker that takes every execution.
-func active(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, store.WorkerKey) {
+// openActive opens a store with one worker that gets every execution.
+func openActive(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, store.WorkerKey) {
 	url := servers.Database(b).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})
 	fatal(b, err)
@@ -52,9 +51,9 @@ func active(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, sto
 	return s, r.WorkerKey
 }
 
-func benchmark(b *testing.B, audit bool, callers, rows int) {
+func benchmarkHandoff(b *testing.B, audit bool, callers, rows int) {
 	ctx := context.Background()
-	s, w := active(ctx, b, audit)
+	s, w := openActive(ctx, b, audit)
 	keys := make([]execution.Key, b.N)
 
 	b.ResetTimer()
@@ -103,7 +102,7 @@ func benchmark(b *testing.B, audit bool, callers, rows int) {
 		_, err = s.Dispatch(ctx, "e", ds)
 		return err
 	})
-	stage("publish", callers, rows, func(at, end int) error { return done(s.MarkPublished(ctx, keys[at:end])) })
+	stage("publish", callers, rows, func(at, end int) error { return errorOf(s.MarkPublished(ctx, keys[at:end])) })
 	start := time.Now()
 	stage("claim", callers, rows, func(at, end int) error {
 		cs := make([]store.Claim, end-at)

@@ -29,7 +29,7 @@ import (
 //
 //	go test ./chaos/selftest/conformance/postgrestest -run 'TestBudget$' -update-budget
 //
-// writes them anew, and the change is then part of the commit that caused it.
+// updates them, and the change is then part of the commit that caused it.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
@@ -65,7 +65,7 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// lifecycle takes executions through their lives, one step after the other.
+// lifecycle runs executions through their lives, step by step.
 type lifecycle struct {
 	*testing.T
 	ctx     context.Context
@@ -78,11 +78,11 @@ type lifecycle struct {
 	twoSteps bool
 }
 
-// allSteps is the row of a whole life.
+// allSteps is the row for a whole life.
 const allSteps = "all"
 
-// steps are the steps of an execution, in order.
-func (l *lifecycle) steps(n int) []struct {
+// lifecycleSteps are the steps of an execution, in order.
+func (l *lifecycle) lifecycleSteps(n int) []struct {
 	name string
 	call func() error
 } {
@@ -153,8 +153,8 @@ func (l *lifecycle) steps(n int) []struct {
 			_, err := l.store.Claim(l.ctx, l.worker, cs)
 			return err
 		}},
-		// It runs a while after the confirm, and finds that nearly all rows were claimed.
-		{"MarkPublished", func() error { return done(l.store.MarkPublished(l.ctx, l.keys)) }},
+		// It runs a while after the confirm, and finds that almost all rows were claimed.
+		{"MarkPublished", func() error { return errorOf(l.store.MarkPublished(l.ctx, l.keys)) }},
 		{"Finish", func() error {
 			fs := make([]store.Finish, len(l.keys))
 			for i := range fs {
@@ -171,7 +171,7 @@ func (l *lifecycle) steps(n int) []struct {
 	}
 }
 
-func (l *lifecycle) position() (at int64) {
+func (l *lifecycle) logPosition() (at int64) {
 	l.Helper()
 	if err := l.conn.QueryRow(l.ctx, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").Scan(&at); err != nil {
 		l.Fatal(err)
@@ -179,13 +179,13 @@ func (l *lifecycle) position() (at int64) {
 	return at
 }
 
-// spend takes n executions through all steps, `times` times, and returns the least cost of each
-// step for one execution: anything above that is other work of the server.
-func (l *lifecycle) spend(n, times int) map[string]spent {
+// measureCosts runs n executions through all steps, `times` times, and returns the least cost of each step
+// for one execution. Anything above that is other work of the server.
+func (l *lifecycle) measureCosts(n, times int) map[string]spent {
 	least := map[string]spent{}
 	for range times {
-		begun := l.position()
-		for _, step := range l.steps(n) {
+		begun := l.logPosition()
+		for _, step := range l.lifecycleSteps(n) {
 			var before, after runtime.MemStats
 			statements, trips := l.counter.statements.Load(), l.counter.trips.Load()
 			runtime.ReadMemStats(&before)
@@ -204,9 +204,8 @@ func (l *lifecycle) spend(n, times int) map[string]spent {
 			}
 			least[step.name] = now
 		}
-		// It is chance which step finds a page full and has it tidied. The total of all steps is
-		// not chance.
-		all, wal := spent{}, float64(l.position()-begun)/float64(n)
+		// Which step finds a page full and prunes it is random. The total of all steps is not.
+		all, wal := spent{}, float64(l.logPosition()-begun)/float64(n)
 		for name, of := range least {
 			if name != allSteps {
 				all.statements, all.trips, all.allocations = all.statements+of.statements, all.trips+of.trips, all.allocations+of.allocations
@@ -238,8 +237,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.conn.Close(context.Background()) })
-	// A page that is written whole after a checkpoint, or a vacuum in between, would make the
-	// figures random.
+	// A page that is written whole after a checkpoint, or a vacuum in between, would make the figures random.
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
 		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
@@ -273,8 +271,8 @@ func TestBudget(t *testing.T) {
 	now := map[string]spent{}
 	for _, n := range []int{1, 100} {
 		for _, l.twoSteps = range []bool{false, true} {
-			l.spend(n, 7) // plans and pools
-			for name, of := range l.spend(n, 12) {
+			l.measureCosts(n, 7) // plans and pools
+			for name, of := range l.measureCosts(n, 12) {
 				switch {
 				case of == spent{}:
 					continue
@@ -307,13 +305,13 @@ func judgeBudget(t *testing.T, now map[string]spent) {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	for _, fault := range over(was, now) {
+	for _, fault := range budgetFaults(was, now) {
 		t.Error(fault)
 	}
 }
 
-// over reports the figures that have grown too much, and the steps that are unknown or gone.
-func over(was, now map[string]spent) (faults []string) {
+// budgetFaults reports the figures that have grown too much, and the steps that are unknown or missing.
+func budgetFaults(was, now map[string]spent) (faults []string) {
 	for name, n := range now {
 		w, known := was[name]
 		if !known {
@@ -380,11 +378,11 @@ func readBudget(file *os.File) (map[string]spent, error) {
 	return was, nil
 }
 
-// The test notices one statement too many, and a statement that writes more.
-func TestABudgetThatIsExceededIsTold(t *testing.T) {
+// The test detects one statement too many, and a statement that writes more.
+func TestBudgetDetectsExcess(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
-	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
-		t.Errorf("within the budget, and told: %v", faults)
+	if faults := budgetFaults(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
+		t.Errorf("within the budget, but reported: %v", faults)
 	}
 	for _, now := range []map[string]spent{
 		{"Claim, 1": {2, 2, 100, 900}, "Finish, 1": {1, 1, 100, 900}},
@@ -393,8 +391,8 @@ func TestABudgetThatIsExceededIsTold(t *testing.T) {
 		{"Claim, 1": {1, 1, 100, 900}},
 		{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}, "Mark, 1": {}},
 	} {
-		if len(over(was, now)) == 0 {
-			t.Errorf("nothing is told of %v", now)
+		if len(budgetFaults(was, now)) == 0 {
+			t.Errorf("no report of %v", now)
 		}
 	}
 }

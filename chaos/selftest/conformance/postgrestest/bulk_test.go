@@ -2,8 +2,8 @@ package postgrestest_test
 
 import "strings"
 
-// inBulk changes a script that writes executions into the view, so that it writes many at once: the
-// view is edited row by row, so thousands take long. It is for scripts in the role of a replica.
+// inBulk changes a script that writes executions into the view, so that it writes many at once. The view is
+// edited row by row, so thousands take long. It is for scripts in the role of a replica.
 func inBulk(script string) string {
 	before, inserts, found := script, "", false
 	for {

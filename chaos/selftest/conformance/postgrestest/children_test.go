@@ -14,8 +14,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// children creates `each` children for every parent, under keys, in one call.
-func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int) []store.Created {
+// createChildren creates `each` children for every parent, under keys, in one call.
+func createChildren(t *testing.T, s *postgres.Store, parents []execution.ID, each int) []store.Created {
 	t.Helper()
 	var items []store.NewExecution
 	for _, parent := range parents {
@@ -32,23 +32,23 @@ func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int)
 
 // Over a slow path a request must succeed, however many children it has, and so must its
 // repetition.
-func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) {
-	b := setup(t)
-	p, address := through(t, b.url)
-	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
+func TestCreateChildrenTakesConstantRoundTrips(t *testing.T) {
+	b := newFixture(t)
+	p, address := startProxy(t, b.url)
+	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.readClock})
 	b.must(err)
 	defer s.Close()
 	var parents []execution.ID
 	for range 4 {
-		parents = append(parents, b.requested())
+		parents = append(parents, b.requestedExecution())
 	}
-	children(t, s, parents[:1], 1)
+	createChildren(t, s, parents[:1], 1)
 	p.roundTrips()
-	children(t, s, parents[1:2], 1)
+	createChildren(t, s, parents[1:2], 1)
 	one := p.roundTrips()
-	children(t, s, parents, 25)
+	createChildren(t, s, parents, 25)
 	hundred := p.roundTrips()
-	again := children(t, s, parents, 25)
+	again := createChildren(t, s, parents, 25)
 	repeated := p.roundTrips()
 	if hundred > one+1 || repeated > one+1 || one > 8 {
 		t.Errorf("%d round trips for one child, %d for a hundred, %d for their repetition", one, hundred, repeated)
@@ -62,10 +62,10 @@ func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) 
 // completedWithChildren creates an execution that has completed, with this many waiting children.
 func (fi *fixture) completedWithChildren(waiting int) execution.ID {
 	fi.Helper()
-	w := fi.worker("w")
-	key := fi.running(w)
-	children(fi.T, fi.Store, []execution.ID{key.ID}, 1)
-	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parent, due_at, created, written_by)
+	w := fi.activeWorker("w")
+	key := fi.runningExecution(w)
+	createChildren(fi.T, fi.Store, []execution.ID{key.ID}, 1)
+	fi.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parent, due_at, created, written_by)
 		select action, action_ref, runtime, entrypoint, max_retries, $1, 'infinity', created, 'api'
 		  from execution, generate_series(2, $2) where id = $1`, int64(key.ID), waiting)
 	outcomes, err := fi.Finish(fi.ctx, w, []store.Finish{{Key: key, To: execution.Completed}})
@@ -76,17 +76,17 @@ func (fi *fixture) completedWithChildren(waiting int) execution.ID {
 	return key.ID
 }
 
-// The handling of an end, and each batch of its children, are about a bounded number of rows however
-// many children there are. Of the time that they take, only make test-all judges.
-func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
+// The handling of an end, and each batch of its children, touch a bounded number of rows however many
+// children there are. Only make test-all judges the time that they take.
+func TestManyChildrenAreHandledInShortStatements(t *testing.T) {
 	waiting, limit := 1000, testenv.Patience()
 	if testenv.All() {
 		waiting, limit = 5000, time.Second
 	}
 	const most = 100
-	b := setup(t)
+	b := newFixture(t)
 	id := b.completedWithChildren(waiting)
-	s := b.open(postgres.Options{Now: b.clock, StatementTimeout: limit})
+	s := b.openStore(postgres.Options{Now: b.readClock, StatementTimeout: limit})
 	began := time.Now()
 	done, err := s.Orchestrate(b.ctx, []store.Orchestration{{ID: id}})
 	b.must(err)
@@ -111,19 +111,19 @@ func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
 	t.Logf("the end was handled in %v, %d batches of %d took at most %v each", handled, batches, most, longest)
 }
 
-// However creations, the handling of the end and the settling interleave, no child is left waiting
-// and none is settled twice.
-func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
+// However creations, the handling of the end and the settling interleave, no child is left waiting and none
+// is settled twice.
+func TestNoChildIsMissedWhileParentEnds(t *testing.T) {
 	rounds := 3
 	if testenv.All() {
 		rounds = 10
 	}
 	for round := range rounds {
-		b := setup(t)
-		w := b.worker("w")
-		key := b.running(w)
+		b := newFixture(t)
+		w := b.activeWorker("w")
+		key := b.runningExecution(w)
 		if round%2 == 0 {
-			children(t, b.Store, []execution.ID{key.ID}, 3)
+			createChildren(t, b.Store, []execution.ID{key.ID}, 3)
 		}
 		var mu sync.Mutex
 		var settled []execution.ID
@@ -176,7 +176,7 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 			settle(b.Store)
 		}
 		var waiting, notes int
-		b.scan(`select count(*) filter (where awaits_parent), count(settling_at) from execution`, nil, &waiting, &notes)
+		b.scanRow(`select count(*) filter (where awaits_parent), count(settling_at) from execution`, nil, &waiting, &notes)
 		if waiting != 0 || notes != 0 {
 			t.Errorf("round %d: %d children are left waiting, %d chains noted", round, waiting, notes)
 		}
@@ -191,15 +191,15 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 	}
 }
 
-// A child is created while a result ends its parent. Whichever comes first, the child finally is
-// due, and never waits for a handling that is already done.
-func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+// A child is created while a result ends its parent. Whichever comes first, the child finally is due, and
+// never waits for handling that is already done.
+func TestInlineEndHandlingMissesNoChild(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "child", Runtime: "python"}}))
 	seen := make(map[bool]int)
 	for range 40 {
-		key := b.running(w)
+		key := b.runningExecution(w)
 		var group sync.WaitGroup
 		var created []store.Created
 		var ended []store.Outcome
@@ -235,12 +235,12 @@ func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 	t.Logf("handled with the result: %d, afterwards: %d", seen[true], seen[false])
 }
 
-// If several requests take over one old key, only one creates an execution.
-func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
-	b := setup(t)
-	b.requested()
+// If several requests reuse one old key, only one creates an execution.
+func TestOldKeyIsTakenOverOnce(t *testing.T) {
+	b := newFixture(t)
+	b.requestedExecution()
 	item := []store.NewExecution{{ActionRef: "a", IdempotencyKey: "k"}}
-	stores := []*postgres.Store{b.Store, b.open(postgres.Options{Now: b.clock}), b.open(postgres.Options{Now: b.clock})}
+	stores := []*postgres.Store{b.Store, b.openStore(postgres.Options{Now: b.readClock}), b.openStore(postgres.Options{Now: b.readClock})}
 	for range 10 {
 		var mu sync.Mutex
 		ids, fresh := make(map[execution.ID]bool), 0
@@ -264,6 +264,6 @@ func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
 		if len(ids) != 1 || fresh != 1 {
 			t.Fatalf("%d executions were answered, %d created", len(ids), fresh)
 		}
-		b.sleep(execution.KeyLifetime)
+		b.advanceClock(execution.KeyLifetime)
 	}
 }

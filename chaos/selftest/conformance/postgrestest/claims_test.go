@@ -11,19 +11,19 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The database refuses two claims together and takes them one by one, and the worker's lease ends
-// after the first. The worker must not learn that its lease was over and nothing else: then it would
-// take the row that it owns for another worker's. It learns that it has to ask again.
-func TestALeaseThatEndsBetweenClaimsOfACallLeavesThemInDoubt(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	keys := []execution.Key{b.scheduled(w), b.scheduled(w)}
-	b.exec(`create function only_one() returns trigger language plpgsql as $$
+// The database refuses two claims together and accepts them one by one, and the worker's lease ends after the
+// first. If the worker only learned of the ended lease, it would treat its own row as another worker's.
+// Instead it learns that it must retry.
+func TestLeaseEndBetweenClaimsLeavesDoubt(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	keys := []execution.Key{b.scheduledExecution(w), b.scheduledExecution(w)}
+	b.execSQL(`create function only_one() returns trigger language plpgsql as $$
 begin if (select count(*) from n) > 1 then raise exception 'internal error' using errcode = 'XX000'; end if; return null; end $$`)
-	b.exec("create trigger only_one after update on execution_work referencing new table as n for each statement execute function only_one()")
+	b.execSQL("create trigger only_one after update on execution_work referencing new table as n for each statement execute function only_one()")
 	var looks atomic.Int64
-	s := b.open(postgres.Options{Now: func() (time.Time, bool) {
-		now, _ := b.clock()
+	s := b.openStore(postgres.Options{Now: func() (time.Time, bool) {
+		now, _ := b.readClock()
 		// The third statement is the claim of the second row.
 		if looks.Add(1) == 3 {
 			now = now.Add(2 * lease)
@@ -34,7 +34,7 @@ begin if (select count(*) from n) > 1 then raise exception 'internal error' usin
 	if results != nil || !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrLeaseOver) {
 		t.Errorf("two claims give %v and %v, want nothing and ErrUnknownOutcome alone", results, err)
 	}
-	if first, second := b.row(keys[0].ID).Status, b.row(keys[1].ID).Status; first != execution.Running || second != execution.Scheduled {
+	if first, second := b.readRow(keys[0].ID).Status, b.readRow(keys[1].ID).Status; first != execution.Running || second != execution.Scheduled {
 		t.Errorf("the rows are %v and %v, want running and scheduled", first, second)
 	}
 }

@@ -2,8 +2,7 @@ package postgrestest_test
 
 import "slices"
 
-// grows says that a call, in one shape or in all ("Find"), grows with dimensions, and why that is
-// accepted.
+// grows is an accepted growth of a call, in one shape or in all ("Find"), with dimensions, and the reason.
 type grows struct {
 	call       string
 	growth     growth
@@ -25,7 +24,7 @@ var (
 // hold slots, by an index.
 var walked = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
 
-// held are the dimensions of held rows. findWalks says why monitors walk over them.
+// held are the dimensions of held rows. findWalks explains why monitors walk over them.
 var held = []string{"held slots", "scheduled", "running"}
 
 const findWalks = "it walks what somebody holds, which is as much as the fleet has room for: an index for each monitor would be written by every claim"
@@ -54,12 +53,12 @@ var costGrowth = []grows{
 	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},
 }
 
-// costExceptions are calls that grow more than they may. Each is a defect to be mended. The test
-// fails when one no longer grows, so that it leaves this list together with its defect.
+// costExceptions are calls that grow more than they may. Each is a defect to be fixed. The test fails when
+// one no longer grows, so that its entry is removed together with the defect.
 var costExceptions []grows
 
-// expectation finds the entry of a list for a pair.
-func expectation(list []grows, p pair) *grows {
+// findExpectation finds the entry of a list for a pair.
+func findExpectation(list []grows, p pair) *grows {
 	for i := range list {
 		g := &list[i]
 		if (g.call == p.call || g.call == methodOf(p.call)) && slices.Contains(g.dimensions, p.dimension) {

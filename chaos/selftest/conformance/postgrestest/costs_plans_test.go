@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// cost is the server's work for a call, counted and not timed. Rows are the tuples that the nodes
-// of its plans handed on or threw away, plus one for each start of a node. A pair that a nested
-// loop compares is a row, even if both sides are in memory (the transition tables of a trigger).
-// Buffers are the pages that were read, in memory or on disk, and temporary ones.
+// cost is the server's work for a call, counted and not timed. Rows are the tuples that the nodes of its
+// plans returned or discarded, plus one for each start of a node. A pair that a nested loop compares is a
+// row, even if both sides are in memory (the transition tables of a trigger). Buffers are the pages that were
+// read, in memory or on disk, and temporary ones.
 type cost struct{ rows, buffers float64 }
 
-func (c cost) String() string { return fmt.Sprintf("%s/%s", thousands(c.rows), thousands(c.buffers)) }
+func (c cost) String() string {
+	return fmt.Sprintf("%s/%s", withThousands(c.rows), withThousands(c.buffers))
+}
 
 // executed is one statement that the server has executed, as auto_explain reports it. A statement
 // inside a trigger or a function is reported separately. The reads of a function also count for the
@@ -46,8 +48,8 @@ type step struct {
 	Plans []step
 }
 
-// own is the work of the node without the nodes under it.
-func (s *step) own() float64 { return s.Loops * (1 + s.Rows + s.Filtered + s.Joined + s.Rechecked) }
+// ownWork is the work of the node without the nodes under it.
+func (s *step) ownWork() float64 { return s.Loops * (1 + s.Rows + s.Filtered + s.Joined + s.Rechecked) }
 
 func (s *step) String() string {
 	on := s.Relation + s.CTE + s.Table + s.Function
@@ -60,10 +62,10 @@ func (s *step) String() string {
 	return s.Type + on
 }
 
-func (s *step) walk(f func(*step)) {
+func (s *step) walkNodes(f func(*step)) {
 	f(s)
 	for i := range s.Plans {
-		s.Plans[i].walk(f)
+		s.Plans[i].walkNodes(f)
 	}
 }
 
@@ -73,8 +75,8 @@ type observer struct {
 	wrong error
 }
 
-// notice reads a message of auto_explain: "duration: 0.123 ms plan:" and the plan.
-func (o *observer) notice(text string) {
+// readNotice reads a message of auto_explain: "duration: 0.123 ms plan:" and the plan.
+func (o *observer) readNotice(text string) {
 	head, _, ok := strings.Cut(text, "{")
 	if !ok || !strings.HasPrefix(head, "duration: ") {
 		return
@@ -94,21 +96,21 @@ type observed struct {
 	nodes map[string]float64
 }
 
-func (o *observer) sum() observed {
+func (o *observer) totalCost() observed {
 	all := observed{nodes: make(map[string]float64)}
 	for i := range o.plans {
 		e := &o.plans[i]
 		all.buffers += e.Plan.Hit + e.Plan.Read + e.Plan.TempRead + e.Plan.TempWritten
-		e.Plan.walk(func(s *step) {
-			all.rows += s.own()
-			all.nodes[s.String()+" in «"+gist(e.Text)+"»"] += s.own()
+		e.Plan.walkNodes(func(s *step) {
+			all.rows += s.ownWork()
+			all.nodes[s.String()+" in «"+statementStart(e.Text)+"»"] += s.ownWork()
 		})
 	}
 	return all
 }
 
-// gist is the beginning of a statement, on one line.
-func gist(sql string) string {
+// statementStart is the beginning of a statement, on one line.
+func statementStart(sql string) string {
 	line := strings.Join(strings.Fields(sql), " ")
 	if len(line) > 70 {
 		line = line[:70] + "…"
@@ -116,8 +118,8 @@ func gist(sql string) string {
 	return line
 }
 
-// grown lists the nodes that grew most between two calls.
-func grown(before, after observed) string {
+// grownNodes lists the nodes that grew most between two calls.
+func grownNodes(before, after observed) string {
 	type change struct {
 		node     string
 		from, to float64
@@ -130,14 +132,14 @@ func grown(before, after observed) string {
 	var text strings.Builder
 	for _, c := range all[:min(3, len(all))] {
 		if c.to > c.from {
-			fmt.Fprintf(&text, "\n\t\t%s → %s rows: %s", thousands(c.from), thousands(c.to), c.node)
+			fmt.Fprintf(&text, "\n\t\t%s → %s rows: %s", withThousands(c.from), withThousands(c.to), c.node)
 		}
 	}
 	return text.String()
 }
 
-// thousands writes a count for readers: 1,234,567.
-func thousands(n float64) string {
+// withThousands writes a count for readers: 1,234,567.
+func withThousands(n float64) string {
 	digits := fmt.Sprintf("%.0f", n)
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + "," + digits[at:]

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// table is what was measured, in Markdown, for whoever runs the test with -v.
-func (m *measurement) table(all []dimension) string {
+// markdownTable shows the measurements in Markdown, for a run of the test with -v.
+func (m *measurement) markdownTable(all []dimension) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What the store's statements cost
 
@@ -26,47 +26,47 @@ and Heartbeat read at most twice the pages that they read without the snapshot.
 |---|---|---|---|
 `, few)
 	for _, d := range all {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.name, d.what, thousands(float64(d.n())), thousands(float64(2*d.n())))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.name, d.what, withThousands(float64(d.currentSize())), withThousands(float64(2*d.currentSize())))
 	}
 	b.WriteString("\n## What grows\n\n")
-	m.growing(&b, all, costGrowth)
+	m.writePairs(&b, all, costGrowth)
 	if len(costExceptions) > 0 {
 		b.WriteString("\n## Known exceptions\n\nThese grow more than they may, and are to be mended.\n\n")
-		m.growing(&b, all, costExceptions)
+		m.writePairs(&b, all, costExceptions)
 	}
 	fmt.Fprintf(&b, "\n## Longer lists\n\n| call | %d rows | %d | %d |\n|---|---|---|---|\n", batches[0], batches[1], batches[2])
 	for i := range m.cases {
 		if k := &m.cases[i]; k.lists {
-			f := m.of(k, batched)
-			fmt.Fprintf(&b, "| %s | %v | %v | %v |\n", k.name(), f.once.cost, f.kept.cost, f.four.cost)
+			f := m.figuresOf(k, batched)
+			fmt.Fprintf(&b, "| %s | %v | %v | %v |\n", k.caseName(), f.once.cost, f.kept.cost, f.four.cost)
 		}
 	}
 	b.WriteString("\n## With finished executions, and with everything in which it is constant\n\n" +
 		"| call | n finished | 2n finished | the most at n of another dimension | and at 2n |\n|---|---|---|---|---|\n")
 	for i := range m.cases {
 		k := &m.cases[i]
-		f := m.of(k, "finished")
+		f := m.figuresOf(k, "finished")
 		var once, twice cost
 		for _, d := range all {
-			p := pair{k.name(), d.name}
-			if o := m.of(k, d.name); d.name != "finished" && expectation(costGrowth, p) == nil && expectation(costExceptions, p) == nil && o.kept.rows > twice.rows {
+			p := pair{k.caseName(), d.name}
+			if o := m.figuresOf(k, d.name); d.name != "finished" && findExpectation(costGrowth, p) == nil && findExpectation(costExceptions, p) == nil && o.kept.rows > twice.rows {
 				once, twice = o.once.cost, o.kept.cost
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %v | %v | %v | %v |\n", k.name(), f.once.cost, f.kept.cost, once, twice)
+		fmt.Fprintf(&b, "| %s | %v | %v | %v | %v |\n", k.caseName(), f.once.cost, f.kept.cost, once, twice)
 	}
 	return b.String()
 }
 
-// growing writes the pairs of a list with their figures.
-func (m *measurement) growing(b *strings.Builder, all []dimension, list []grows) {
+// writePairs writes the pairs of a list with their figures.
+func (m *measurement) writePairs(b *strings.Builder, all []dimension, list []grows) {
 	b.WriteString("| call | with | growth | n | 2n | why |\n|---|---|---|---|---|---|\n")
 	for i := range list {
 		for j := range m.cases {
 			for _, d := range append(all[:len(all):len(all)], dimension{name: batched}) {
-				p := pair{m.cases[j].name(), d.name}
-				if f := m.figures[p]; f != nil && expectation(list, p) == &list[i] {
-					g, from, to := f.growth()
+				p := pair{m.cases[j].caseName(), d.name}
+				if f := m.figures[p]; f != nil && findExpectation(list, p) == &list[i] {
+					g, from, to := f.worstGrowth()
 					fmt.Fprintf(b, "| %s | %s | %v | %v | %v | %s |\n", p.call, d.name, g, from.cost, to.cost, list[i].why)
 				}
 			}

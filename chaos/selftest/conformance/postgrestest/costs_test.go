@@ -14,7 +14,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// growth says how the cost of a call grows with a dimension.
+// growth is the way in which the cost of a call grows with a dimension.
 type growth int
 
 const (
@@ -40,7 +40,7 @@ func growthOf(before, after cost) growth {
 // pair is a case and a dimension.
 type pair struct{ call, dimension string }
 
-// methodOf is the method of a case's name.
+// methodOf returns the method of a case's name.
 func methodOf(call string) string {
 	method, _, _ := strings.Cut(call, ",")
 	return method
@@ -55,8 +55,8 @@ type figures struct {
 	four observed
 }
 
-// growth is the worst growth in the figures, and the two measurements that show it.
-func (f *figures) growth() (g growth, from, to observed) {
+// worstGrowth is the worst growth in the figures, and the two measurements that show it.
+func (f *figures) worstGrowth() (g growth, from, to observed) {
 	from, to = f.once, f.kept
 	g = growthOf(from.cost, to.cost)
 	if f.four.nodes != nil && growthOf(f.kept.cost, f.four.cost) > g {
@@ -83,32 +83,31 @@ const (
 // batches are the numbers of rows of the dimension "batch".
 var batches = [3]int{100, 200, 400}
 
-// full reports whether the test uses the sizes of a large installation.
-func full() bool { return os.Getenv("HANDOFF_COST") == "full" }
+// isFullRun reports whether the test uses the sizes of a large installation.
+func isFullRun() bool { return os.Getenv("HANDOFF_COST") == "full" }
 
-// nightly reports whether the test uses its full sizes, or larger ones.
-func nightly() bool { return testenv.All() || full() }
+// isNightly reports whether the test uses its full sizes, or larger ones.
+func isNightly() bool { return testenv.All() || isFullRun() }
 
-// n is the size of the dimension. In make test it is smaller than at night: a statement that looks
-// at each row of a dimension still looks at hundreds more at 2n, and constant allows 64.
-func (d *dimension) n() int {
+// currentSize is the size of the dimension. In make test it is smaller than at night: a statement that reads
+// each row of a dimension still reads hundreds more at 2n, and constant allows 64.
+func (d *dimension) currentSize() int {
 	switch {
-	case full():
+	case isFullRun():
 		return d.full
-	case nightly():
+	case isNightly():
 		return d.small
 	}
 	smaller := 5
 	if slices.Contains(held, d.name) {
-		smaller = 2 // they are spread over 400 workers, of which a call counts what ten hold
+		smaller = 2 // they are spread over 400 workers, and a call counts the rows of ten
 	}
 	return min(d.small, max(d.small/smaller, 200))
 }
 
-// together are the dimensions that make test lets grow at the same time, because most of a
-// measurement is the calls and not the rows. Dimensions of one list have similar entries in
-// costGrowth: a call that may grow with one of them may grow with the list. Each of the others
-// grows alone.
+// together are the dimensions that make test grows at the same time, because most of a measurement is the
+// calls and not the rows. Dimensions of one list have similar entries in costGrowth: a call that may grow
+// with one of them may grow with the list. Each of the others grows alone.
 var together = [][]string{
 	{"finished", "old keys"},
 	{"backlog", "pinned", "limited", "limited, free", "unhandled", "keys"},
@@ -118,24 +117,24 @@ var together = [][]string{
 	{"incarnations", "free slots", "handled dead letters", "old expiries", "observations", "refused results"},
 }
 
-// group is dimensions that grow at the same time.
+// group is a set of dimensions that grow at the same time.
 type group []dimension
 
-func (g group) names() (all []string) {
+func (g group) dimensionNames() (all []string) {
 	for _, d := range g {
 		all = append(all, d.name)
 	}
 	return all
 }
 
-func (g group) String() string { return strings.Join(g.names(), " + ") }
+func (g group) String() string { return strings.Join(g.dimensionNames(), " + ") }
 
-// groups returns all dimensions: each alone for the page, otherwise those of together in one group.
-func groups() (all []group) {
+// dimensionGroups returns all dimensions: each alone for the page, otherwise those of together in one group.
+func dimensionGroups() (all []group) {
 	at := make(map[string]int)
-	for _, d := range dimensions() {
+	for _, d := range allDimensions() {
 		list := slices.IndexFunc(together, func(names []string) bool { return slices.Contains(names, d.name) })
-		if n, ok := at[fmt.Sprint(list)]; ok && list >= 0 && !nightly() {
+		if n, ok := at[fmt.Sprint(list)]; ok && list >= 0 && !isNightly() {
 			all[n] = append(all[n], d)
 			continue
 		}
@@ -145,98 +144,97 @@ func groups() (all []group) {
 	return all
 }
 
-// warm makes every call often enough for a session to keep its plans, on small tables. The very
-// first statement changes no row: the plan that is made at its firing of the audit trigger is not
-// used.
-func (m *measurement) warm() {
+// warmPlans makes every call often enough for a session to keep its plans, on small tables. The very first
+// statement changes no row, because the plan that is made when it first fires the audit trigger is not used.
+func (m *measurement) warmPlans() {
 	m.c.Helper()
 	_, err := m.c.session.Exec(m.c.ctx, "update execution set status = status where id = 0")
 	m.c.must(err)
 	for range 6 {
 		for i := range m.cases {
-			m.measure(&m.cases[i], few)
+			m.measureCall(&m.cases[i], few)
 		}
 	}
-	m.c.analyze()
+	m.c.analyzeTables()
 }
 
-// measure makes one call about b rows.
-func (m *measurement) measure(k *costCase, b int) observed {
+// measureCall makes one call about b rows.
+func (m *measurement) measureCall(k *costCase, b int) observed {
 	c := m.c
 	c.Helper()
-	before := c.mark()
+	before := c.tableEnds()
 	call := k.prepare(c, b)
 	c.observer.plans = nil
 	if err := call(); err != nil {
-		c.Fatalf("%s: %v", k.name(), err)
+		c.Fatalf("%s: %v", k.caseName(), err)
 	}
-	sum := c.observer.sum()
+	sum := c.observer.totalCost()
 	if c.observer.wrong != nil || len(c.observer.plans) == 0 {
-		c.Fatalf("%s: no plan was seen (%v): the observer has to reach the session that executes its statements", k.name(), c.observer.wrong)
+		c.Fatalf("%s: no plan was seen (%v): the observer has to reach the session that executes its statements", k.caseName(), c.observer.wrong)
 	}
-	c.forget(before)
+	c.deleteAfter(before)
 	return sum
 }
 
-// group measures calls at n and at 2n of the dimensions of a group: all calls, or those whose indexes
+// measureGroup measures calls at n and at 2n of the dimensions of a group: all calls, or those whose indexes
 // are in only.
-func (m *measurement) group(g group, only map[int]bool) {
+func (m *measurement) measureGroup(g group, only map[int]bool) {
 	c := m.c
 	c.Helper()
-	c.sizes, c.before = make(map[string]int), c.mark()
+	c.sizes, c.before = make(map[string]int), c.tableEnds()
 	grow := func(from, to int) {
 		for _, d := range g {
-			c.sizes[d.name] = to * d.n()
-			d.fill(c, from*d.n(), to*d.n())
+			c.sizes[d.name] = to * d.currentSize()
+			d.fill(c, from*d.currentSize(), to*d.currentSize())
 		}
 	}
 	all := func(into func(*figures) *observed) {
 		for i := range m.cases {
 			if only == nil || only[i] {
-				*into(m.of(&m.cases[i], g.String())) = m.measure(&m.cases[i], few)
+				*into(m.figuresOf(&m.cases[i], g.String())) = m.measureCall(&m.cases[i], few)
 			}
 		}
 	}
 	grow(0, 1)
-	c.analyze()
+	c.analyzeTables()
 	all(func(f *figures) *observed { return &f.once })
 	grow(1, 2)
 	all(func(f *figures) *observed { return &f.kept })
-	if full() {
-		c.analyze()
+	if isFullRun() {
+		c.analyzeTables()
 		all(func(f *figures) *observed { return &f.fresh })
 	}
-	c.reset()
+	c.undoChanges()
 	c.sizes = nil
-	c.analyze()
+	c.analyzeTables()
 }
 
-// lists measures what takes a list with longer and longer ones: all calls, or those in only.
-func (m *measurement) lists(only map[int]bool) {
+// measureLists measures the calls that take a list with longer and longer lists: all calls, or those in only.
+func (m *measurement) measureLists(only map[int]bool) {
 	m.c.slotsOfCases(batches[2])
-	m.c.analyze()
+	m.c.analyzeTables()
 	for i := range m.cases {
 		if k := &m.cases[i]; k.lists && (only == nil || only[i]) {
-			f := m.of(k, batched)
-			f.once, f.kept, f.four = m.measure(k, batches[0]), m.measure(k, batches[1]), m.measure(k, batches[2])
+			f := m.figuresOf(k, batched)
+			f.once, f.kept, f.four = m.measureCall(k, batches[0]), m.measureCall(k, batches[1]), m.measureCall(k, batches[2])
 		}
 	}
 	m.c.slotsOfCases(few)
-	m.c.analyze()
+	m.c.analyzeTables()
 }
 
-func (m *measurement) of(k *costCase, dimension string) *figures {
-	p := pair{k.name(), dimension}
+func (m *measurement) figuresOf(k *costCase, dimension string) *figures {
+	p := pair{k.caseName(), dimension}
 	if m.figures[p] == nil {
 		m.figures[p] = &figures{}
 	}
 	return m.figures[p]
 }
 
-// judge compares the measurement of a call in a group with its expectation, the largest of those of
+// judgeGrowth compares the measurement of a call in a group with its expectation, the largest of those of
 // its dimensions.
-func (m *measurement) judge(k *costCase, dimensions ...string) error {
-	p := pair{k.name(), strings.Join(dimensions, " + ")}
+func (m *measurement) judgeGrowth(k *costCase, dimensions ...string) error {
+	p := pair{k.caseName(), strings.Join(dimensions, " + ")}
 	f := m.figures[p]
 	if f == nil {
 		return nil
@@ -248,17 +246,17 @@ func (m *measurement) judge(k *costCase, dimensions ...string) error {
 			allowed = linear
 		}
 		one := pair{p.call, d}
-		if e := expectation(costGrowth, one); e != nil && (declared == nil || e.growth > declared.growth) {
+		if e := findExpectation(costGrowth, one); e != nil && (declared == nil || e.growth > declared.growth) {
 			declared = e
 		}
-		if e := expectation(costExceptions, one); e != nil {
+		if e := findExpectation(costExceptions, one); e != nil {
 			exception = e
 		}
 	}
 	if declared != nil {
 		allowed = declared.growth
 	}
-	found, from, to := f.growth()
+	found, from, to := f.worstGrowth()
 	switch {
 	case exception != nil && found <= allowed:
 		return fmt.Errorf("%s no longer grows too much with %q (%v → %v rows/buffers, %v): delete the exception «%s» from costExceptions",
@@ -267,7 +265,7 @@ func (m *measurement) judge(k *costCase, dimensions ...string) error {
 		return nil
 	case found > allowed:
 		return fmt.Errorf("%s grows with %q: %v, allowed is %v: %v → %v rows/buffers%s\n\tlet it look at fewer rows, or declare it in costGrowth with a reason",
-			p.call, p.dimension, found, allowed, from, to, grown(from, to))
+			p.call, p.dimension, found, allowed, from, to, grownNodes(from, to))
 	case declared != nil && found < allowed:
 		return fmt.Errorf("%s is declared to grow with %q (%v), and does not (%v → %v rows/buffers): delete the entry from costGrowth",
 			p.call, p.dimension, allowed, from, to)
@@ -287,35 +285,35 @@ func TestCosts(t *testing.T) {
 	t.Parallel() // it compares rows, not times
 	start := time.Now()
 	m := measurement{c: newCosts(t), cases: costCases(), figures: make(map[pair]*figures)}
-	m.warm()
-	m.lists(nil)
+	m.warmPlans()
+	m.measureLists(nil)
 	t.Logf("lists: after %v", time.Since(start).Round(time.Second))
-	all := groups()
+	all := dimensionGroups()
 	for _, g := range all {
-		if only := os.Getenv("COSTS"); only == "" || slices.ContainsFunc(g.names(), func(name string) bool { return strings.Contains("/"+only+"/", "/"+name+"/") }) {
-			m.group(g, nil)
-			t.Logf("%v: n is %d, after %v", g, g[0].n(), time.Since(start).Round(time.Second))
+		if only := os.Getenv("COSTS"); only == "" || slices.ContainsFunc(g.dimensionNames(), func(name string) bool { return strings.Contains("/"+only+"/", "/"+name+"/") }) {
+			m.measureGroup(g, nil)
+			t.Logf("%v: n is %d, after %v", g, g[0].currentSize(), time.Since(start).Round(time.Second))
 		}
 	}
 	sound := true
 	for _, g := range append(all, group{{name: batched}}) {
-		if errs := m.judged(g); len(errs) > 0 {
+		if errs := m.wrongGrowths(g); len(errs) > 0 {
 			sound = false
 			t.Error(errors.Join(errs...))
 		}
 	}
-	if sound && nightly() && os.Getenv("COSTS") == "" {
-		t.Log(m.table(dimensions()))
+	if sound && isNightly() && os.Getenv("COSTS") == "" {
+		t.Log(m.markdownTable(allDimensions()))
 	}
 }
 
-// costAttempts is how often a growth that seems wrong is measured.
+// costAttempts is the number of measurements of a growth that seems wrong.
 const costAttempts = 3
 
-// judged returns the wrong growths with a group. If a growth seems wrong, it is measured again, and
-// must be wrong each time. The pages of a call's rows, and its plan, depend on other work of the
-// server, so now and then a call reads half as many pages again.
-func (m *measurement) judged(g group) (errs []error) {
+// wrongGrowths returns the wrong growths with a group. If a growth seems wrong, it is measured again, and
+// must be wrong each time. The pages of a call's rows, and its plan, depend on other work of the server, so
+// occasionally a call reads half as many pages more.
+func (m *measurement) wrongGrowths(g group) (errs []error) {
 	var wrong map[int]bool // the cases that were wrong in every attempt, nil before the first
 	for attempt := 1; ; attempt++ {
 		errs = nil
@@ -324,7 +322,7 @@ func (m *measurement) judged(g group) (errs []error) {
 			if wrong != nil && !wrong[i] {
 				continue
 			}
-			if err := m.judge(&m.cases[i], g.names()...); err != nil {
+			if err := m.judgeGrowth(&m.cases[i], g.dimensionNames()...); err != nil {
 				still[i] = true
 				errs = append(errs, err)
 			}
@@ -332,26 +330,26 @@ func (m *measurement) judged(g group) (errs []error) {
 		if wrong = still; len(errs) == 0 || attempt == costAttempts {
 			return errs
 		}
-		m.c.Logf("measuring %q again: %v", g, errors.Join(errs...))
+		m.c.Logf("repeating the measurement of %q: %v", g, errors.Join(errs...))
 		if g[0].name == batched {
-			m.lists(wrong)
+			m.measureLists(wrong)
 		} else {
-			m.group(g, wrong)
+			m.measureGroup(g, wrong)
 		}
 	}
 }
 
 // Every method of the store has a cost, and no cost is declared for a method that does not exist.
-func TestEveryMethodHasACost(t *testing.T) {
+func TestEveryMethodHasCost(t *testing.T) {
 	measured, calls, names := make(map[string]bool), make(map[string]bool), map[string]bool{batched: true}
 	cases := costCases()
 	for i := range cases {
 		k := &cases[i]
 		measured[k.method] = true
-		if calls[k.name()] {
-			t.Errorf("two cases are called %q", k.name())
+		if calls[k.caseName()] {
+			t.Errorf("two cases are called %q", k.caseName())
 		}
-		calls[k.name()] = true
+		calls[k.caseName()] = true
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[store.Audit]()} {
 		for i := range of.NumMethod() {
@@ -360,7 +358,7 @@ func TestEveryMethodHasACost(t *testing.T) {
 			}
 		}
 	}
-	for _, d := range dimensions() {
+	for _, d := range allDimensions() {
 		names[d.name] = true
 	}
 	for _, list := range together {
@@ -387,7 +385,7 @@ func TestEveryMethodHasACost(t *testing.T) {
 }
 
 // A call that grows without an entry is an error, and so is an entry for a call that does not grow.
-func TestCostsAreJudged(t *testing.T) {
+func TestCostsDetectUndeclaredGrowth(t *testing.T) {
 	at := func(rows float64) observed {
 		return observed{cost: cost{rows: rows, buffers: rows}, nodes: map[string]float64{"a scan": rows}}
 	}
@@ -406,17 +404,17 @@ func TestCostsAreJudged(t *testing.T) {
 	} {
 		k := costCase{method: c.call}
 		m := measurement{figures: map[pair]*figures{{c.call, c.dimension}: {once: at(c.once), kept: at(c.kept)}}}
-		if err := m.judge(&k, c.dimension); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if err := m.judgeGrowth(&k, c.dimension); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s × %s, %v → %v: %v, want %q", c.call, c.dimension, c.once, c.kept, err, c.wrong)
 		}
 	}
-	// A known defect is passed over until it is mended.
+	// A known defect is ignored until it is fixed.
 	defer func(all []grows) { costExceptions = all }(costExceptions)
 	costExceptions = append(costExceptions, grows{"Clock", linear, "it counts to n", []string{"names"}})
 	k := costCase{method: "Clock"}
 	for kept, wrong := range map[float64]string{2000: "", 1000: "delete the exception"} {
 		m := measurement{figures: map[pair]*figures{{"Clock", "names"}: {once: at(1000), kept: at(kept)}}}
-		if err := m.judge(&k, "names"); (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
+		if err := m.judgeGrowth(&k, "names"); (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
 			t.Errorf("a known defect, 1000 → %v: %v, want %q", kept, err, wrong)
 		}
 	}

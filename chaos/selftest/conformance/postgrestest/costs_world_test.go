@@ -40,11 +40,11 @@ type costs struct {
 	session *pgx.Conn
 
 	worker store.WorkerKey
-	// sizes are the present sizes of the dimensions that are measured.
+	// sizes are the present sizes of the measured dimensions.
 	sizes map[string]int
 	// serial makes names and heartbeats new with every call.
 	serial uint64
-	// before is where the tables ended before the dimensions filled them.
+	// before is the end of the tables before the dimensions filled them.
 	before mark
 }
 
@@ -54,7 +54,7 @@ func newCosts(t testing.TB) *costs {
 	url := servers.Database(t).URL
 	config, err := pgx.ParseConfig(url)
 	c.must(err)
-	// For whole scripts, and for statements that are all different.
+	// This is for whole scripts, and for statements that are all different.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	if c.hand, err = pgx.ConnectConfig(c.ctx, config); err != nil {
 		t.Fatal(err)
@@ -67,39 +67,39 @@ func newCosts(t testing.TB) *costs {
 		t.Skipf("not run: auto_explain counts what statements do, and can't be loaded: %v", err)
 	}
 	c.must(migrations.Up(c.ctx, c.hand))
-	c.exec(editable)
-	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{NoBounds: true, MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.sessions(func(conn *pgx.Conn) { c.session = conn })})
+	c.execSQL(editable)
+	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{NoBounds: true, MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.observedSessions(func(conn *pgx.Conn) { c.session = conn })})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	c.worker = store.WorkerKey{ID: claimant, Incarnation: claimant}
-	// Pages are vacuumed and counted only when the test says so.
+	// Pages are vacuumed and counted only on the test's command.
 	for _, table := range costTables {
-		c.exec("alter table " + table + " set (autovacuum_enabled = off)")
+		c.execSQL("alter table " + table + " set (autovacuum_enabled = off)")
 	}
-	c.exec("set session_replication_role = replica")
-	c.exec(`insert into action (ref, runtime, entrypoint, max_retries, concurrency) values
+	c.execSQL("set session_replication_role = replica")
+	c.execSQL(`insert into action (ref, runtime, entrypoint, max_retries, concurrency) values
 		('a', 'cost', '/bin/a', 3, null), ('limited', 'cost', '/bin/a', 3, 1), ('stale', 'cost', '/bin/a', 3, 1),
 		('idle', 'other', '/bin/a', 3, 1), ('busy', 'cost', '/bin/a', 3, 2), ('wide', 'cost', '/bin/a', 3, 1)`)
-	c.exec(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n`)
-	c.exec(fmt.Sprintf(`insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, %d) n`, costWorkers))
-	c.exec(fmt.Sprintf(`insert into worker_incarnation (worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
+	c.execSQL(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n`)
+	c.execSQL(fmt.Sprintf(`insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, %d) n`, costWorkers))
+	c.execSQL(fmt.Sprintf(`insert into worker_incarnation (worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
 		select n, 1, 1, (case when n between %d and %d then 'lost' else 'active' end)::worker_lifecycle, '{cost}', 100,
 		       now() + case when n between %d and %d then interval '-1 hour' else interval '1 day' end, now(), true
 		  from generate_series(1, %d) n`, gone, goneTo, gone, goneTo, costWorkers))
-	c.fill(fillOf{status: "completed", handled: true, count: 1000})
-	c.exec(`update concurrency_slot s set execution = n, taken_at = now() from generate_series(1, 2) n
+	c.fillExecutions(fillOf{status: "completed", handled: true, count: 1000})
+	c.execSQL(`update concurrency_slot s set execution = n, taken_at = now() from generate_series(1, 2) n
 		where s.action = (select id from action where ref = 'busy') and s.number = n`)
-	c.exec("set enable_seqscan = off")
+	c.execSQL("set enable_seqscan = off")
 	c.slotsOfCases(few)
 	return c
 }
 
-// sessions makes sessions report to the observer the plans of all statements that they execute,
+// observedSessions makes sessions report to the observer the plans of all statements that they execute,
 // including those inside triggers and functions, as auto_explain writes them in JSON. Plans come as
 // notices, so they belong to the call that caused them.
-func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
+func (o *observer) observedSessions(opened func(*pgx.Conn)) *sessions {
 	return &sessions{
 		set: map[string]string{
 			"session_preload_libraries": "auto_explain", "client_min_messages": "notice",
@@ -107,7 +107,7 @@ func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
 			"auto_explain.log_nested_statements": "on", "auto_explain.log_analyze": "on", "auto_explain.log_buffers": "on",
 			"auto_explain.log_timing": "off", "auto_explain.log_verbose": "off", "auto_explain.log_triggers": "off",
 		},
-		notice: o.notice,
+		notice: o.readNotice,
 		opened: opened,
 	}
 }
@@ -115,9 +115,9 @@ func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
 // slotsOfCases gives the actions of the cases as many slots as their batches have rows.
 func (c *costs) slotsOfCases(n int) {
 	c.Helper()
-	c.exec("update action set concurrency = $1 where ref in ('limited', 'stale')", n)
-	c.exec("delete from concurrency_slot s using action a where a.id = s.action and a.ref in ('limited', 'stale') and s.number > $1", n)
-	c.exec(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n
+	c.execSQL("update action set concurrency = $1 where ref in ('limited', 'stale')", n)
+	c.execSQL("delete from concurrency_slot s using action a where a.id = s.action and a.ref in ('limited', 'stale') and s.number > $1", n)
+	c.execSQL(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n
 		where a.ref in ('limited', 'stale') on conflict do nothing`)
 }
 
@@ -127,7 +127,7 @@ var costTables = []string{
 	"transition_group", "refused_result", "action",
 }
 
-func (c *costs) exec(sql string, args ...any) {
+func (c *costs) execSQL(sql string, args ...any) {
 	c.Helper()
 	if _, err := c.hand.Exec(c.ctx, sql, args...); err != nil {
 		c.Fatalf("%v: %s", err, sql)
@@ -141,10 +141,10 @@ func (c *costs) must(err error) {
 	}
 }
 
-// analyze gives the tables fresh statistics, and clean pages.
-func (c *costs) analyze() { c.exec("vacuum analyze " + strings.Join(costTables, ", ")) }
+// analyzeTables gives the tables fresh statistics, and clean pages.
+func (c *costs) analyzeTables() { c.execSQL("vacuum analyze " + strings.Join(costTables, ", ")) }
 
-// fillOf describes executions that are alike.
+// fillOf describes a group of equal executions.
 type fillOf struct {
 	status string
 	// n counts from `from` + 1 over count numbers.
@@ -152,7 +152,7 @@ type fillOf struct {
 	handled     bool
 	// owner is the worker of all of them, 0 for the spread workers in turn.
 	owner int
-	// ago is how long they have been in their status.
+	// ago is the time for which they have been in their status.
 	ago time.Duration
 	// action is the ref of their action, "a" if empty.
 	action string
@@ -160,8 +160,8 @@ type fillOf struct {
 	more map[string]string
 }
 
-// fill inserts executions, and returns their ids.
-func (c *costs) fill(f fillOf) []execution.ID {
+// fillExecutions inserts executions, and returns their ids.
+func (c *costs) fillExecutions(f fillOf) []execution.ID {
 	c.Helper()
 	if f.count <= 0 {
 		return nil
@@ -209,7 +209,7 @@ func (c *costs) fill(f fillOf) []execution.ID {
 	insert := fmt.Sprintf("insert into execution (%s) select %s from generate_series(%d, %d) n, action a where a.ref = '%s'",
 		strings.Join(names, ", "), strings.Join(values, ", "), f.from+1, f.from+f.count, f.action)
 	if f.count > 1000 {
-		c.exec(inBulk(insert))
+		c.execSQL(inBulk(insert))
 		return nil
 	}
 	rows, err := c.hand.Query(c.ctx, insert+" returning id")
@@ -219,15 +219,15 @@ func (c *costs) fill(f fillOf) []execution.ID {
 	return ids
 }
 
-// mark is where the tables ended at a moment.
+// mark is the end of the tables at a moment.
 type mark struct {
 	at, transaction                                                   string
 	execution, worker, incarnation, action, deadLetter, refusedResult int64
 }
 
-// mark returns where the tables end, and forget deletes all later rows. Rows that a dimension needs
-// to know have ids below zero, so they come before every mark.
-func (c *costs) mark() (m mark) {
+// tableEnds returns the end of the tables, and deleteAfter deletes all later rows. Rows that a dimension must know
+// have ids below zero, so they come before every mark.
+func (c *costs) tableEnds() (m mark) {
 	c.Helper()
 	c.must(c.hand.QueryRow(c.ctx, `select clock_timestamp()::text, pg_current_xact_id()::text,
 		(select coalesce(max(id), 0) from execution), (select coalesce(max(id), 0) from worker),
@@ -237,9 +237,9 @@ func (c *costs) mark() (m mark) {
 	return m
 }
 
-func (c *costs) forget(m mark) {
+func (c *costs) deleteAfter(m mark) {
 	c.Helper()
-	c.exec(fmt.Sprintf(`
+	c.execSQL(fmt.Sprintf(`
 		update concurrency_slot set execution = null, taken_at = null
 		 where execution is not null and action in (select id from action where ref in ('limited', 'stale'));
 		delete from execution where id > %d;
@@ -256,22 +256,22 @@ func (c *costs) forget(m mark) {
 		m.execution, m.worker, m.incarnation, m.at, m.action, m.deadLetter, m.refusedResult, m.transaction))
 }
 
-// of returns the size of a dimension: its measured size if it is being measured, otherwise a few.
-func (c *costs) of(dimension string, otherwise int) int {
+// sizeOf returns the size of a dimension: its measured size if it is being measured, otherwise a few.
+func (c *costs) sizeOf(dimension string, otherwise int) int {
 	if size, ok := c.sizes[dimension]; ok {
 		return size
 	}
 	return otherwise
 }
 
-// grows reports whether a dimension is being measured.
-func (c *costs) grows(dimension string) bool {
+// isGrowing reports whether a dimension is being measured.
+func (c *costs) isGrowing(dimension string) bool {
 	_, ok := c.sizes[dimension]
 	return ok
 }
 
-// next is a number that was not used before.
-func (c *costs) next() uint64 {
+// nextSerial returns a number that was not used before.
+func (c *costs) nextSerial() uint64 {
 	c.serial++
 	return c.serial
 }

@@ -14,24 +14,24 @@ import (
 	"handoff/core/testenv"
 )
 
-// demotable is a store all of whose connections refuse writes. promote makes new connections accept
+// openDemotable is a store all of whose connections refuse writes. promote makes new connections accept
 // them.
-func (fi *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func()) {
+func (fi *fixture) openDemotable(o postgres.Options) (s *postgres.Store, promote func()) {
 	setting := fmt.Sprintf("alter database %s set default_transaction_read_only = ", pgx.Identifier{fi.conn.Config().Database}.Sanitize())
-	fi.exec(setting + "on")
-	s = fi.open(o)
-	fi.fill(s, 16)
-	return s, func() { fi.exec(setting + "off") }
+	fi.execSQL(setting + "on")
+	s = fi.openStore(o)
+	fi.openConnections(s, 16)
+	return s, func() { fi.execSQL(setting + "off") }
 }
 
-// While new connections are as read-only as those of the pool, the pool keeps its connections,
-// which can still read. As soon as new ones can write, the first write of each pool notices, throws
-// all old connections away and is made over a new one.
-func TestConnectionsToADemotedServerAreGivenUp(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	s, promote := b.demotable(postgres.Options{HeartbeatConns: 1})
+// While new connections are as read-only as those of the pool, the pool keeps its connections, which can
+// still read. As soon as new ones can write, the first write of each pool detects this, closes all old
+// connections and is made over a new one.
+func TestPoolDropsConnectionsToDemotedServer(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	s, promote := b.openDemotable(postgres.Options{HeartbeatConns: 1})
 	kept := func(when string, want int64) {
 		t.Helper()
 		if work, beats := s.Use(); work.Resets != want || beats.Resets != want {
@@ -51,13 +51,13 @@ func TestConnectionsToADemotedServerAreGivenUp(t *testing.T) {
 		return err
 	}
 	for what, write := range map[string]func() error{"a heartbeat": beat, "a statement": create, "a transaction": cordon} {
-		b.unavailable(what+" on a read-only database", write(), "25006")
+		b.expectUnavailable(what+" on a read-only database", write(), "25006")
 	}
 	kept("a database that takes no writes", 0)
 
 	promote()
 	deadline := time.Now().Add(testenv.Patience())
-	for create() != nil { // a pool asks once a second
+	for create() != nil { // a pool checks once a second
 		if time.Now().After(deadline) {
 			t.Fatal("long after the promotion the pool still leads to the old server")
 		}

@@ -20,8 +20,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were
-// handed on (the reply is lost) or before (the request is).
+// proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were forwarded (the
+// reply is lost) or before (the request is).
 type proxy struct {
 	listener net.Listener
 	upstream string
@@ -31,18 +31,17 @@ type proxy struct {
 	when  []byte
 	after bool
 	cuts  int
-	// turns counts how often the client sent after the server had: the round trips.
+	// turns counts the client's messages that follow a message of the server, which are the round trips.
 	turns  int
 	server bool
 }
 
-// cancelRequest is the beginning of the message by which the driver, after losing a connection,
-// asks over another one to cancel its statement. A network that lost the first also loses the
-// second.
+// cancelRequest is the beginning of the message by which the driver, after losing a connection, requests over
+// another one that its statement be cancelled. A network that lost the first also loses the second.
 var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
-// through returns the address of a database behind a proxy.
-func through(t *testing.T, address string) (*proxy, string) {
+// startProxy returns the address of a database behind a proxy.
+func startProxy(t *testing.T, address string) (*proxy, string) {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -54,12 +53,12 @@ func through(t *testing.T, address string) (*proxy, string) {
 	}
 	p := &proxy{listener: l, upstream: u.Host, over: make(chan struct{})}
 	t.Cleanup(func() { l.Close(); close(p.over) })
-	go p.accept()
+	go p.acceptConnections()
 	u.Host = l.Addr().String()
 	return p, u.String()
 }
 
-func (p *proxy) accept() {
+func (p *proxy) acceptConnections() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -71,11 +70,11 @@ func (p *proxy) accept() {
 			continue
 		}
 		go func() { _, _ = io.Copy(io.MultiWriter(p, client), server); client.Close() }()
-		go p.upward(client, server)
+		go p.forwardRequests(client, server)
 	}
 }
 
-func (p *proxy) upward(client, server net.Conn) {
+func (p *proxy) forwardRequests(client, server net.Conn) {
 	defer server.Close()
 	buffer := make([]byte, 1<<16)
 	for {
@@ -86,8 +85,8 @@ func (p *proxy) upward(client, server net.Conn) {
 		if bytes.HasPrefix(buffer[:n], cancelRequest) {
 			return
 		}
-		p.asked()
-		cut, after := p.cut(buffer[:n])
+		p.countTurn()
+		cut, after := p.shouldCut(buffer[:n])
 		if cut {
 			// From here on no reply arrives.
 			client.Close()
@@ -98,8 +97,7 @@ func (p *proxy) upward(client, server net.Conn) {
 			}
 		}
 		if cut && after {
-			// The server must finish the statement, which it would not do for a client that is
-			// gone.
+			// The server must finish the statement, which it would not do for a disconnected client.
 			<-p.over
 		}
 		if cut {
@@ -108,7 +106,7 @@ func (p *proxy) upward(client, server net.Conn) {
 	}
 }
 
-// Write sees the server's bytes.
+// Write receives the server's bytes.
 func (p *proxy) Write(said []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +114,7 @@ func (p *proxy) Write(said []byte) (int, error) {
 	return len(said), nil
 }
 
-func (p *proxy) asked() {
+func (p *proxy) countTurn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server {
@@ -125,7 +123,7 @@ func (p *proxy) asked() {
 	p.server = false
 }
 
-// roundTrips returns the number since the last call.
+// roundTrips returns the number of round trips since the last call.
 func (p *proxy) roundTrips() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +132,7 @@ func (p *proxy) roundTrips() int {
 	return n
 }
 
-func (p *proxy) cut(sent []byte) (cut, after bool) {
+func (p *proxy) shouldCut(sent []byte) (cut, after bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.when == nil || !bytes.Contains(bytes.ToLower(sent), p.when) {
@@ -155,8 +153,8 @@ func (p *proxy) cutAt(text string, after bool) {
 // If a connection is lost at COMMIT, the outcome is unknown, whether or not the server got it. If
 // it is lost before, nothing was applied.
 func TestConnectionCutAtCommit(t *testing.T) {
-	b := setup(t)
-	p, address := through(t, b.url)
+	b := newFixture(t)
+	p, address := startProxy(t, b.url)
 	s, err := postgres.Open(b.ctx, address, postgres.Options{})
 	b.must(err)
 	t.Cleanup(s.Close)
@@ -180,7 +178,7 @@ func TestConnectionCutAtCommit(t *testing.T) {
 			}
 			var applied int
 			count := func() bool {
-				b.scan("select count(*) from worker where name = $1", []any{name}, &applied)
+				b.scanRow("select count(*) from worker where name = $1", []any{name}, &applied)
 				return applied == 1
 			}
 			for range 100 {
@@ -192,7 +190,7 @@ func TestConnectionCutAtCommit(t *testing.T) {
 			if (applied == 1) != c.applied {
 				t.Errorf("applied: %d", applied)
 			}
-			// The pool goes on with another connection.
+			// The pool continues with another connection.
 			_, err = s.Workers(b.ctx, nil)
 			b.must(err)
 		})
@@ -203,16 +201,16 @@ func TestConnectionCutAtCommit(t *testing.T) {
 // especially on a new connection: every attempt would end before its last statement, and the next
 // would begin with another connection.
 func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	p, address := through(t, b.url)
-	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	p, address := startProxy(t, b.url)
+	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.readClock})
 	b.must(err)
 	t.Cleanup(s.Close)
 	p.roundTrips()
 	for i, want := range []int{2, 1, 1} { // the first one prepares the statements
-		b.sleep(time.Second)
+		b.advanceClock(time.Second)
 		reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: uint64(i + 10), Lease: lease, ConsumerAlive: true, Held: []execution.Key{key}})
 		b.must(err)
 		if got := p.roundTrips(); got != want || len(reply.Lost) > 0 {
@@ -228,10 +226,10 @@ func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
 
 // A statement whose reply is lost was applied, and the caller learns that it can't know.
 func TestReplyLost(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	p, address := through(t, b.url)
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	p, address := startProxy(t, b.url)
 	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1})
 	b.must(err)
 	t.Cleanup(s.Close)
@@ -243,9 +241,9 @@ func TestReplyLost(t *testing.T) {
 	if _, err := s.Finish(b.ctx, w, f); !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the error: %v", err)
 	}
-	// A caller that asks again finds the current row, and recognises its own write.
+	// A caller that retries finds the current row, and recognises its own write.
 	for range 100 {
-		if b.row(key.ID).Status == execution.Completed {
+		if b.readRow(key.ID).Status == execution.Completed {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -253,12 +251,12 @@ func TestReplyLost(t *testing.T) {
 	out, err := s.Finish(b.ctx, w, f)
 	b.must(err)
 	if out[0].Applied || out[0].Row.Status != execution.Completed || out[0].Row.Epoch != key.Epoch {
-		t.Errorf("asked again: %+v", out[0])
+		t.Errorf("on the retry: %+v", out[0])
 	}
 }
 
 func TestUnavailable(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
 	b.must(err)
 	u, err := url.Parse(b.url)
@@ -274,9 +272,9 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("a call after its deadline: %v", err)
 	}
 
-	// A lock that can't be had in time, and a statement that takes too long.
-	w := b.worker("w")
-	key := b.running(w)
+	// A lock that is not granted in time, and a statement that takes too long.
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
 	for name, o := range map[string]postgres.Options{
 		"lock":      {LockTimeout: 20 * time.Millisecond},
 		"statement": {StatementTimeout: 500 * time.Millisecond, LockTimeout: time.Minute}, // opening the store is a statement, too
@@ -293,10 +291,10 @@ func TestUnavailable(t *testing.T) {
 		b.must(tx.Rollback(b.ctx))
 	}
 
-	// A database that takes no writes at present.
-	readOnly := b.open(postgres.Options{})
-	b.exec(fmt.Sprintf("alter database %s set default_transaction_read_only = on", pgx.Identifier{b.conn.Config().Database}.Sanitize()))
-	second := b.open(postgres.Options{})
+	// A database that accepts no writes at present.
+	readOnly := b.openStore(postgres.Options{})
+	b.execSQL(fmt.Sprintf("alter database %s set default_transaction_read_only = on", pgx.Identifier{b.conn.Config().Database}.Sanitize()))
+	second := b.openStore(postgres.Options{})
 	for name, s := range map[string]*postgres.Store{"statement": second} {
 		if _, err := s.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}}); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s on a read-only database: %v", name, err)
@@ -307,8 +305,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// openWithin opens a store whose statements have little time, so that opening it may take several
-// attempts.
+// openWithin opens a store whose statements have little time, so that opening it may take several attempts.
 func (fi *fixture) openWithin(o postgres.Options) *postgres.Store {
 	fi.Helper()
 	for end := time.Now().Add(testenv.Patience()); ; {
@@ -338,7 +335,7 @@ func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
 		defer looker.Close(context.WithoutCancel(ctx))
 		for now := []int32(nil); len(now) == 0; {
 			if err := looker.QueryRow(ctx, waiting, before).Scan(&now); err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 		}
 	}()
@@ -346,10 +343,10 @@ func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
 }
 
 // A call whose context ends while the server works leaves the outcome unknown.
-func TestDeadlineUnderWay(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
+func TestDeadlineDuringCall(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
 	tx, err := b.conn.Begin(b.ctx)
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))

@@ -6,20 +6,20 @@ import (
 	"handoff/core/store"
 )
 
-// A pass reads the workers every second. These are the sizes of a year of pods, and how many pages it
+// A pass reads the workers every second. These are the numbers of pods in a year, and of the pages that it
 // may read then.
 const (
 	podsOfAYear  = 20_000
 	mostOfAFleet = 40
 )
 
-// A look at the workers costs what the living ones cost, however many are gone for good.
-func TestWorkersOfAYearAreCheap(t *testing.T) {
+// A read of the workers costs as much as the live ones, however many are permanently gone.
+func TestGoneWorkersAddNoCost(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)
-	c.exec("delete from worker where id > 1")
-	c.exec("delete from worker_incarnation where incarnation > 1")
-	c.exec(`with new as (insert into worker (name, incarnation) select 'pod' || n, n from generate_series(1000, $1::int + 999) n returning id, incarnation)
+	c.execSQL("delete from worker where id > 1")
+	c.execSQL("delete from worker_incarnation where incarnation > 1")
+	c.execSQL(`with new as (insert into worker (name, incarnation) select 'pod' || n, n from generate_series(1000, $1::int + 999) n returning id, incarnation)
 		insert into worker_incarnation (incarnation, worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at)
 		select incarnation, id, 1, 1, 'lost', '{cost}', 10, now() - interval '2 days', now() - interval '3 days' from new`, podsOfAYear)
 	look := func() cost {
@@ -27,17 +27,17 @@ func TestWorkersOfAYearAreCheap(t *testing.T) {
 		rows, err := c.Workers(c.ctx, nil)
 		c.must(err)
 		c.must(c.observer.wrong)
-		t.Logf("%d workers: %v buffers", len(rows), c.observer.sum().cost.buffers)
-		return c.observer.sum().cost
+		t.Logf("%d workers: %v buffers", len(rows), c.observer.totalCost().cost.buffers)
+		return c.observer.totalCost().cost
 	}
-	c.analyze()
+	c.analyzeTables()
 	for range 6 { // a session keeps its plans
 		look()
 	}
 	if before := look(); before.buffers < podsOfAYear {
 		t.Fatalf("a look at %d workers read %v pages: this test measures something else", podsOfAYear, before.buffers)
 	}
-	// Executors mark them in batches, as their queues are deleted, on the tables as they then are.
+	// Executors mark them in batches, as their queues are deleted, on the tables of that time.
 	var all []store.WorkerKey
 	rows, err := c.Workers(c.ctx, nil)
 	c.must(err)
@@ -61,12 +61,12 @@ func TestWorkersOfAYearAreCheap(t *testing.T) {
 	}
 	for _, statistics := range []string{"old", "fresh"} {
 		if statistics == "fresh" {
-			c.analyze()
+			c.analyzeTables()
 		} else {
-			c.exec("vacuum worker") // as it is vacuumed in work, too
+			c.execSQL("vacuum worker") // as it is vacuumed in production, too
 		}
 		if after := look(); after.buffers > mostOfAFleet {
-			t.Errorf("with %s statistics a look at the workers reads %v pages beside %d that are gone, want at most %d", statistics, after.buffers, podsOfAYear, mostOfAFleet)
+			t.Errorf("with %s statistics reading the workers takes %v pages with %d that are gone, want at most %d", statistics, after.buffers, podsOfAYear, mostOfAFleet)
 		}
 	}
 }

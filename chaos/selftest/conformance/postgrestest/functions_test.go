@@ -15,18 +15,17 @@ import (
 	"handoff/core/testenv"
 )
 
-// The function of the database and the decision of the retry manager are the same rule in two
-// languages.
-func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
-	b := setup(t)
+// The function of the database and the decision of the retry manager are the same rule in two languages.
+func TestRetriableFunctionMatchesRetryManager(t *testing.T) {
+	b := newFixture(t)
 	// Rows of every kind, including impossible ones.
-	b.exec(`do $$ declare c record; begin
+	b.execSQL(`do $$ declare c record; begin
 		for c in select conrelid::regclass as relation, conname from pg_constraint
 			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
 			execute format('alter table %s drop constraint %I', c.relation, c.conname);
 		end loop; end $$`)
-	b.exec("set session_replication_role = replica")
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, status, failure_reason, retry_count, max_retries, due_at, created, written_by)
+	b.execSQL("set session_replication_role = replica")
+	b.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, status, failure_reason, retry_count, max_retries, due_at, created, written_by)
 		select 1, 'a', 'shell', 'x', s.status, f.reason, n.count, m.most, now(), now(), 'api'
 		  from unnest(enum_range(null::execution_status)) s (status), unnest(enum_range(null::failure_reason) || null::failure_reason) f (reason),
 		       generate_series(0, 3) n (count), generate_series(0, 3) m (most)`)
@@ -54,37 +53,37 @@ func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
 		t.Errorf("%d rows were compared, of %d; retriable %d", seen[true]+seen[false], n, seen[true])
 	}
 	var unknown bool
-	b.scan("select is_execution_retriable(-1)", nil, &unknown)
+	b.scanRow("select is_execution_retriable(-1)", nil, &unknown)
 	if unknown {
 		t.Error("an execution that does not exist is retriable")
 	}
 }
 
-// eligible says whether the scheduler would give work to a worker that no other worker can replace:
-// it fits one of its runtimes, and its own figures do not make it unhealthy.
-func eligible(w *store.WorkerRow, c config.Config) bool {
+// isEligible reports whether the scheduler would give work to a worker that no other worker can replace: it
+// fits one of its runtimes, and its own figures do not make it unhealthy.
+func isEligible(w *store.WorkerRow, c config.Config) bool {
 	fits := slices.ContainsFunc(w.Runtimes, w.Fits)
 	return fits && c.Health.Of(w.Evidence(c.Health.Window), 0) != execution.Unhealthy
 }
 
-// The view and the function are compared with the scheduler's reads, for fleets in which every
-// condition of a worker meets every other one.
-func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues(t *testing.T) {
+// The view and the function are compared with the scheduler's reads, for fleets in which every condition of a
+// worker meets every other one.
+func TestEligibleWorkersMatchScheduler(t *testing.T) {
 	c := config.Default(config.Hardened)
 	seeds := uint64(2)
 	if testenv.All() {
 		seeds = 6
 	}
 	for seed := range seeds {
-		b := setup(t)
+		b := newFixture(t)
 		// The view uses the server's clock. With the test's clock an hour ahead, leases stay valid
 		// there for the duration of the test.
 		b.now = time.Now().Add(time.Hour)
 		draw := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
 		one := func(of ...int) int { return of[draw.IntN(len(of))] }
 		for n := range 60 {
-			w := b.worker(fmt.Sprint("w", n))
-			b.generate(w, draw)
+			w := b.activeWorker(fmt.Sprint("w", n))
+			b.generateWork(w, draw)
 			lifecycle := []execution.Lifecycle{execution.Starting, execution.Active, execution.Draining, execution.Stopped, execution.Lost}[one(0, 1, 1, 1, 1, 1, 1, 2, 3, 4)]
 			figures := execution.Figures{Total: one(0, 20, 30), Consecutive: one(0, 0, 3, 10)}
 			figures.Failed = max(figures.Consecutive, figures.Total*one(0, 0, 4, 9)/10)
@@ -100,19 +99,19 @@ func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues
 				b.must(err)
 			}
 			over := time.Duration(one(0, 0, 3)) * time.Hour
-			b.exec("update worker_incarnation set lifecycle = $2::text::worker_lifecycle, lease_expires_at = lease_expires_at - $3::interval where incarnation = $1",
+			b.execSQL("update worker_incarnation set lifecycle = $2::text::worker_lifecycle, lease_expires_at = lease_expires_at - $3::interval where incarnation = $1",
 				int64(w.Incarnation), lifecycle.String(), over)
 		}
 		rows, err := b.Workers(b.ctx, nil)
 		b.must(err)
 		var listed, chosen []int64
-		b.scan("select coalesce(array_agg(id order by id), '{}') from healthy_workers", nil, &listed)
+		b.scanRow("select coalesce(array_agg(id order by id), '{}') from healthy_workers", nil, &listed)
 		for i := range rows {
-			if eligible(&rows[i], c) {
+			if isEligible(&rows[i], c) {
 				chosen = append(chosen, int64(rows[i].ID))
 			}
 			var depth int
-			b.scan("select get_worker_queue_depth($1)", []any{int64(rows[i].ID)}, &depth)
+			b.scanRow("select get_worker_queue_depth($1)", []any{int64(rows[i].ID)}, &depth)
 			if depth != rows[i].Queued {
 				t.Errorf("seed %d: the queue of worker %d is %d deep, and the scheduler counts %d", seed, rows[i].ID, depth, rows[i].Queued)
 			}
@@ -123,31 +122,31 @@ func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues
 	}
 }
 
-// generate gives a worker some executions in several statuses.
-func (fi *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
+// generateWork gives a worker some executions in several statuses.
+func (fi *fixture) generateWork(w store.WorkerKey, draw *rand.Rand) {
 	fi.Helper()
-	fi.exec("set session_replication_role = replica")
-	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
+	fi.execSQL("set session_replication_role = replica")
+	fi.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
 			started_at, run_deadline, claim_beat, due_at, created, written_by)
 		select 1, 'a', 'shell', 'x', 0, s.status::execution_status, $1, $2, 1, now(), now(), case when s.status = 'running' then now() end, now(), 1, now(), now(), 'api'
 		  from (select case when n <= $3 then 'scheduled' else 'running' end as status from generate_series(1, $4::int) n) s`,
 		int64(w.ID), int64(w.Incarnation), draw.IntN(5), 5)
-	fi.exec("set session_replication_role = origin")
+	fi.execSQL("set session_replication_role = origin")
 }
 
 // A dispatch to an earlier incarnation still waits in the worker's queue. The function counts it.
 // The scheduler does not, because it counts the rows of the present incarnation.
-func TestTheDepthOfAQueueCountsDispatchesToEarlierIncarnations(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	b.scheduled(w)
-	b.sleep(2 * lease)
-	again := b.register("w", 8)
+func TestQueueDepthIncludesEarlierIncarnations(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	b.scheduledExecution(w)
+	b.advanceClock(2 * lease)
+	again := b.registerWorker("w", 8)
 	if again.ID != w.ID {
 		t.Fatalf("%v registered as %v", w, again)
 	}
 	var depth int
-	b.scan("select get_worker_queue_depth($1)", []any{int64(w.ID)}, &depth)
+	b.scanRow("select get_worker_queue_depth($1)", []any{int64(w.ID)}, &depth)
 	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if depth != 1 || rows[0].Queued != 0 {

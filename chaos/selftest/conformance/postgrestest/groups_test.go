@@ -13,11 +13,11 @@ import (
 	"handoff/migrations"
 )
 
-// rowEach is the last version in which each transition was a row of its own.
+// rowEach is the last version that stores each transition in a separate row.
 const rowEach = 14
 
-// livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
-// a retry, so the statements make transitions of several kinds.
+// livedTogether runs n executions through their lives in calls of n. Every third one fails and gets a retry,
+// so the statements make transitions of several kinds.
 func (fi *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
 	fi.Helper()
 	fi.must(fi.PutActions(fi.ctx, []execution.Action{action}))
@@ -47,11 +47,11 @@ func (fi *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) 
 	return ids
 }
 
-// stream reads all changes in pages of so many.
-func (fi *fixture) stream(limit int) (all []store.Change) {
+// readStream reads all changes in pages of the given size.
+func (fi *fixture) readStream(limit int) (all []store.Change) {
 	fi.Helper()
 	for q := (store.ChangeQuery{Limit: limit}); ; {
-		page := fi.changes(q)
+		page := fi.readChanges(q)
 		if len(page.Changes) > limit || page.More && len(page.Changes) < limit {
 			fi.Fatalf("a page of %d has %d changes, and says more: %v", limit, len(page.Changes), page.More)
 		}
@@ -62,8 +62,8 @@ func (fi *fixture) stream(limit int) (all []store.Change) {
 	}
 }
 
-// lines are the transitions of the view, as a database of either layout shows them.
-func (fi *fixture) lines() []string {
+// viewLines are the transitions of the view, as a database of either layout shows them.
+func (fi *fixture) viewLines() []string {
 	fi.Helper()
 	rows, err := fi.conn.Query(fi.ctx, "select to_jsonb(t)::text from execution_transition t order by transaction, id", pgx.QueryExecModeSimpleProtocol)
 	fi.must(err)
@@ -72,9 +72,9 @@ func (fi *fixture) lines() []string {
 	return found
 }
 
-// agree demands that the stream, in pages of any size, and the histories of all executions show what
-// the view shows.
-func (fi *fixture) agree() {
+// expectAgreement asserts that the stream, in pages of any size, and the histories of all executions show the
+// same as the view.
+func (fi *fixture) expectAgreement() {
 	fi.Helper()
 	rows, err := fi.conn.Query(fi.ctx, `select concat_ws(' ', execution, transaction || '-' || id, "from", "to") from execution_transition order by transaction, id`)
 	fi.must(err)
@@ -92,7 +92,7 @@ func (fi *fixture) agree() {
 			continue
 		}
 		var got []string
-		all := fi.stream(limit)
+		all := fi.readStream(limit)
 		for i := range all {
 			got = append(got, told(&all[i]))
 		}
@@ -119,23 +119,23 @@ func (fi *fixture) agree() {
 	}
 }
 
-// What is alike among the transitions of a statement is stored once, and every reader sees a line for
-// each of them: also those in the first and the last place of a group.
-func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+// Equal values of a statement's transitions are stored once, and every reader sees a line for each
+// transition, even in the first and the last place of a group.
+func TestTransitionsOfStatementShareRow(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	var alone, together int
 	b.livedTogether(w, 1)
-	b.scan("select count(*) from transition_group", nil, &alone)
+	b.scanRow("select count(*) from transition_group", nil, &alone)
 	const n = 200
 	ids := b.livedTogether(w, n)
-	b.scan("select count(*) from transition_group", nil, &together)
-	// The ids lie in at most five blocks of 64. An execution makes five transitions, the last one of
-	// two kinds.
+	b.scanRow("select count(*) from transition_group", nil, &together)
+	// The ids are in at most five blocks of 64. An execution makes five transitions, the last one of two
+	// kinds.
 	if alone != 5 || together-alone > 5*6 {
 		t.Errorf("one execution made %d groups and %d made %d", alone, n, together-alone)
 	}
-	b.agree()
+	b.expectAgreement()
 	history, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: ids[0], Limit: 100})
 	b.must(err)
 	var steps []execution.Status
@@ -149,7 +149,7 @@ func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
 		t.Errorf("asking for an execution that can't exist: %v", err)
 	}
 	var newest int
-	b.scan("select count(*) from (select * from latest_transitions(250) except select * from (select * from execution_transition order by transaction desc, id desc limit 250) t) d", nil, &newest)
+	b.scanRow("select count(*) from (select * from latest_transitions(250) except select * from (select * from execution_transition order by transaction desc, id desc limit 250) t) d", nil, &newest)
 	if newest != 0 {
 		t.Errorf("%d of the latest 250 transitions are none of those", newest)
 	}
@@ -157,40 +157,40 @@ func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
 
 // Lines keep their numbers and their place in the stream when the layout changes, in both directions,
 // and rows of both layouts are read as one stream.
-func TestTheAuditIsCarriedOver(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+func TestMigrationKeepsAudit(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	b.livedTogether(w, 100)
 	same := func(when string, want []string) {
 		t.Helper()
-		if got := b.lines(); !slices.Equal(got, want) {
+		if got := b.viewLines(); !slices.Equal(got, want) {
 			t.Errorf("%s the audit has %d lines, and there were %d, or they read otherwise", when, len(got), len(want))
 		}
 	}
 	open, err := b.Create(b.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, 50))
 	b.must(err)
-	grouped := b.lines()
-	var heldSince string // which dispatches need and came later
-	b.scan("select pg_get_functiondef('held_since'::regproc)", nil, &heldSince)
+	grouped := b.viewLines()
+	var heldSince string // the columns that dispatches need and that came later
+	b.scanRow("select pg_get_functiondef('held_since'::regproc)", nil, &heldSince)
 	b.must(migrations.Down(b.ctx, b.conn, rowEach))
-	b.exec(heldSince)
+	b.execSQL(heldSince)
 	same("on the way back", grouped)
-	// Its number must come after those of the group before.
-	b.exec(cancelByHand, int64(open[40].ID))
+	// Its number must follow those of the group before.
+	b.execSQL(cancelByHand, int64(open[40].ID))
 	_, err = b.Cancel(b.ctx, []execution.ID{open[0].ID, open[49].ID}, "")
 	b.must(err)
 	// Without the names of groups, the statements that change executions work as before.
 	b.livedTogether(w, 47)
-	single := b.lines()
+	single := b.viewLines()
 	if len(single) != len(grouped)+3+47+4*47 {
 		t.Errorf("the old layout has %d lines after %d", len(single), len(grouped))
 	}
 	same("as before, the old lines of", append(slices.Clone(grouped), single[len(grouped):]...))
 	b.must(migrations.Up(b.ctx, b.conn))
 	same("after the migration", single)
-	b.agree()
+	b.expectAgreement()
 	b.livedTogether(w, 100)
 	b.livedTogether(w, 3)
-	same("with new lines, the old ones of", append(slices.Clone(single), b.lines()[len(single):]...))
-	b.agree()
+	same("with new lines, the old ones of", append(slices.Clone(single), b.viewLines()[len(single):]...))
+	b.expectAgreement()
 }

@@ -8,10 +8,9 @@ import (
 	"handoff/core/store"
 )
 
-// Each action with a limit has a lane of its own, which a pass looks at even if all slots of the action
-// are taken. So a pass over nothing but such lanes may read this many pages and rows for each of them:
-// three or four pages to find the lane, and two or three for its first row or for the action and its
-// slots.
+// Each action with a limit has its own lane, which a pass reads even if all slots of the action are taken. So
+// a pass over nothing but such lanes may read this many pages and rows for each: three or four pages to find
+// the lane, and two or three for its first row or for the action and its slots.
 const (
 	fullActions      = 5_000
 	pagesOfADispatch = 6
@@ -21,17 +20,17 @@ const (
 	pagesOfEachPass  = 200 // however many lanes there are
 )
 
-func TestAPassOverFullActionsReadsAFewPagesOfEach(t *testing.T) {
+func TestPassOverFullActionsReadsFewPages(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)
-	limited := slices.IndexFunc(dimensions(), func(d dimension) bool { return d.name == "limited actions" })
-	dimensions()[limited].fill(c, 0, fullActions)
+	limited := slices.IndexFunc(allDimensions(), func(d dimension) bool { return d.name == "limited actions" })
+	allDimensions()[limited].fill(c, 0, fullActions)
 	var waiting int
 	c.must(c.hand.QueryRow(c.ctx, "select count(*) from execution_work where waits and lane_action > 0").Scan(&waiting))
 	if waiting != fullActions {
 		t.Fatalf("%d executions wait for a slot, want %d", waiting, fullActions)
 	}
-	c.analyze()
+	c.analyzeTables()
 	for _, x := range []struct {
 		name        string
 		pages, rows float64
@@ -54,7 +53,7 @@ func TestAPassOverFullActionsReadsAFewPagesOfEach(t *testing.T) {
 		n, err := x.call()
 		c.must(err)
 		c.must(c.observer.wrong)
-		got := c.observer.sum().cost
+		got := c.observer.totalCost().cost
 		t.Logf("a %s over %d full actions reads %v pages and %v rows", x.name, fullActions, got.buffers, got.rows)
 		if n > 0 {
 			t.Errorf("a %s gives %d rows, without a free slot", x.name, n)

@@ -8,11 +8,10 @@ import (
 	"handoff/core/store"
 )
 
-// The database's own function, too, uses the limits of the execution's request, whatever its action
-// says.
-func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+// The database's own function, too, uses the limits of the execution's request, whatever its action declares.
+func TestRetriesCountAgainstExecutionLimit(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	for _, x := range []struct {
 		limits execution.Limits
 		want   bool
@@ -29,10 +28,10 @@ func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
 		results, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: 20 * time.Second}})
 		b.must(err)
 		key := results[0].Row.Key()
-		b.claim(w, key)
-		b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+		b.claimDispatch(w, key)
+		b.finishRun(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
 		var retriable bool
-		b.scan("select is_execution_retriable($1)", []any{int64(key.ID)}, &retriable)
+		b.scanRow("select is_execution_retriable($1)", []any{int64(key.ID)}, &retriable)
 		if retriable != x.want {
 			t.Errorf("with %+v it is retriable: %v, want %v", x.limits, retriable, x.want)
 		}
@@ -40,26 +39,26 @@ func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
 }
 
 // The names of the limits in the row are those of their columns.
-func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
-	b := setup(t)
+func TestRowNamesRequestLimits(t *testing.T) {
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	own := execution.Limits{Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, OwnRetries: true}
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Limits: own}, {ActionRef: "a"}})
 	b.must(err)
 	var named, values string
 	var none bool
-	b.scan(`select array_to_string(own_limits, ' '), concat_ws(' ', timeout_seconds, dispatch_timeout_seconds, max_retries) from execution where id = $1`,
+	b.scanRow(`select array_to_string(own_limits, ' '), concat_ws(' ', timeout_seconds, dispatch_timeout_seconds, max_retries) from execution where id = $1`,
 		[]any{int64(created[0].ID)}, &named, &values)
-	b.scan("select own_limits is null from execution where id = $1", []any{int64(created[1].ID)}, &none)
+	b.scanRow("select own_limits is null from execution where id = $1", []any{int64(created[1].ID)}, &none)
 	if named != "timeout_seconds dispatch_timeout_seconds max_retries" || values != "90 1.5 0" || !none {
 		t.Errorf("the row names %q with %q, and that of a request without limits none: %v", named, values, none)
 	}
 }
 
-// Whoever edits the view by hand can correct the exit codes, and inserting keeps them; the action's
-// table refuses numbers that no program ends with.
-func TestTheRetriedExitCodesCanBeEditedByHand(t *testing.T) {
-	b := setup(t)
+// A manual edit of the view can correct the exit codes, and inserting keeps them. The action's table refuses
+// numbers that are no exit codes.
+func TestRetriedExitCodesAcceptManualEdits(t *testing.T) {
+	b := newFixture(t)
 	a := action
 	a.RetriedExitCodes = execution.NewExitCodes(1, 75)
 	b.must(b.PutActions(b.ctx, []execution.Action{a}))
@@ -67,21 +66,21 @@ func TestTheRetriedExitCodesCanBeEditedByHand(t *testing.T) {
 	b.must(err)
 	id := int64(created[0].ID)
 	codes := func(id int64) (text string) {
-		b.scan("select array_to_string(retried_exit_codes, ' ') from execution where id = $1", []any{id}, &text)
+		b.scanRow("select array_to_string(retried_exit_codes, ' ') from execution where id = $1", []any{id}, &text)
 		return text
 	}
 	if got := codes(id); got != "1 75" {
 		t.Errorf("the execution has the codes %q", got)
 	}
-	b.exec("update execution set retried_exit_codes = '{2}' where id = $1", id)
-	b.exec("update execution set max_retries = 7 where id = $1", id)
+	b.execSQL("update execution set retried_exit_codes = '{2}' where id = $1", id)
+	b.execSQL("update execution set max_retries = 7 where id = $1", id)
 	if got := codes(id); got != "2" {
 		t.Errorf("after an edit the execution has the codes %q", got)
 	}
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, written_by, retried_exit_codes)
+	b.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, written_by, retried_exit_codes)
 		select action, action_ref, runtime, entrypoint, max_retries, now(), now(), 'api', '{3,4}' from execution where id = $1`, id)
 	var last int64
-	b.scan("select max(id) from execution", nil, &last)
+	b.scanRow("select max(id) from execution", nil, &last)
 	if got := codes(last); last == id || got != "3 4" {
 		t.Errorf("the inserted execution %d has the codes %q", last, got)
 	}

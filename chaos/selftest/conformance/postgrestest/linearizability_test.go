@@ -19,12 +19,12 @@ import (
 	"handoff/sim/simstore"
 )
 
-// state is the model in its present state.
-func state(db *simstore.Database) storetest.State {
-	return storetest.State{Store: manualModel{db.Detached()}, Clone: func() storetest.State { return state(db.Clone()) }}
+// modelState is the model in its present state.
+func modelState(db *simstore.Database) storetest.State {
+	return storetest.State{Store: manualModel{db.Detached()}, Clone: func() storetest.State { return modelState(db.Clone()) }}
 }
 
-// manualModel is the model beside which somebody edits rows by hand.
+// manualModel is the model with manual edits of rows.
 type manualModel struct{ *simstore.Client }
 
 // EditByHand implements storetest.Editor.
@@ -36,32 +36,32 @@ func (m manualModel) EditByHand(ctx context.Context, id execution.ID, maxRetries
 	})
 }
 
-// model returns an empty model with the fixture's clock.
-func (fi *fixture) model() storetest.State {
+// emptyModel returns an empty model with the fixture's clock.
+func (fi *fixture) emptyModel() storetest.State {
 	k := kernel.New(kernel.Options{Start: fi.now})
 	fi.Cleanup(k.Close)
-	return state(simstore.New(k, simnet.New(k), history.Tee{}))
+	return modelState(simstore.New(k, simnet.New(k), history.Tee{}))
 }
 
 // Simultaneous calls of many clients are answered as if each had been made at one moment.
 func TestLinearizable(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	rounds, calls := 5, 0
 	if testenv.All() {
 		rounds = 25
 	}
 	for seed := range uint64(rounds) { //nolint:gosec // not negative
-		b.empty()
-		unexplained, n := storetest.Linearizable(t, b.Store, b.model(), seed, storetest.Shape{Cells: 6, Clients: 4, Calls: 10})
+		b.emptyDatabase()
+		unexplained, n := storetest.Linearizable(t, b.Store, b.emptyModel(), seed, storetest.Shape{Cells: 6, Clients: 4, Calls: 10})
 		calls += n
 		if unexplained != "" {
 			t.Fatalf("seed %d: %s", seed, unexplained)
 		}
 	}
-	b.agreed(conformance.Result{Calls: calls})
+	b.recordAgreement(conformance.Result{Calls: calls})
 }
 
-// unguarded claims in two statements: it reads the row, and writes it without checking again.
+// unguarded claims in two statements: it reads the row, and writes it without another check.
 type unguarded struct {
 	*postgres.Store
 	b    *fixture
@@ -93,16 +93,16 @@ func (u unguarded) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	return results, nil
 }
 
-// The check can fail: it finds a claim without its guard.
-func TestLinearizableFindsAnUnguardedClaim(t *testing.T) {
-	b := setup(t)
+// The check can fail: it detects a claim without its guard.
+func TestLinearizableDetectsUnguardedClaim(t *testing.T) {
+	b := newFixture(t)
 	pool, err := pgxpool.New(b.ctx, b.url)
 	b.must(err)
 	defer pool.Close()
 	end := time.Now().Add(testenv.Patience())
 	for seed := uint64(0); time.Now().Before(end); seed++ {
-		b.empty()
-		unexplained, _ := storetest.Linearizable(t, unguarded{b.Store, b, pool}, b.model(), seed, storetest.Shape{
+		b.emptyDatabase()
+		unexplained, _ := storetest.Linearizable(t, unguarded{b.Store, b, pool}, b.emptyModel(), seed, storetest.Shape{
 			Cells: 6, Clients: 4, Calls: 3, Only: []string{"Claim", "Executions"},
 		})
 		if unexplained != "" {

@@ -50,22 +50,22 @@ var filters = []string{
 	"parent=119000", "status=failed&worker_id=9", "limit=500",
 }
 
-// many makes a database with this many executions, or HANDOFF_LIST_ROWS of them if that is set.
-func many(b *fixture, rows int) int {
+// fillExecutions makes a database with this many executions, or HANDOFF_LIST_ROWS of them if that is set.
+func fillExecutions(b *fixture, rows int) int {
 	if text := os.Getenv("HANDOFF_LIST_ROWS"); text != "" {
 		var err error
 		if rows, err = strconv.Atoi(text); err != nil || rows < 1000 {
 			b.Fatalf("HANDOFF_LIST_ROWS is %q, must be a number from 1000", text)
 		}
 	}
-	b.exec("select set_execution_audit(false)")
+	b.execSQL("select set_execution_audit(false)")
 	_, err := b.conn.PgConn().Exec(b.ctx, fmt.Sprintf(endedLongAgo, rows)).ReadAll()
 	b.must(err)
-	b.exec("vacuum analyze execution_record")
+	b.execSQL("vacuum analyze execution_record")
 	return rows
 }
 
-// listed keeps the statements that lists have sent.
+// listed holds the statements that lists have sent.
 type listed struct {
 	mu  sync.Mutex
 	all []pgx.TraceQueryStartData
@@ -90,10 +90,10 @@ type plan struct {
 	Plans   []plan
 }
 
-// visited is how many rows the leaves below the node have read.
-func (p *plan) visited() (n float64) {
+// visitedRows is the number of rows that the leaves below the node have read.
+func (p *plan) visitedRows() (n float64) {
 	for i := range p.Plans {
-		n += p.Plans[i].visited()
+		n += p.Plans[i].visitedRows()
 	}
 	if len(p.Plans) == 0 {
 		n = (p.Rows + p.Removed) * p.Loops
@@ -101,14 +101,14 @@ func (p *plan) visited() (n float64) {
 	return n
 }
 
-// However many executions there are, no filter of the list reads more than a bounded number of
-// them, and a client that goes from page to page finds all that pass it.
-func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
-	b := setup(t)
+// However many executions there are, every filter of the list reads a bounded number of them, and a client
+// that follows the pages finds all that match.
+func TestListFiltersReadBoundedRows(t *testing.T) {
+	b := newFixture(t)
 	const most = 50000
-	rows := many(b, 120000)
+	rows := fillExecutions(b, 120000)
 	var sent listed
-	db := b.open(postgres.Options{Tracer: &sent})
+	db := b.openStore(postgres.Options{Tracer: &sent})
 	c := config.Default(config.Hardened)
 	c.Executor.StatementTimeout = testenv.Patience()
 	h := api.NewServer(api.Options{Store: db, Config: c, Log: slog.New(slog.DiscardHandler)}).Handler()
@@ -158,7 +158,7 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 		b.must(b.conn.QueryRow(b.ctx, "explain (analyze, format json) "+data.SQL, data.Args...).Scan(&text))
 		var explained []struct{ Plan plan }
 		b.must(json.Unmarshal(text, &explained))
-		if n := explained[0].Plan.visited(); n > most+1 {
+		if n := explained[0].Plan.visitedRows(); n > most+1 {
 			t.Errorf("%v visits %.0f of %d rows:\n%s", data.Args, n, rows, data.SQL)
 		}
 	}
@@ -167,19 +167,19 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 	}
 }
 
-// How long it takes to create an execution, claim it and dispatch it, alone and beside 32 clients
-// that list, in turns, so that other work of the machine disturbs both alike. The 99th percentile
-// beside them must be below twice that without them, at 2 million rows (HANDOFF_LIST_ROWS) on an
-// otherwise idle machine. On a busy machine a bound on times would fail at random, so the ratio is
-// only reported, and the test demands that both were served.
+// The time to create an execution, claim it and dispatch it, alone and with 32 clients that list, in turns,
+// so that other work of the machine affects both alike. With them the 99th percentile must be below twice
+// that without them, at 2 million rows (HANDOFF_LIST_ROWS) on an otherwise idle machine. On a busy machine a
+// bound on times would fail at random, so the ratio is only reported, and the test demands that both were
+// served.
 func TestSchedulingBesideLists(t *testing.T) {
-	testenv.Nightly(t, "it compares latencies; TestNoFilterOfAListWalksThroughTheTable counts what a list reads")
-	b := setup(t)
-	rows := many(b, 60000)
-	pool := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.Connections})
+	testenv.Nightly(t, "it compares latencies; TestListFiltersReadBoundedRows counts what a list reads")
+	b := newFixture(t)
+	rows := fillExecutions(b, 60000)
+	pool := b.openStore(postgres.Options{MaxConns: config.Default(config.Hardened).Database.Connections})
 	b.must(pool.PutActions(b.ctx, []execution.Action{{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: time.Minute}}))
-	w := b.worker("w")
-	s := httptest.NewServer(b.served())
+	w := b.activeWorker("w")
+	s := httptest.NewServer(b.serveAPI())
 	defer s.Close()
 	turns, each := 3, 40
 	if rows >= 1000000 {
@@ -207,7 +207,7 @@ func TestSchedulingBesideLists(t *testing.T) {
 	answers := &answers{counts: make(map[string]int)}
 	for range turns {
 		alone = append(alone, schedule()...)
-		stop := listing(t, s.URL, answers)
+		stop := startListing(t, s.URL, answers)
 		beside = append(beside, schedule()...)
 		stop()
 	}
@@ -216,7 +216,7 @@ func TestSchedulingBesideLists(t *testing.T) {
 		return all[len(all)*99/100]
 	}
 	a, l := p99(alone), p99(beside)
-	t.Logf("%d rows: p50 %v alone, %v beside 32 listing clients; p99 %v alone, %v beside them: %.2f times", rows, alone[len(alone)/2], beside[len(beside)/2], a, l, float64(l)/float64(a))
+	t.Logf("%d rows: p50 %v alone, %v with 32 listing clients; p99 %v alone, %v with them: %.2f times", rows, alone[len(alone)/2], beside[len(beside)/2], a, l, float64(l)/float64(a))
 	for _, kind := range slices.Sorted(maps.Keys(answers.counts)) {
 		t.Logf("%s: %d answers", kind, answers.counts[kind])
 	}
@@ -231,8 +231,8 @@ type answers struct {
 	counts map[string]int
 }
 
-// listing lets 32 clients list until the returned function is called.
-func listing(t *testing.T, url string, a *answers) (stop func()) {
+// startListing makes 32 clients list until the returned function is called.
+func startListing(t *testing.T, url string, a *answers) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
 	var clients sync.WaitGroup

@@ -26,13 +26,13 @@ type migrating struct {
 
 func migratingBehindAReport(t *testing.T) *migrating {
 	m := &migrating{T: t, url: servers.Database(t).URL}
-	conn := m.connect("migrator")
+	conn := m.openSession("migrator")
 	m.must(migrations.Up(t.Context(), conn))
 	var err error
 	m.latest, err = migrations.Latest()
 	m.must(err)
 	m.must(migrations.Down(t.Context(), conn, 10))
-	m.holder = m.connect("a nightly report")
+	m.holder = m.openSession("a nightly report")
 	m.tx, err = m.holder.Begin(t.Context())
 	m.must(err)
 	_, err = m.tx.Exec(t.Context(), "select count(*) from execution")
@@ -47,7 +47,7 @@ func (m *migrating) must(err error) {
 	}
 }
 
-func (m *migrating) connect(name string) *pgx.Conn {
+func (m *migrating) openSession(name string) *pgx.Conn {
 	m.Helper()
 	config, err := pgx.ParseConfig(m.url)
 	m.must(err)
@@ -58,9 +58,9 @@ func (m *migrating) connect(name string) *pgx.Conn {
 	return conn
 }
 
-// waits blocks until the migration waits for the report, and returns false if the migration ended
+// awaitMigration blocks until the migration waits for the report, and returns false if the migration ended
 // first.
-func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
+func (m *migrating) awaitMigration(looker, migrator *pgx.Conn, ended <-chan error) bool {
 	m.Helper()
 	for {
 		var blocked bool
@@ -77,16 +77,16 @@ func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
 	}
 }
 
-// A migration that waits for its lock blocks everybody who comes after it. While it pauses, readers
-// pass, and it ends when the transaction before it does.
-func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
+// A migration that waits for its lock blocks every later transaction. While it pauses, readers pass, and it
+// ends when the transaction before it does.
+func TestReadersContinueWhileMigrationWaits(t *testing.T) {
 	m := migratingBehindAReport(t)
-	migrator, looker, reader := m.connect("migrator"), m.connect("looker"), m.connect("reader")
+	migrator, looker, reader := m.openSession("migrator"), m.openSession("looker"), m.openSession("reader")
 	ended := make(chan error, 1)
 	patience := migrations.Patience{Lock: 200 * time.Millisecond, Tries: 1000, Pause: 50 * time.Millisecond}
 	go func() { ended <- patience.Up(t.Context(), migrator) }()
 	for range 3 {
-		if !m.waits(looker, migrator, ended) {
+		if !m.awaitMigration(looker, migrator, ended) {
 			return
 		}
 		within, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -105,11 +105,11 @@ func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
 	}
 }
 
-// A migration that never gets its lock ends with an error that names the holder and the remedy, and
-// leaves nothing behind.
-func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
+// A migration that never gets its lock ends with an error that names the holder and the remedy. It changes
+// nothing.
+func TestMigrationTimeoutNamesLockHolder(t *testing.T) {
 	m := migratingBehindAReport(t)
-	migrator := m.connect("migrator")
+	migrator := m.openSession("migrator")
 	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 3, Pause: 10 * time.Millisecond}
 	err := patience.Up(t.Context(), migrator)
 	blocked, ok := errors.AsType[*migrations.Blocked](err)
@@ -129,20 +129,20 @@ func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
 	m.must(migrations.Up(t.Context(), migrator))
 }
 
-// A program that waits between two tries stops without waiting for the next one.
-func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
+// A program that waits between two attempts stops without waiting for the next one.
+func TestPausedMigrationEndsWithContext(t *testing.T) {
 	m := migratingBehindAReport(t)
-	migrator, looker := m.connect("migrator"), m.connect("looker")
+	migrator, looker := m.openSession("migrator"), m.openSession("looker")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	patience := migrations.Patience{Lock: 2 * time.Second, Tries: 2, Pause: time.Hour}
 	go func() { ended <- patience.Up(ctx, migrator) }()
-	if !m.waits(looker, migrator, ended) {
+	if !m.awaitMigration(looker, migrator, ended) {
 		return
 	}
-	// The reader passes when the try is over: then the migration pauses.
-	_, err := m.connect("reader").Exec(t.Context(), "select from execution limit 1")
+	// The reader passes when the attempt is over: then the migration pauses.
+	_, err := m.openSession("reader").Exec(t.Context(), "select from execution limit 1")
 	m.must(err)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -150,24 +150,24 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// An index is built while others write to its table, and while another process waits to migrate. What a
-// process that ended in the middle has left is built anew.
-func TestAnIndexIsBuiltBesideWork(t *testing.T) {
+// An index is built while others write to its table, and while another process waits to migrate. An index
+// that an interrupted process left behind is rebuilt.
+func TestIndexIsBuiltDuringWork(t *testing.T) {
 	m := &migrating{T: t, url: servers.Database(t).URL}
-	first, second, looker := m.connect("first"), m.connect("second"), m.connect("looker")
+	first, second, looker := m.openSession("first"), m.openSession("second"), m.openSession("looker")
 	m.must(migrations.Up(t.Context(), first))
 	m.must(migrations.Down(t.Context(), first, 16))
 	_, err := looker.Exec(t.Context(), `create index execution_record_children on execution_record (id);
 		update pg_index set indisvalid = false where indexrelid = 'execution_record_children'::regclass`)
 	m.must(err)
-	m.holder = m.connect("work")
+	m.holder = m.openSession("work")
 	m.tx, err = m.holder.Begin(t.Context())
 	m.must(err)
 	_, err = m.tx.Exec(t.Context(), "delete from execution_record where id = 0")
 	m.must(err)
 	ended := make(chan error, 2)
 	go func() { ended <- migrations.Up(t.Context(), first) }()
-	if !m.waits(looker, first, ended) {
+	if !m.awaitMigration(looker, first, ended) {
 		return
 	}
 	go func() { ended <- migrations.Up(t.Context(), second) }()

@@ -19,9 +19,9 @@ import (
 // oneTable is the last version in which an execution was one row of one table.
 const oneTable = 12
 
-// everyStatus makes executions in every status in the one table, with everything that a status may
-// have; the ends of some are not handled. The last are a child that waits, a chain with children to
-// settle, a retry that waits for its turn and an execution with a key.
+// everyStatus makes executions in every status in the one table, with everything that a status may have. The
+// ends of some are not handled. The last are a waiting child, a chain with children to settle, a retry that
+// is not yet due and an execution with a key.
 const everyStatus = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries, concurrency) values ('a', 'shell', '/bin/a', 2, null), ('b', 'shell', '/bin/b', 2, 1);
@@ -52,9 +52,9 @@ insert into execution (action, action_ref, runtime, entrypoint, max_retries, pin
 values (1, 'a', 'shell', '/bin/a', 2, 1, 'key', now(), now(), 'api');
 set session_replication_role = origin`
 
-// Executions in every status read the same after the migration to two tables and after the way
-// back, and the store can work on them there.
-func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
+// Executions in every status read the same after the migration to two tables and after the way back, and the
+// store can work on them in both layouts.
+func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The columns of later migrations are none of the old table's.
+	// The old table lacks the columns of later migrations.
 	all := func() []string {
 		t.Helper()
 		rows, err := conn.Query(ctx, "select (to_jsonb(e) - 'retried_exit_codes')::text from execution e order by id", pgx.QueryExecModeSimpleProtocol)
@@ -98,7 +98,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 	var works, unhandled int
 	must(conn.QueryRow(ctx, "select (select count(*) from execution_work), (select count(*) from execution_unhandled)").Scan(&works, &unhandled))
 	if works != 5*3+3 || unhandled != 5 {
-		t.Errorf("%d rows of work and %d ends that nobody has handled, want %d and 5", works, unhandled, 5*3+3)
+		t.Errorf("%d rows of work and %d unhandled ends, want %d and 5", works, unhandled, 5*3+3)
 	}
 	must(migrations.Down(ctx, conn, oneTable))
 	same("after the way back", before)
@@ -136,14 +136,14 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 }
 
 // A database, or a dump of one, with executions in one table is judged like one with two tables.
-func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	b.finish(w, store.Finish{Key: b.running(w), To: execution.Completed})
-	b.finish(w, store.Finish{Key: b.running(w), To: execution.Failed, Reason: execution.Validation})
-	b.scheduled(w)
-	broken := b.requested()
-	b.exec(`insert into transition_group (base, "from", "to", epoch, old_epoch, named_epoch, writer, at)
+func TestBothAuditLayoutsAreJudgedAlike(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	b.finishRun(w, store.Finish{Key: b.runningExecution(w), To: execution.Completed})
+	b.finishRun(w, store.Finish{Key: b.runningExecution(w), To: execution.Failed, Reason: execution.Validation})
+	b.scheduledExecution(w)
+	broken := b.requestedExecution()
+	b.execSQL(`insert into transition_group (base, "from", "to", epoch, old_epoch, named_epoch, writer, at)
 		values ($1, 'requested', 'running', 0, 0, 0, 'api', now())`, int64(broken))
 	judged := func() string {
 		t.Helper()

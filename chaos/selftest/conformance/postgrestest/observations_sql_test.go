@@ -16,9 +16,9 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The query says what each part would have done, and for how many dispatches another event ended
-// the wait.
-func TestQueryOfObservationsCountsByHourAndPart(t *testing.T) {
+// The query counts the actions that each part would have taken, and the dispatches whose wait another event
+// ended.
+func TestObservationsQueryCountsByHourAndPart(t *testing.T) {
 	query, err := os.ReadFile("../../../../docs/sql/observations.sql")
 	if err != nil {
 		t.Fatal(err)

@@ -16,11 +16,11 @@ import (
 // sqlCommand is the statement of a psql command in a page.
 var sqlCommand = regexp.MustCompile(`psql [^\n]*?-\w*c "((?:[^"\\]|\\.)*)"`)
 
-// explained are the statements that explain takes.
+// explained are the statements that explain accepts.
 var explained = regexp.MustCompile(`^(select|insert|update|delete|with) `)
 
 // SQL from a page works in psql: the schema has the tables, columns and functions that it names.
-func TestThePagesSQLFitsTheSchema(t *testing.T) {
+func TestDocumentedSQLFitsSchema(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})
 	if err != nil {

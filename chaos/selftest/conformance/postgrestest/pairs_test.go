@@ -21,7 +21,7 @@ import (
 // each call only waits by itself.
 const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
-// sample: one in this many of those meetings is made, and the first of each method.
+// sample: one meeting in this many is made, and the first of each method.
 const sample = 25
 
 // inTest are the situations that make test has: in each status, and so that every method meets another.
@@ -30,20 +30,20 @@ var inTest = []string{
 	"running past the deadline", "completed, and its slot was left behind", "failed and handled, and a child waits",
 }
 
-// alone are the methods that can't meet another call, and why.
+// alone are the methods that can't meet another call, with the reasons.
 var alone = map[string]string{
 	"StoreDeadLetters":  "it inserts a row that nobody else can see yet",
 	"KeepRefusedResult": "it inserts a row that nobody else can see yet",
 }
 
-// meetings says which calls are made to meet, and counts the results.
+// meetings selects the calls that meet, and counts the results.
 type meetings struct {
 	all bool
-	// alone says that no meeting is made.
+	// alone reports whether no meeting is made.
 	alone bool
 	// methods are the only methods, nil for all.
 	methods []string
-	// once says that the first difference is enough.
+	// once reports whether the first difference is enough.
 	once bool
 	// differs is called with each result that no order of the two calls explains.
 	differs func(t *testing.T, where, how string)
@@ -53,9 +53,8 @@ type meetings struct {
 	// pairs counts all pairs; apart those without a common lock; idle those of which neither does
 	// anything; alike those that were to meet and whose order does not matter.
 	pairs, apart, idle, alike int
-	// made counts the interleavings. In gated of them the first call was held back between its
-	// statements, otherwise at a lock, which it passed over in passed. In waited of them the second
-	// call waited, too.
+	// made counts the interleavings. In gated of them the first call was held back between its statements,
+	// otherwise at a lock, which it skipped in passed of them. In waited of them the second call waited, too.
 	made, gated, passed, waited int
 	met                         map[string]int
 	deadlocks                   map[string]int
@@ -81,7 +80,7 @@ func (m *meetings) String() string {
 		m.pairs, m.apart, m.idle, m.alike, m.made, m.gated, m.passed, m.waited, len(m.deadlocks), m.differences, m.met)
 }
 
-func (m *meetings) count(f func()) {
+func (m *meetings) updateCounts(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
@@ -107,11 +106,11 @@ func TestPairs(t *testing.T) {
 			t.Run(situation.Name, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, situation, nil)
-				attempts := s.attempts(m.methods)
-				s.meet(m, attempts)
+				attempts := s.findAttempts(m.methods)
+				s.meetInPairs(m, attempts)
 				s.inOrder(attempts)
 				s.passBy(attempts)
-				s.moments(m, attempts)
+				s.testMoments(m, attempts)
 			})
 		}
 	})
@@ -152,7 +151,7 @@ type attempt struct {
 
 func (a *attempt) String() string { return strings.TrimSpace(a.Method + " " + a.Name) }
 
-func (s *stage) attempts(methods []string) (all []*attempt) {
+func (s *stage) findAttempts(methods []string) (all []*attempt) {
 	s.Helper()
 	writes, models := s.Writes(), s.modelStage.Writes()
 	if missing := storetest.Ungenerated(writes); len(missing) > 0 {
@@ -160,16 +159,16 @@ func (s *stage) attempts(methods []string) (all []*attempt) {
 	}
 	for i, w := range writes {
 		if methods == nil || slices.Contains(methods, w.Method) {
-			locks, statements := s.footprint(w)
+			locks, statements := s.callFootprint(w)
 			all = append(all, &attempt{w, models[i], locks, statements, s.modelStage.Effective(s.model, models[i])})
 		}
 	}
 	return all
 }
 
-// meet makes the calls meet, two at a time, in either order.
-func (s *stage) meet(m *meetings, attempts []*attempt) {
-	m.count(func() { m.situations++ })
+// meetInPairs makes the calls meet, two at a time, in either order.
+func (s *stage) meetInPairs(m *meetings, attempts []*attempt) {
+	m.updateCounts(func() { m.situations++ })
 	if m.alone {
 		return
 	}
@@ -177,7 +176,7 @@ func (s *stage) meet(m *meetings, attempts []*attempt) {
 		for _, b := range attempts {
 			common := slices.DeleteFunc(slices.Clone(a.locks), func(l lock) bool { return !slices.Contains(b.locks, l) })
 			idle := !a.effective && !b.effective
-			m.count(func() {
+			m.updateCounts(func() {
 				m.pairs++
 				switch {
 				case len(common) == 0:
@@ -187,7 +186,7 @@ func (s *stage) meet(m *meetings, attempts []*attempt) {
 				}
 			})
 			if len(common) > 0 && !idle && !(m.once && m.differences > 0) {
-				s.together(m, a, b, common)
+				s.meetAtStops(m, a, b, common)
 			}
 		}
 	}
@@ -213,29 +212,28 @@ func (s *stage) inOrder(attempts []*attempt) {
 				continue
 			}
 			done[a.Method+table] = true
-			s.restore()
-			s.one.gate.arm(0)
+			s.restoreState()
+			s.one.gate.armAt(0)
 			last := len(rows) - 1
-			tx := s.hold(rows[last])
-			u := s.begin(s.one, a.Write)
-			if !s.stops(u, false) {
+			tx := s.holdLock(rows[last])
+			u := s.beginCall(s.one, a.Write)
+			if !s.awaitStop(u, false) {
 				s.Errorf("%v did not wait for %v", a, rows[last])
 			}
 			for _, l := range rows[:last] {
 				var free bool
-				s.scan("select exists (select from "+string(l)+" for update skip locked)", nil, &free)
+				s.scanRow("select exists (select from "+string(l)+" for update skip locked)", nil, &free)
 				if free {
 					s.Errorf("%v waits for %v and has not locked %v: rows are locked in the order of their ids", a, rows[last], l)
 				}
 			}
 			s.must(tx.Rollback(s.ctx))
-			s.ends(u)
+			s.awaitEnd(u)
 		}
 	}
 }
 
-// passBy holds each row that a call would lock, if the call passes over locked rows: then it does
-// not wait.
+// passBy holds each row that a call would lock, and checks that a call which skips locked rows does not wait.
 func (s *stage) passBy(attempts []*attempt) {
 	for _, a := range attempts {
 		if !a.Passes || !a.effective {
@@ -243,22 +241,22 @@ func (s *stage) passBy(attempts []*attempt) {
 		}
 		for _, l := range a.locks {
 			if a.Method == "DispatchDue" && !strings.HasPrefix(string(l), "execution_") {
-				continue // it takes its turn at a worker, and locks the worker, as Dispatch does
+				continue // it waits for its turn at a worker, and locks the worker, as Dispatch does
 			}
-			s.restore()
-			s.one.gate.arm(0)
-			tx := s.hold(l)
-			u := s.begin(s.one, a.Write)
-			if s.stops(u, false) {
+			s.restoreState()
+			s.one.gate.armAt(0)
+			tx := s.holdLock(l)
+			u := s.beginCall(s.one, a.Write)
+			if s.awaitStop(u, false) {
 				s.Errorf("%v waits for %v: it has to pass by what others have locked", a, l)
 			}
 			s.must(tx.Rollback(s.ctx))
-			s.ends(u)
+			s.awaitEnd(u)
 		}
 	}
 }
 
-// stop is where a call is held back: at a lock, or before one of its statements, counted from 1.
+// stop is the place where a call is held back: at a lock, or before one of its statements, counted from 1.
 type stop struct {
 	lock      lock
 	statement int
@@ -271,8 +269,8 @@ func (s stop) String() string {
 	return fmt.Sprint("its statement ", s.statement)
 }
 
-// together makes two calls meet at each stop that should be tried.
-func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
+// meetAtStops makes two calls meet at each stop that should be tried.
+func (s *stage) meetAtStops(m *meetings, a, b *attempt, common []lock) {
 	if m.all {
 		common = a.locks
 	}
@@ -295,10 +293,10 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 	if !slices.ContainsFunc(stops, wanted) {
 		return
 	}
-	// Asking the model takes longer than most meetings.
+	// The model takes longer than most meetings.
 	orders := s.modelStage.Orders(s.model, a.model, b.model)
 	if !m.all && !orders.Matter() {
-		m.count(func() { m.alike++ })
+		m.updateCounts(func() { m.alike++ })
 		return
 	}
 	for _, at := range stops {
@@ -307,41 +305,41 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 			if behind(at) {
 				s.met["behind "+b.Method] = true
 			}
-			s.interleave(m, a, b, orders, at)
+			s.interleaveCalls(m, a, b, orders, at)
 		}
 	}
 }
 
-// interleave holds the first call back at a lock, or before one of its statements, lets the second
-// begin and go as far as it can, and then lets both go on.
-func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
+// interleaveCalls holds the first call back at a lock, or before one of its statements, lets the second
+// advance as far as it can, and then lets both continue.
+func (s *stage) interleaveCalls(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
 	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
-	s.restore()
-	s.one.gate.arm(at.statement)
-	s.two.gate.arm(0)
+	s.restoreState()
+	s.one.gate.armAt(at.statement)
+	s.two.gate.armAt(0)
 	release := func() { close(s.one.gate.opened) }
 	if at.lock != "" {
-		tx := s.hold(at.lock)
+		tx := s.holdLock(at.lock)
 		release = func() { s.must(tx.Rollback(s.ctx)) }
 	}
-	first := s.begin(s.one, a.Write)
-	stopped := s.stops(first, at.statement > 0)
+	first := s.beginCall(s.one, a.Write)
+	stopped := s.awaitStop(first, at.statement > 0)
 	if !stopped && !a.Passes {
 		s.Errorf("%s: the first call did not wait", where)
 	}
-	second := s.begin(s.two, b.Write)
-	waited := s.stops(second, false)
+	second := s.beginCall(s.two, b.Write)
+	waited := s.awaitStop(second, false)
 	release()
-	s.ends(first)
-	s.ends(second)
-	_, deadlocks := s.one.gate.seen()
-	_, others := s.two.gate.seen()
+	s.awaitEnd(first)
+	s.awaitEnd(second)
+	_, deadlocks := s.one.gate.seenStatements()
+	_, others := s.two.gate.seenStatements()
 	shown := s.Shown(s.watch, first.answer, second.answer)
 	different := orders.Explain(shown)
 	if different != "" && slices.Contains(s.modelStage.Apart(s.model, a.model, b.model), shown) {
 		different = ""
 	}
-	m.count(func() {
+	m.updateCounts(func() {
 		m.made++
 		m.met[a.Method]++
 		if !stopped {
@@ -365,13 +363,13 @@ func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, 
 	}
 }
 
-// A pair of calls finds a statement that judges rows it has not locked: each of these mutants, made
-// on the way to the server, is found.
-func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
+// A pair of calls detects a statement that judges rows which it has not locked: each of these mutants, made
+// on the way to the server, is detected.
+func TestPairsDetectMissingLocks(t *testing.T) {
 	const locked = " order by w.id for no key update of w"
 	for _, c := range []struct {
-		// name is for readers. mark is found in the text of this statement alone, and the parts are
-		// removed from it, separated by "|".
+		// name is for readers. mark occurs in the text of this statement alone, and the parts, separated by
+		// "|", are removed from it.
 		name, mark, parts string
 		situation         string
 		methods           []string
@@ -383,7 +381,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 		{"dispatch", "set status = 'scheduled'", locked, "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
 		{"end unheld", "clock_timestamp()) as now from execution_work w\n     where w.incarnation = $2 and w.status in", locked, "running past the deadline", []string{"Heartbeat", "Finish"}},
 		{"orchestrate", "select chain, null, null, null, null, null from asked", " order by e.id for no key update of e", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
-		// Each of the two locks is enough here: who cancels a child holds its work and its record.
+		// Each of the two locks is enough here: a cancellation of a child holds its work and its record.
 		{"settle children", "num_nulls(f.settling_at)", " order by c.id for no key update of c skip locked| order by r.id for no key update of r skip locked", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
 		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of w", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
 	} {
@@ -415,7 +413,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 			for _, situation := range storetest.Situations() {
 				if situation.Name == c.situation {
 					s := newStage(t, situation, rewrite)
-					s.meet(m, s.attempts(m.methods))
+					s.meetInPairs(m, s.findAttempts(m.methods))
 				}
 			}
 			mu.Lock()
@@ -431,7 +429,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 			if len(found) == 0 {
 				t.Fatalf("it went unnoticed in %v", m)
 			}
-			t.Logf("noticed after %d interleavings: %s", m.made, found[0])
+			t.Logf("detected after %d interleavings: %s", m.made, found[0])
 		})
 	}
 }

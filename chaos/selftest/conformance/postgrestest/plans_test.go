@@ -58,7 +58,7 @@ select 1, 'a', 'shell', '/bin/a', 1, 'infinity', now(), case when n % 4 = 0 then
 update execution set settling_at = ended where id in (select 50 + n * 100 from generate_series(1, 250) n) and orchestrated_at is not null;
 set session_replication_role = origin`
 
-// hot is a statement with arguments as the store sends them, and how many rows it may touch.
+// hot is a statement with arguments as the store sends them, and the number of rows that it may touch.
 type hot struct {
 	name, sql string
 	args      []any
@@ -68,7 +68,7 @@ type hot struct {
 // hotStatements are the statements that the contract makes a store send, each found by a unique
 // part of its text. under are the settings that are sent before some of them, by their texts.
 func hotStatements(t *testing.T) (all []hot, under map[string]string) {
-	s, r := recorded(t)
+	s, r := recordContract(t)
 	ctx := t.Context()
 	const batch = 100
 	var ids, epochs, ones, owners []int64
@@ -99,22 +99,22 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 	var now *time.Time
 	with := func(mark string) string {
 		t.Helper()
-		sql, _ := r.with(t, mark)
+		sql, _ := r.sentStatement(t, mark)
 		return sql
 	}
-	executions, _ := r.of(t, func() error {
+	executions, _ := r.onlyStatement(t, func() error {
 		_, err := s.Executions(ctx, []execution.ID{1})
 		return err
 	})
-	transitions, _ := r.of(t, func() error {
+	transitions, _ := r.onlyStatement(t, func() error {
 		_, err := s.Transitions(ctx, store.TransitionQuery{Execution: 1, Limit: 500})
 		return err
 	})
-	listed, _ := r.of(t, func() error {
+	listed, _ := r.onlyStatement(t, func() error {
 		_, err := s.List(ctx, store.ExecutionQuery{Limit: 100})
 		return err
 	})
-	counted, _ := r.of(t, func() error {
+	counted, _ := r.onlyStatement(t, func() error {
 		_, err := s.List(ctx, store.ExecutionQuery{Limit: 100, OnlyIDs: true})
 		return err
 	})
@@ -162,7 +162,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		case store.DeadLettered, store.Undeliverable:
 			continue // only for Reclaim
 		}
-		sql, _ := r.of(t, func() error {
+		sql, _ := r.onlyStatement(t, func() error {
 			_, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1})
 			return err
 		})
@@ -180,7 +180,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 // claimFor is a claim by the clock of the database, with the store's arguments for these demands.
 func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
 	t.Helper()
-	sql, args := r.marked(t, "set status = 'scheduling'", func() error {
+	sql, args := r.markedStatement(t, "set status = 'scheduling'", func() error {
 		_, err := s.ClaimForScheduling(t.Context(), c)
 		return err
 	})
@@ -198,7 +198,7 @@ func dispatchDueOf(t *testing.T, s *postgres.Store, r *recorder, most float64) h
 		o.Spread = append(o.Spread, store.Place{Worker: store.WorkerKey{ID: execution.WorkerID(n), Incarnation: execution.Incarnation(n)}, Limit: 1 << 20})
 	}
 	o.Packed = o.Spread
-	sql, args := r.marked(t, "rival as materialized", func() error {
+	sql, args := r.markedStatement(t, "rival as materialized", func() error {
 		_, err := s.DispatchDue(t.Context(), store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
 		return err
 	})
@@ -220,10 +220,10 @@ type node struct {
 	Plans    []node
 }
 
-func (n *node) walk(f func(*node)) {
+func (n *node) walkNodes(f func(*node)) {
 	f(n)
 	for i := range n.Plans {
-		n.Plans[i].walk(f)
+		n.Plans[i].walkNodes(f)
 	}
 }
 
@@ -232,7 +232,7 @@ func (n *node) walk(f func(*node)) {
 func TestPlans(t *testing.T) {
 	statements, under := hotStatements(t)
 	ctx := t.Context()
-	conn, fill := planned(t)
+	conn, fill := openPlanned(t)
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
@@ -242,18 +242,18 @@ func TestPlans(t *testing.T) {
 	exec("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
 	for _, h := range statements {
 		// If the session keeps a plan, it keeps the plan made here.
-		explain(t, conn, under, h)
+		explainPlan(t, conn, under, h)
 	}
 	fill(fillRows())
-	t.Run("first used on an empty table", func(t *testing.T) { judge(t, conn, under, statements) })
+	t.Run("first used on an empty table", func(t *testing.T) { judgePlans(t, conn, under, statements) })
 	exec("analyze execution_record, execution_work, execution_unhandled")
-	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn, under, statements) })
+	t.Run("fresh statistics", func(t *testing.T) { judgePlans(t, conn, under, statements) })
 }
 
-// planned returns a session as the store opens it, on an empty database, and a function that
+// openPlanned returns a session as the store opens it, on an empty database, and a function that
 // executes a script there on its own connection: the setting with which a script fills tables
 // discards the plans of its session.
-func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
+func openPlanned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	t.Helper()
 	ctx, url := t.Context(), servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{
@@ -278,18 +278,18 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	}
 }
 
-// executionTable says whether a table contains executions.
+// executionTable reports whether a table contains executions.
 func executionTable(name string) bool {
 	return strings.HasPrefix(name, "execution_") && name != "transition_group"
 }
 
-func judge(t *testing.T, conn *pgx.Conn, under map[string]string, statements []hot) {
+func judgePlans(t *testing.T, conn *pgx.Conn, under map[string]string, statements []hot) {
 	for _, h := range statements {
-		plan := explain(t, conn, under, h)
+		plan := explainPlan(t, conn, under, h)
 		text := ""
 		touched := 0.0
 		bad := false
-		plan.walk(func(n *node) {
+		plan.walkNodes(func(n *node) {
 			if !executionTable(n.Relation) || n.Type == "ModifyTable" {
 				return
 			}
@@ -307,9 +307,9 @@ func judge(t *testing.T, conn *pgx.Conn, under map[string]string, statements []h
 	}
 }
 
-// explain executes a statement as the store would, prepared and planned as its session does under
+// explainPlan executes a statement as the store would, prepared and planned as its session does under
 // the settings sent before it. It rolls the statement back, and returns the server's plan.
-func explain(t *testing.T, conn *pgx.Conn, under map[string]string, h hot) *node {
+func explainPlan(t *testing.T, conn *pgx.Conn, under map[string]string, h hot) *node {
 	t.Helper()
 	ctx := t.Context()
 	name := "hot_" + strings.Map(func(r rune) rune {
@@ -326,7 +326,7 @@ func explain(t *testing.T, conn *pgx.Conn, under map[string]string, h hot) *node
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(ctx) // nothing is left of it either way
+	defer tx.Rollback(ctx) // it leaves nothing behind either way
 	if first := under[h.sql]; first != "" {
 		if _, err := tx.Exec(ctx, first); err != nil {
 			t.Fatalf("%s: %v", h.name, err)

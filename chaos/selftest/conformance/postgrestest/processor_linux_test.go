@@ -27,7 +27,7 @@ import (
 //	go test -run '^$' -bench Processor -benchtime 100x ./chaos/selftest/conformance/postgrestest
 func BenchmarkProcessor(b *testing.B) {
 	for _, rows := range []int{1, 30, 100} {
-		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) { lives(b, rows) })
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) { benchmarkLives(b, rows) })
 	}
 }
 
@@ -41,7 +41,7 @@ type backend struct {
 // usage is nanoseconds of processor time and bytes of log.
 type usage struct{ ns, bytes float64 }
 
-func (b *backend) used() (u usage) {
+func (b *backend) currentUsage() (u usage) {
 	b.Helper()
 	text, err := os.ReadFile(b.stat)
 	fatal(b.B, err)
@@ -52,8 +52,8 @@ func (b *backend) used() (u usage) {
 	return usage{ns, bytes}
 }
 
-// observe opens a store with one session on an empty database, and finds the process behind it.
-func observe(b *testing.B) (*postgres.Store, *backend) {
+// observeBackend opens a store with one session on an empty database, and finds the process behind it.
+func observeBackend(b *testing.B) (*postgres.Store, *backend) {
 	ctx, url := context.Background(), servers.Database(b).URL
 	var pid uint32
 	s, err := postgres.Open(ctx, url, postgres.Options{
@@ -71,9 +71,9 @@ func observe(b *testing.B) (*postgres.Store, *backend) {
 	return s, k
 }
 
-func lives(b *testing.B, rows int) {
+func benchmarkLives(b *testing.B, rows int) {
 	ctx := context.Background()
-	s, k := observe(b)
+	s, k := observeBackend(b)
 	r, err := s.Register(ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Runtimes: []string{"noop"}, Capacity: 1 << 30, Lease: time.Hour})
 	fatal(b, err)
 	w := r.WorkerKey
@@ -85,9 +85,9 @@ func lives(b *testing.B, rows int) {
 	spent, counted := make(map[string]usage), make(map[string]int)
 	measuring := false
 	stage := func(name string, call func() error) {
-		before := k.used()
+		before := k.currentUsage()
 		fatal(b, call())
-		after := k.used()
+		after := k.currentUsage()
 		if !measuring {
 			return
 		}
@@ -116,7 +116,7 @@ func lives(b *testing.B, rows int) {
 		} else {
 			stage("due", func() error { return dispatchDue(s, w, rows) })
 		}
-		stage("mark", func() error { return done(s.MarkPublished(ctx, keys)) })
+		stage("mark", func() error { return errorOf(s.MarkPublished(ctx, keys)) })
 		stage("claim", func() error {
 			cs := make([]store.Claim, rows)
 			for i := range cs {
@@ -179,14 +179,14 @@ func lives(b *testing.B, rows int) {
 	}
 }
 
-// BenchmarkProcessorOfPurge reports what a step of the retention costs: of an execution that leaves and
-// of a line of its audit.
+// BenchmarkProcessorOfPurge reports the cost of a step of the retention, for each purged execution and each
+// purged line of its audit.
 func BenchmarkProcessorOfPurge(b *testing.B) {
 	const copies = 20_000
 	for _, limit := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("limit=%d", limit), func(b *testing.B) {
 			ctx := context.Background()
-			s, k := observe(b)
+			s, k := observeBackend(b)
 			exec := func(sql string, args ...any) {
 				_, err := k.log.Exec(ctx, sql, args...)
 				fatal(b, err)
@@ -201,7 +201,7 @@ func BenchmarkProcessorOfPurge(b *testing.B) {
 					select '3', n * 64, -1, 'requested', 0, 0, 0, 'api', now() - interval '2 days' from generate_series(1, $1::int) n`, copies*5/64)
 				exec("analyze")
 				for _, what := range []store.Kept{store.KeptExecutions, store.KeptTransitions} {
-					before, p := k.used(), store.Purge{What: what, Age: 24 * time.Hour, Limit: limit}
+					before, p := k.currentUsage(), store.Purge{What: what, Age: 24 * time.Hour, Limit: limit}
 					for {
 						done, err := s.Purge(ctx, p)
 						fatal(b, err)
@@ -210,7 +210,7 @@ func BenchmarkProcessorOfPurge(b *testing.B) {
 							break
 						}
 					}
-					after, t := k.used(), spent[what.String()]
+					after, t := k.currentUsage(), spent[what.String()]
 					spent[what.String()] = usage{t.ns + after.ns - before.ns, t.bytes + after.bytes - before.bytes}
 				}
 			}
@@ -223,7 +223,7 @@ func BenchmarkProcessorOfPurge(b *testing.B) {
 	}
 }
 
-// dispatchDue claims and dispatches so many rows in one step.
+// dispatchDue claims and dispatches n rows in one step.
 func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
 	offered := make([]store.Place, rows)
 	for i := range offered {
@@ -238,7 +238,7 @@ func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
 	return err
 }
 
-// inTwoSteps claims so many rows and then dispatches them.
+// inTwoSteps claims n rows and then dispatches them.
 func inTwoSteps(b *testing.B, s *postgres.Store, w store.WorkerKey, rows int, stage func(string, func() error)) {
 	b.Helper()
 	ctx := context.Background()

@@ -9,17 +9,17 @@ import (
 	"handoff/core/store"
 )
 
-// mostIdlePages is how many pages a purge may read when nothing is due. A purge that finds what is due
-// by an index reads the root and a leaf of it. One that walks the rows that stay reads a step of 100,
-// each with what could keep it.
+// mostIdlePages is the largest number of pages that a purge may read when nothing is due. A purge that
+// searches by an index reads the root and a leaf of it. One that walks the remaining rows reads a step of
+// 100, each with what could keep it.
 const (
 	mostIdlePages    = 10
 	mostWalkingPages = 1000
 	purgeStep        = 100
 )
 
-// idlePurge is a purge of a table in which nothing is due. Each is made by every executor, every ten
-// seconds or every minute, so it must not read what stays.
+// idlePurge is a purge of a table in which nothing is due. Every executor makes each, every ten seconds or
+// every minute, so it must not read the rows that stay.
 type idlePurge struct {
 	// method is the method of the store that it calls.
 	method, of string
@@ -29,14 +29,14 @@ type idlePurge struct {
 
 func idlePurges() []idlePurge {
 	all := []idlePurge{
-		{"PurgeObservations", "", mostIdlePages, func(c *costs) error { return done(c.PurgeObservations(c.ctx, 24*time.Hour, purgeStep)) }},
-		{"PurgeDeadLetters", "", mostIdlePages, func(c *costs) error { return done(c.PurgeDeadLetters(c.ctx, 24*time.Hour, purgeStep)) }},
-		{"ForgetKeys", "", mostIdlePages, func(c *costs) error { return done(c.ForgetKeys(c.ctx, 24*time.Hour, purgeStep)) }},
+		{"PurgeObservations", "", mostIdlePages, func(c *costs) error { return errorOf(c.PurgeObservations(c.ctx, 24*time.Hour, purgeStep)) }},
+		{"PurgeDeadLetters", "", mostIdlePages, func(c *costs) error { return errorOf(c.PurgeDeadLetters(c.ctx, 24*time.Hour, purgeStep)) }},
+		{"ForgetKeys", "", mostIdlePages, func(c *costs) error { return errorOf(c.ForgetKeys(c.ctx, 24*time.Hour, purgeStep)) }},
 	}
 	most := map[store.Kept]float64{store.KeptExecutions: mostWalkingPages, store.KeptIncarnations: mostWalkingPages, store.KeptWorkers: mostWalkingPages, store.KeptTransitions: 2 * purgeStep}
 	for _, what := range store.AllKept() {
 		p := idlePurge{"Purge", what.String(), most[what], func(c *costs) error {
-			return done(c.Purge(c.ctx, store.Purge{What: what, Age: 24 * time.Hour, Limit: purgeStep}))
+			return errorOf(c.Purge(c.ctx, store.Purge{What: what, Age: 24 * time.Hour, Limit: purgeStep}))
 		}}
 		if p.most == 0 {
 			p.most = mostIdlePages
@@ -54,10 +54,10 @@ func TestIdlePurgesAreCheap(t *testing.T) {
 	const n = 2000
 	grow := func(from, to int) {
 		filled := 0
-		for _, d := range dimensions() {
+		for _, d := range allDimensions() {
 			for _, name := range kept {
 				if d.name == name {
-					if name == "incarnations" { // names have taken those from -1 on
+					if name == "incarnations" { // names have used those from -1 on
 						d.fill(c, 1_000_000+from, 1_000_000+to)
 					} else {
 						d.fill(c, from, to)
@@ -69,14 +69,14 @@ func TestIdlePurgesAreCheap(t *testing.T) {
 		if filled != len(kept) {
 			t.Fatalf("%d of the dimensions %v are known", filled, kept)
 		}
-		c.exec("update worker_incarnation set lease_expires_at = now() where lifecycle = 'lost'")
-		c.analyze()
+		c.execSQL("update worker_incarnation set lease_expires_at = now() where lifecycle = 'lost'")
+		c.analyzeTables()
 	}
 	measure := func(p *idlePurge) cost {
 		c.observer.plans = nil
 		c.must(p.call(c))
 		c.must(c.observer.wrong)
-		return c.observer.sum().cost
+		return c.observer.totalCost().cost
 	}
 	purges := idlePurges()
 	grow(0, n)

@@ -76,8 +76,8 @@ var (
 	lengthShown = regexp.MustCompile(`^(-?\d+ days? )?-?\d\d:\d\d:\d\d`)
 )
 
-// answered executes a query as psql would, and shows the answer.
-func answered(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
+// queryLines executes a query as psql would, and shows the answer.
+func queryLines(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
 	t.Helper()
 	results, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
 	if err != nil {
@@ -100,7 +100,7 @@ func answered(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
 	return lines
 }
 
-func queries(t *testing.T) map[string]string {
+func documentedQueries(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(queryFiles + "/*.sql")
 	if err != nil || len(files) == 0 {
@@ -139,11 +139,11 @@ func queryDatabase(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-func TestEachQueryOfTheDocumentsAnswersItsQuestion(t *testing.T) {
+func TestDocumentedQueriesAnswerTheirQuestions(t *testing.T) {
 	conn := queryDatabase(t)
 	want := queryAnswers()
-	for name, sql := range queries(t) {
-		if got := answered(t, conn, sql); !slices.Equal(got, want[name]) {
+	for name, sql := range documentedQueries(t) {
+		if got := queryLines(t, conn, sql); !slices.Equal(got, want[name]) {
 			t.Errorf("%s answers\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want[name], "\n"))
 		}
 		delete(want, name)
@@ -152,15 +152,15 @@ func TestEachQueryOfTheDocumentsAnswersItsQuestion(t *testing.T) {
 		t.Errorf("there is no %s/%s", queryFiles, name)
 	}
 	// Any row of a chain names it.
-	chain := strings.Replace(queries(t)["retry_chain.sql"], "select 1::bigint as id", "select 3::bigint as id", 1)
-	if got := answered(t, conn, chain); !slices.Equal(got, queryAnswers()["retry_chain.sql"]) {
+	chain := strings.Replace(documentedQueries(t)["retry_chain.sql"], "select 1::bigint as id", "select 3::bigint as id", 1)
+	if got := queryLines(t, conn, chain); !slices.Equal(got, queryAnswers()["retry_chain.sql"]) {
 		t.Errorf("the chain of its last row: %q", got)
 	}
 }
 
-// A query is asked while something is wrong, of a database with years of data: rows older than its
-// window, or beyond the newest executions that it reads, cost nothing.
-func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
+// A query is run during an incident, on a database with years of data. Rows older than its window, or beyond
+// the newest executions that it reads, must cost nothing.
+func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 	conn := queryDatabase(t)
 	ctx := t.Context()
 	must := func(sql string) {
@@ -185,15 +185,14 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 		must("vacuum analyze execution_record")
 		must("vacuum analyze dead_letter")
 	}
-	all := queries(t)
+	all := documentedQueries(t)
 	costs := func() map[string]cost {
 		t.Helper()
 		found := make(map[string]cost)
 		for name, sql := range all {
 			sql = strings.Replace(sql, "100000 as most", "500 as most", 1)
 			var text []byte
-			// After a change of the tables, the first call plans a function anew and reads
-			// catalogues.
+			// After a change of the tables, the first call replans a function and reads catalogues.
 			for range 2 {
 				if err := conn.QueryRow(ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -204,7 +203,7 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			o := observer{plans: plans}
-			found[name] = o.sum().cost
+			found[name] = o.totalCost().cost
 		}
 		return found
 	}

@@ -15,11 +15,11 @@ import (
 // If many claim one epoch at once, over batches and over connections, exactly one wins, and the
 // others see its claim.
 func TestClaimRace(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	other := b.open(postgres.Options{Now: b.clock})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	other := b.openStore(postgres.Options{Now: b.readClock})
 	for range 10 {
-		key := b.scheduled(w)
+		key := b.scheduledExecution(w)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		won := 0
@@ -51,34 +51,34 @@ func TestClaimRace(t *testing.T) {
 
 // A claim and a reclaim of one epoch: exactly one succeeds, and the loser sees the winner's row.
 func TestClaimAgainstReclaim(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
+	b := newFixture(t)
+	w := b.activeWorker("w")
 	for range 20 {
-		key := b.scheduled(w)
+		key := b.scheduledExecution(w)
 		var wg sync.WaitGroup
 		var claimed store.ClaimResult
 		var taken store.Outcome
-		wg.Go(func() { claimed = b.claim(w, key) })
+		wg.Go(func() { claimed = b.claimDispatch(w, key) })
 		wg.Go(func() {
-			taken = b.reclaim(store.Reclaim{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Fail})
+			taken = b.reclaimRow(store.Reclaim{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Fail})
 		})
 		wg.Wait()
 		if claimed.Applied == taken.Applied {
-			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
+			t.Fatalf("claimed %+v, reclaimed %+v", claimed, taken)
 		}
 		if claimed.Applied && taken.Row.Status != execution.Running || taken.Applied && claimed.Row.Status != execution.Failed {
-			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
+			t.Fatalf("claimed %+v, reclaimed %+v", claimed, taken)
 		}
-		// A worker whose slots are all taken is not to blame for rows that it leaves unclaimed.
+		// A worker whose slots are all taken is not charged for rows that it leaves unclaimed.
 		if claimed.Applied {
-			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			b.finishRun(w, store.Finish{Key: key, To: execution.Completed})
 		}
 	}
 }
 
 // Executors that claim for scheduling at the same time never get the same row.
 func TestExecutorsDoNotOverlap(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action, {Ref: "p", Runtime: "python"}}))
 	items := make([]store.NewExecution, 400)
 	for i := range items {
@@ -122,11 +122,11 @@ func TestExecutorsDoNotOverlap(t *testing.T) {
 
 // The same keys at once, in opposite orders, from two stores: one row each.
 func TestCreateRace(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	// Both have the same clock: for a store with a clock a day ahead or behind, the keys would be
 	// old, and free.
-	other := b.open(postgres.Options{Now: b.clock})
+	other := b.openStore(postgres.Options{Now: b.readClock})
 	forward := []store.NewExecution{{ActionRef: "a", IdempotencyKey: "x"}, {ActionRef: "a", IdempotencyKey: "y"}, {ActionRef: "a", IdempotencyKey: "z"}}
 	backward := []store.NewExecution{forward[2], forward[1], forward[0]}
 	var mu sync.Mutex
@@ -163,25 +163,25 @@ func TestCreateRace(t *testing.T) {
 
 // A dispatch and the end of its worker: a row dispatched before the end is found as that worker's.
 func TestDispatchAgainstReap(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	for n := range 10 {
-		w := b.worker(string(rune('a' + n)))
-		row := b.scheduling()
-		b.sleep(lease)
+		w := b.activeWorker(string(rune('a' + n)))
+		row := b.schedulingExecution()
+		b.advanceClock(lease)
 		var wg sync.WaitGroup
 		var results []store.DispatchResult
 		var err error
 		wg.Go(func() {
 			results, err = b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: time.Minute}})
 		})
-		wg.Go(func() { b.register(string(rune('a'+n)), 99) })
+		wg.Go(func() { b.registerWorker(string(rune('a'+n)), 99) })
 		wg.Wait()
 		b.must(err)
-		if gone := b.found(store.OwnerGone, 0); results[0].Applied != (len(gone) == 1) {
+		if gone := b.findRows(store.OwnerGone, 0); results[0].Applied != (len(gone) == 1) {
 			t.Fatalf("dispatched: %+v, found %v", results[0], gone)
 		}
 		if results[0].Applied {
-			b.reclaim(store.Reclaim{Key: results[0].Row.Key(), Cause: store.OwnerGone, By: execution.Reconciler, Policy: config.Fail})
+			b.reclaimRow(store.Reclaim{Key: results[0].Row.Key(), Cause: store.OwnerGone, By: execution.Reconciler, Policy: config.Fail})
 		} else {
 			_, err := b.Park(b.ctx, "e", []store.Park{{Key: row.Key(), Unschedulable: true}})
 			b.must(err)
@@ -189,17 +189,17 @@ func TestDispatchAgainstReap(t *testing.T) {
 	}
 }
 
-// Executors that dispatch to one worker at the same time do not give it more, together, than each
-// of them may alone.
-func TestDispatchesKeepTheWorkersLimit(t *testing.T) {
-	b := setup(t)
+// Executors that dispatch to one worker at the same time do not give it more, together, than each of them may
+// alone.
+func TestDispatchKeepsWorkerLimit(t *testing.T) {
+	b := newFixture(t)
 	const limit, executors = 3, 4
 	for n := range 15 {
-		w := b.worker(string(rune('a' + n)))
+		w := b.activeWorker(string(rune('a' + n)))
 		var asked [executors][]store.Dispatch
 		for i := range asked {
 			for range 2 {
-				row := b.scheduling()
+				row := b.schedulingExecution()
 				asked[i] = append(asked[i], store.Dispatch{Key: row.Key(), Worker: w, Timeout: time.Minute, Limit: limit})
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// recorder is the tracer of a store that remembers its statements and their arguments.
+// recorder is the tracer of a store that records its statements and their arguments.
 type recorder struct {
 	sessions
 
@@ -54,14 +54,14 @@ func (r *recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBa
 
 func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// of returns the only statement that a call sends, and its arguments.
-func (r *recorder) of(t *testing.T, call func() error) (sql string, args []any) {
+// onlyStatement returns the only statement that a call sends, and its arguments.
+func (r *recorder) onlyStatement(t *testing.T, call func() error) (sql string, args []any) {
 	t.Helper()
-	return r.marked(t, "", call)
+	return r.markedStatement(t, "", call)
 }
 
-// marked returns the only statement that a call sends and that contains a text, and its arguments.
-func (r *recorder) marked(t *testing.T, mark string, call func() error) (sql string, args []any) {
+// markedStatement returns the only statement that a call sends and that contains a text, and its arguments.
+func (r *recorder) markedStatement(t *testing.T, mark string, call func() error) (sql string, args []any) {
 	t.Helper()
 	during := &recorder{sent: make(map[string][]any)}
 	r.mu.Lock()
@@ -75,11 +75,11 @@ func (r *recorder) marked(t *testing.T, mark string, call func() error) (sql str
 	if err != nil {
 		t.Fatal(err)
 	}
-	return during.with(t, mark)
+	return during.sentStatement(t, mark)
 }
 
-// with returns the only statement sent that contains a text, and its arguments.
-func (r *recorder) with(t *testing.T, mark string) (sql string, args []any) {
+// sentStatement returns the only statement sent that contains a text, and its arguments.
+func (r *recorder) sentStatement(t *testing.T, mark string) (sql string, args []any) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,19 +96,19 @@ func (r *recorder) with(t *testing.T, mark string) (sql string, args []any) {
 	return sql, args
 }
 
-// recorded returns a store on its own database, emptied, and every statement that the contract
+// recordContract returns a store on its own database, emptied, and every statement that the contract
 // makes it send.
-func recorded(t *testing.T) (*postgres.Store, *recorder) {
+func recordContract(t *testing.T) (*postgres.Store, *recorder) {
 	t.Helper()
-	b := setup(t)
+	b := newFixture(t)
 	r := &recorder{sent: make(map[string][]any), under: make(map[string]string)}
-	s := b.open(postgres.Options{Now: b.clock, Tracer: r, SlowWalk: 1})
+	s := b.openStore(postgres.Options{Now: b.readClock, Tracer: r, SlowWalk: 1})
 	for _, c := range storetest.Cases() {
-		b.empty()
-		subject := b.subject()
+		b.emptyDatabase()
+		subject := b.newSubject()
 		subject.Store = s
 		storetest.RunCase(t, c, subject)
 	}
-	b.empty()
+	b.emptyDatabase()
 	return s, r
 }

@@ -30,9 +30,9 @@ import (
 	"handoff/core/testenv"
 )
 
-// served is the API over the database, on its own connections, as in an executor.
-func (fi *fixture) served() http.Handler {
-	db := fi.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
+// serveAPI is the API over the database, on its own connections, as in an executor.
+func (fi *fixture) serveAPI() http.Handler {
+	db := fi.openStore(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return api.NewServer(api.Options{
@@ -41,11 +41,10 @@ func (fi *fixture) served() http.Handler {
 	}).Handler()
 }
 
-// ask sends a request, and returns the answer with the processor time that it took and the most by
-// which the heap grew.
-func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
+// sendRequest sends a request. It returns the answer, its processor time and the largest growth of the heap.
+func sendRequest(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
 	t.Helper()
-	// Over a connection, because reading and writing cost, too.
+	// The request uses a connection, because reading and writing cost, too.
 	s := httptest.NewServer(h)
 	defer s.Close()
 	once := func() {
@@ -76,8 +75,8 @@ func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status
 	return status, answer, took, grown
 }
 
-// askAtOnce has 32 clients send a request, which read nothing into memory. It returns the most by
-// which the heap grew, and how many were served.
+// askAtOnce makes 32 clients send a request and discard the answer. It returns the largest growth of the heap,
+// and the number of served requests.
 func askAtOnce(t *testing.T, h http.Handler, method, path string, body []byte) (grown uint64, served int64) {
 	t.Helper()
 	var ok atomic.Int64
@@ -98,7 +97,7 @@ func askAtOnce(t *testing.T, h http.Handler, method, path string, body []byte) (
 	return grown, ok.Load()
 }
 
-// discarding is a client that keeps nothing of its answer but the status.
+// discarding is a client that keeps only the status of its answer.
 type discarding struct {
 	header http.Header
 	status int
@@ -108,7 +107,7 @@ func (d *discarding) Header() http.Header         { return d.header }
 func (d *discarding) WriteHeader(status int)      { d.status = status }
 func (d *discarding) Write(p []byte) (int, error) { return len(p), nil }
 
-// heapGrowth is the most by which the heap grows while act runs.
+// heapGrowth is the largest growth of the heap while act runs.
 func heapGrowth(act func()) uint64 {
 	heap := func() uint64 {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -134,20 +133,20 @@ func heapGrowth(act func()) uint64 {
 	return <-over
 }
 
-// TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows with as much content as
-// is allowed, and more. The client that reads the answers runs in the same process and counts, too.
-func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
-	b := setup(t)
+// TestAPIRequestsAreBounded requests lists of rows with as much content as is allowed, and more. The client
+// that reads the answers runs in the same process and counts, too.
+func TestAPIRequestsAreBounded(t *testing.T) {
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "n.big", Runtime: "shell", Entrypoint: "true"}}))
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, created, due_at, written_by)
+	b.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, created, due_at, written_by)
 		select a.id, a.ref, a.runtime, repeat('e', 4096), 0, ('{"x":"' || repeat('y', 255 * 1024) || '"}')::json, now(), now(), 'api'
 		  from action a, generate_series(1, 500) where a.ref = 'n.big'`)
-	b.exec(`update execution set status = 'cancelled', ended = now(), result = ('{"output":"' || repeat('z', 1024 * 1024) || '"}')::json where id % 2 = 0`)
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, due_at, created, written_by, original_execution, retry_count)
+	b.execSQL(`update execution set status = 'cancelled', ended = now(), result = ('{"output":"' || repeat('z', 1024 * 1024) || '"}')::json where id % 2 = 0`)
+	b.execSQL(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, due_at, created, written_by, original_execution, retry_count)
 		select action, action_ref, runtime, entrypoint, 100, parameters, now() + interval '1 day', now(), 'retry_manager', id, n from execution, generate_series(1, 100) n where id = 1`)
-	b.exec(`insert into dead_letter (queue, reason, outcome, x_death, body, received_at)
+	b.execSQL(`insert into dead_letter (queue, reason, outcome, x_death, body, received_at)
 		select 'q', 'expired', 'kept', ('["' || repeat('d', 1024 * 1024) || '"]')::json, convert_to(repeat('b', 1024 * 1024), 'UTF8'), now() from generate_series(1, 50)`)
-	h := b.served()
+	h := b.serveAPI()
 	small := func(i int) string {
 		return fmt.Sprintf(`{"action_ref":"n.big","idempotency_key":"s%d","parameters":{"a":[%s1]}}`, i, strings.Repeat("1,", 1950))
 	}
@@ -170,12 +169,12 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		{"GET", "/api/v1/actions?limit=500", nil, `"n.big"`},
 		{"POST", "/api/v1/executions/batch", batch, `"existed":true`},
 	} {
-		status, answer, took, grown := ask(t, h, x.method, x.path, x.body)
+		status, answer, took, grown := sendRequest(t, h, x.method, x.path, x.body)
 		t.Logf("%s %s: %d, %d bytes, %v of the processor, the heap grew by %d KB", x.method, x.path, status, len(answer), took, grown>>10)
 		if status != 200 || !strings.Contains(answer, x.contains) {
 			t.Errorf("%s %s: %d %.200s, want %s", x.method, x.path, status, answer, x.contains)
 		}
-		// How much memory and processor time a request takes depends on what else the machine does.
+		// The memory and processor time of a request depend on the other work of the machine.
 		if !testenv.All() {
 			continue
 		}
@@ -184,7 +183,7 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		allowed := uint64(32<<20 + 3*len(answer))
 		const most = 150 * time.Millisecond
 		for again := 0; (took > most || grown > allowed) && again < 4; again++ {
-			_, _, once, more := ask(t, h, x.method, x.path, x.body)
+			_, _, once, more := sendRequest(t, h, x.method, x.path, x.body)
 			took, grown = min(took, once), min(grown, more)
 		}
 		if grown > allowed {
@@ -201,20 +200,20 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 	}
 }
 
-// TestOneRowByHandHidesNoOtherRowFromTheAPI writes rows that only a person or a newer program could
+// TestUnreadableRowHidesNoOther writes rows that only a person or a newer program could
 // write.
-func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
-	b := setup(t)
+func TestUnreadableRowHidesNoOther(t *testing.T) {
+	b := newFixture(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "core.echo", Runtime: "shell", Entrypoint: "true"}}))
 	for range 4 {
-		b.requested()
+		b.requestedExecution()
 	}
-	w := b.worker("w")
-	b.exec(`alter type failure_reason add value 'of_tomorrow'`)
-	b.exec(`update execution set status = 'cancelled', ended = now(), result = '[1]' where id = 1`)
-	b.exec(`update execution set status = 'cancelled', ended = now(), result = '"a string"' where id = 2`)
-	b.exec(`update execution set status = 'cancelled', ended = now(), failure_reason = 'of_tomorrow', written_reason = 'of_tomorrow' where id = 3`)
-	h := b.served()
+	w := b.activeWorker("w")
+	b.execSQL(`alter type failure_reason add value 'of_tomorrow'`)
+	b.execSQL(`update execution set status = 'cancelled', ended = now(), result = '[1]' where id = 1`)
+	b.execSQL(`update execution set status = 'cancelled', ended = now(), result = '"a string"' where id = 2`)
+	b.execSQL(`update execution set status = 'cancelled', ended = now(), failure_reason = 'of_tomorrow', written_reason = 'of_tomorrow' where id = 3`)
+	h := b.serveAPI()
 	for _, x := range []struct {
 		path     string
 		status   int
@@ -238,17 +237,17 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 		}
 	}
 	for _, result := range []string{`7`, `null`, `{"error":5,"message":[],"failed_by":{}}`} {
-		b.exec(`update execution set result = $1::json where id = 1`, result)
+		b.execSQL(`update execution set result = $1::json where id = 1`, result)
 		expectReadableRows(t, h, "result "+result, "/api/v1/executions/1", "/api/v1/executions", "/api/v1/executions/1/chain")
 	}
 	for _, parameters := range []string{`[1]`, `"a string"`, `null`} {
-		b.exec(`update execution set parameters = $1::json where id = 4`, parameters)
+		b.execSQL(`update execution set parameters = $1::json where id = 4`, parameters)
 		expectReadableRows(t, h, "parameters "+parameters, "/api/v1/executions/4", "/api/v1/executions")
 	}
-	b.exec(`insert into dead_letter (queue, reason, x_death, body, outcome, received_at) values ('q', 'odd', '"no list"', '\xff00', 'odd', now())`)
+	b.execSQL(`insert into dead_letter (queue, reason, x_death, body, outcome, received_at) values ('q', 'odd', '"no list"', '\xff00', 'odd', now())`)
 	expectReadableRows(t, h, "a dead letter without a list of deaths", "/api/v1/dead-letters", "/api/v1/dead-letters/1", "/api/v1/dead-letters/summary")
 	for _, capabilities := range []string{`[]`, `{"health":7}`, `null`} {
-		b.exec(`update worker_incarnation set capabilities = $1::jsonb`, capabilities)
+		b.execSQL(`update worker_incarnation set capabilities = $1::jsonb`, capabilities)
 		expectReadableRows(t, h, "capabilities "+capabilities, "/api/v1/workers", "/api/v1/workers/name:w")
 	}
 	for capabilities, why := range map[string]string{
@@ -257,7 +256,7 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 		`{"health":{"last_failure":"yesterday"}}`:         "last_failure",
 		`{"health":{"average_execution_time_ms":"slow"}}`: "average_execution_time_ms",
 	} {
-		b.exec(`update worker_incarnation set capabilities = $1::jsonb where incarnation = $2`, capabilities, int64(w.Incarnation))
+		b.execSQL(`update worker_incarnation set capabilities = $1::jsonb where incarnation = $2`, capabilities, int64(w.Incarnation))
 		r := httptest.NewRecorder()
 		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/workers", http.NoBody))
 		if r.Code != 200 || !strings.Contains(r.Body.String(), `"unreadable":"`+why[:5]) && !strings.Contains(r.Body.String(), why) {
@@ -270,7 +269,7 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 	}
 }
 
-// expectReadableRows asks for paths. Each must answer, or a single row must say why it can't be read.
+// expectReadableRows requests paths. Each must answer, or a single row must state why it can't be read.
 func expectReadableRows(t *testing.T, h http.Handler, what string, paths ...string) {
 	t.Helper()
 	for _, path := range paths {

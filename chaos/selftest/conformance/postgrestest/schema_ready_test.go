@@ -12,9 +12,9 @@ import (
 	"handoff/migrations"
 )
 
-// A worker that starts before the first executor learns that it has to wait, even if some of the
-// migrations have been applied.
-func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
+// A worker that starts before the first executor learns that it must wait, even if some of the migrations
+// have been applied.
+func TestSchemaIsReadyAfterLastMigration(t *testing.T) {
 	ctx := t.Context()
 	url := servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{})
@@ -47,10 +47,10 @@ func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 	}
 }
 
-// A newer program writes into the database which programs can work with its schema. A program that
-// can starts, and leaves the schema as it is. Another one says which version it would have to know.
-func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
-	b := setup(t)
+// A newer program records in the database which programs can work with its schema. A compatible program
+// starts, and leaves the schema as it is. Any other names the version that it would have to know.
+func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
+	b := newFixture(t)
 	latest, err := migrations.Latest()
 	b.must(err)
 	for _, c := range []struct {
@@ -65,8 +65,8 @@ func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
 		{"it does not say", "values ($1 + 1, null)", 0, true},
 		{"one of them does not say", "values ($1 + 1, null), ($1 + 2, 1)", 0, true},
 	} {
-		b.exec("delete from schema_version where version > $1", latest)
-		b.exec("insert into schema_version (version, needs) "+strings.ReplaceAll(c.insert, "$1", "$1::bigint"), latest)
+		b.execSQL("delete from schema_version where version > $1", latest)
+		b.execSQL("insert into schema_version (version, needs) "+strings.ReplaceAll(c.insert, "$1", "$1::bigint"), latest)
 		for what, err := range map[string]error{"migrating": migrations.Up(b.ctx, b.conn), "asking": b.Store.SchemaReady(b.ctx)} {
 			skew, ok := errors.AsType[*migrations.Skew](err)
 			if ok != c.refused || !ok && err != nil || ok && (skew.Needs != c.needs || skew.Known != latest) {
@@ -77,10 +77,10 @@ func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
 			}
 		}
 	}
-	b.exec("alter table schema_version drop column needs")
+	b.execSQL("alter table schema_version drop column needs")
 	if err := b.Store.SchemaReady(b.ctx); err == nil {
 		t.Error("a newer schema that has no such column was taken")
 	}
-	b.exec("delete from schema_version where version > $1", latest)
+	b.execSQL("delete from schema_version where version > $1", latest)
 	b.must(b.Store.SchemaReady(b.ctx))
 }

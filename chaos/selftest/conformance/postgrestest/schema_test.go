@@ -16,11 +16,11 @@ import (
 	"handoff/migrations"
 )
 
-// All migrations go up, down and up again, and leave nothing in between.
+// All migrations can be applied, reverted and applied again, and leave nothing behind.
 func TestMigrationsUpAndDown(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	left := func() (n int) {
-		b.scan(`select (select count(*) from pg_class where relnamespace = 'public'::regnamespace and relname not like 'schema_version%')
+		b.scanRow(`select (select count(*) from pg_class where relnamespace = 'public'::regnamespace and relname not like 'schema_version%')
 			+ (select count(*) from pg_proc where pronamespace = 'public'::regnamespace)
 			+ (select count(*) from pg_type where typnamespace = 'public'::regnamespace and typtype = 'e')`, nil, &n)
 		return n
@@ -39,14 +39,14 @@ func TestMigrationsUpAndDown(t *testing.T) {
 	if n := left(); n != full {
 		t.Errorf("%d things after down and up, %d before", n, full)
 	}
-	b.exec("insert into schema_version (version) values ($1)", latest+1)
+	b.execSQL("insert into schema_version (version) values ($1)", latest+1)
 	if err := migrations.Up(b.ctx, b.conn); err == nil {
 		t.Error("an old program started on a newer database that does not say whether it can work with it")
 	}
 }
 
 // If four programs start at once, one migrates and the others wait for it.
-func TestMigrationsTogether(t *testing.T) {
+func TestMigrationsRunOnceConcurrently(t *testing.T) {
 	url := servers.Database(t).URL
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
@@ -70,22 +70,22 @@ func TestMigrationsTogether(t *testing.T) {
 }
 
 // The trigger accepts the lawful transitions of the domain and no others.
-func TestTransitionsOfTheDatabase(t *testing.T) {
-	b := setup(t)
+func TestDatabaseTransitions(t *testing.T) {
+	b := newFixture(t)
 	transitions := execution.NewTransitionTable()
-	id := b.requested()
+	id := b.requestedExecution()
 	// The constraints on the other columns are a separate matter, and in the role of a replica a
 	// session fires no triggers.
-	b.exec(`do $$ declare c record; begin
+	b.execSQL(`do $$ declare c record; begin
 		for c in select conrelid::regclass as relation, conname from pg_constraint
 			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
 			execute format('alter table %s drop constraint %I', c.relation, c.conname);
 		end loop; end $$`)
-	b.exec("select set_execution_audit(false)")
+	b.execSQL("select set_execution_audit(false)")
 	for from := execution.Requested; from <= execution.Abandoned; from++ {
 		for to := execution.Requested; to <= execution.Abandoned; to++ {
 			for by := execution.API; by <= execution.Worker && from != to; by++ {
-				b.exec(fmt.Sprintf(`set session_replication_role = replica;
+				b.execSQL(fmt.Sprintf(`set session_replication_role = replica;
 					update execution set status = '%v' where id = %d;
 					set session_replication_role = origin`, from, id))
 				_, err := b.conn.Exec(b.ctx, fmt.Sprintf("update execution set status = '%v', written_by = '%v' where id = %d", to, by, id))
@@ -97,12 +97,12 @@ func TestTransitionsOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A terminal row keeps its status, whoever writes, and constraints refuse rows that make no sense.
+// A terminal row keeps its status for every writer, and constraints refuse invalid rows.
 func TestImpossibleStates(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	done, runs, waits := b.running(w), b.running(w), b.requested()
-	b.finish(w, store.Finish{Key: done, To: execution.Completed})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	done, runs, waits := b.runningExecution(w), b.runningExecution(w), b.requestedExecution()
+	b.finishRun(w, store.Finish{Key: done, To: execution.Completed})
 	for constraint, sql := range map[string]string{
 		"execution_terminal_is_final": fmt.Sprintf("update execution set status = 'failed', written_by = 'worker' where id = %d", done.ID),
 		"execution_transition_lawful": fmt.Sprintf("update execution set status = 'requested', written_by = 'worker' where id = %d", runs.ID),
@@ -128,12 +128,12 @@ func TestImpossibleStates(t *testing.T) {
 	}
 }
 
-// The audit contains a row's changes and can be turned off, and the views and functions answer.
+// The audit contains a row's changes and can be turned off, and the views and functions return rows.
 func TestAuditAndViews(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Transient})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	b.finishRun(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Transient})
 	rows, err := b.conn.Query(b.ctx, `select concat_ws(' ', coalesce("from"::text, '-'), "to", old_epoch, epoch, named_epoch, writer,
 		coalesce(writer_incarnation, 0), coalesce(incarnation, 0), coalesce(reason::text, '-'))
 		from execution_transition where execution = $1 order by id`, int64(key.ID))
@@ -150,14 +150,14 @@ func TestAuditAndViews(t *testing.T) {
 	if fmt.Sprint(story) != fmt.Sprint(want) {
 		t.Errorf("the story:\n%q, want\n%q", story, want)
 	}
-	b.exec("select set_execution_audit(false)")
-	quiet := b.running(w)
-	b.exec("select set_execution_audit(true)")
-	b.scheduled(w)
+	b.execSQL("select set_execution_audit(false)")
+	quiet := b.runningExecution(w)
+	b.execSQL("select set_execution_audit(true)")
+	b.scheduledExecution(w)
 	// The clock of the test is ahead of the server's, so the lease is valid there too.
 	var silent, healthy, depth int
 	var retriable, running bool
-	b.scan(`select (select count(*) from execution_transition where execution = $2), (select count(*) from healthy_workers),
+	b.scanRow(`select (select count(*) from execution_transition where execution = $2), (select count(*) from healthy_workers),
 		get_worker_queue_depth($3), is_execution_retriable($1), is_execution_retriable($2)`,
 		[]any{int64(key.ID), int64(quiet.ID), int64(w.ID)}, &silent, &healthy, &depth, &retriable, &running)
 	if silent != 0 || healthy != 1 || depth != 1 || !retriable || running {

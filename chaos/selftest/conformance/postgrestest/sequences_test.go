@@ -17,10 +17,10 @@ import (
 	"handoff/sim/simstore"
 )
 
-// lanes is the number of databases on which sequences run at a time.
+// lanes is the number of databases on which sequences run concurrently.
 const lanes = 4
 
-// randomCommands is how many random commands TestSequences compares.
+// randomCommands is the number of random commands that TestSequences compares.
 func randomCommands() int {
 	if testenv.All() {
 		return 10_000
@@ -36,31 +36,30 @@ func TestSequences(t *testing.T) {
 	t.Parallel()
 	free := make(chan *fixture, lanes)
 	for range lanes {
-		free <- setup(t)
+		free <- newFixture(t)
 	}
-	commands := storetest.Sequences(t, model, func(_ *testing.T, body func(storetest.Subject)) {
+	commands := storetest.Sequences(t, runOnModel, func(_ *testing.T, body func(storetest.Subject)) {
 		b := <-free
 		defer func() { free <- b }()
-		b.empty()
-		body(b.subject())
+		b.emptyDatabase()
+		body(b.newSubject())
 	}, randomCommands(), lanes)
-	(<-free).agreed(conformance.Result{Commands: commands})
+	(<-free).recordAgreement(conformance.Result{Commands: commands})
 }
 
-// empty empties the database. It rarely truncates: each time makes about forty new files, which the
+// emptyDatabase empties the database. It rarely truncates: each time makes about forty new files, which the
 // server has to remove before the database can be dropped.
-func (fi *fixture) empty() {
+func (fi *fixture) emptyDatabase() {
 	fi.emptied++
 	if fi.emptied%100 == 0 {
-		fi.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, transition_group restart identity`)
+		fi.execSQL(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, transition_group restart identity`)
 		return
 	}
 	_, err := fi.conn.PgConn().Exec(fi.ctx, emptying).ReadAll()
 	fi.must(err)
 }
 
-// emptying is one transaction; only at its end are the references between workers and incarnations
-// checked again.
+// emptying is one transaction; only its end checks the references between workers and incarnations.
 const emptying = `
 delete from concurrency_slot; delete from action; delete from worker_incarnation; delete from worker; delete from worker_expiry;
 delete from execution_record; delete from execution_work; delete from execution_unhandled; delete from dead_letter; delete from observation; delete from refused_result; delete from transition_group;
@@ -68,40 +67,40 @@ select setval(pg_get_serial_sequence(t.name, t.key), 1, false)
   from (values ('action', 'id'), ('worker', 'id'), ('worker_incarnation', 'incarnation'), ('execution_record', 'id'), ('dead_letter', 'id'), ('observation', 'id'),
                ('refused_result', 'id'), ('transition_group', 'id')) t (name, key)`
 
-func (fi *fixture) subject() storetest.Subject {
+func (fi *fixture) newSubject() storetest.Subject {
 	return storetest.Subject{
-		Store: fi.Store, Advance: fi.sleep,
+		Store: fi.Store, Advance: fi.advanceClock,
 		Kept: func() (letters, refused int) {
-			fi.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
+			fi.scanRow(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
 			return letters, refused
 		},
-		Audit: fi.audit, LeaveSlot: fi.leaveSlot, TakeSlot: fi.takeSlot, Foreign: fi.foreign,
+		Audit: fi.readAudit, LeaveSlot: fi.leaveSlot, TakeSlot: fi.takeSlot, Foreign: fi.writeForeignReason,
 	}
 }
 
-// foreign writes a reason that only the next release may write, after its migration.
-func (fi *fixture) foreign(id execution.ID, write bool) {
+// writeForeignReason writes a reason that only the next release may write, after its migration.
+func (fi *fixture) writeForeignReason(id execution.ID, write bool) {
 	value := execution.Connection.String()
 	if write {
 		value = "of_a_newer_release"
-		fi.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
+		fi.execSQL("alter type failure_reason add value if not exists 'of_a_newer_release'")
 	}
-	fi.exec(fmt.Sprintf(`update execution set retry_reason = case when status < 'completed' then '%[1]s'::failure_reason end,
+	fi.execSQL(fmt.Sprintf(`update execution set retry_reason = case when status < 'completed' then '%[1]s'::failure_reason end,
 		failure_reason = case when status in ('failed', 'abandoned') then '%[1]s'::failure_reason else failure_reason end where id = %[2]d`, value, id))
 }
 
 func (fi *fixture) leaveSlot(id execution.ID) {
-	fi.exec("update execution set orchestrated_at = ended where id = $1", int64(id))
+	fi.execSQL("update execution set orchestrated_at = ended where id = $1", int64(id))
 }
 
 func (fi *fixture) takeSlot(id execution.ID) {
-	fi.exec(`update concurrency_slot set execution = $1, taken_at = $2 where (action, number) =
+	fi.execSQL(`update concurrency_slot set execution = $1, taken_at = $2 where (action, number) =
 		(select s.action, min(s.number) from concurrency_slot s join execution e on e.action = s.action where e.id = $1 and s.execution is null group by s.action)`,
 		int64(id), fi.now)
 }
 
-// audit reads the audit table.
-func (fi *fixture) audit(after int) (changes []storetest.Change) {
+// readAudit reads the audit table.
+func (fi *fixture) readAudit(after int) (changes []storetest.Change) {
 	rows, err := fi.conn.Query(fi.ctx, `
 		select execution, coalesce("from"::text, 'none'), "to"::text, epoch, old_epoch, named_epoch, coalesce(worker, 0), coalesce(incarnation, 0),
 		       writer::text, coalesce(writer_incarnation, 0), coalesce(reason::text, '')
@@ -130,8 +129,8 @@ func (fi *fixture) audit(after int) (changes []storetest.Change) {
 	return changes
 }
 
-// model runs a body on the model of the simulated world, without its network.
-func model(t *testing.T, body func(storetest.Subject)) {
+// runOnModel runs a body on the model of the simulated world, without its network.
+func runOnModel(t *testing.T, body func(storetest.Subject)) {
 	k := kernel.New(kernel.Options{Start: beginning})
 	defer k.Close()
 	var seen changes
@@ -139,13 +138,13 @@ func model(t *testing.T, body func(storetest.Subject)) {
 	body(storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
 		Kept: db.Kept, Audit: func(after int) []storetest.Change { return seen[after:] },
-		LeaveSlot: edited(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
-		TakeSlot:  edited(t, db, (*simstore.Tx).TakeSlot), Foreign: db.WriteForeign,
+		LeaveSlot: rowEditor(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
+		TakeSlot:  rowEditor(t, db, (*simstore.Tx).TakeSlot), Foreign: db.WriteForeign,
 	})
 }
 
-// edited edits the model's database without its methods.
-func edited(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
+// rowEditor edits the model's database without its methods.
+func rowEditor(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
 	return func(id execution.ID) {
 		if err := db.Detached().Step(t.Context(), func(tx *simstore.Tx) { edit(tx, id) }); err != nil {
 			t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// sessions is the tracer of a store whose sessions a test opens in its own way. A nil field changes
+// sessions is the tracer of a store whose sessions a test opens with its own parameters. A nil field changes
 // nothing.
 type sessions struct {
 	// set are parameters of the server, which override the store's.
@@ -55,7 +55,7 @@ type rewriter struct {
 	rewrite func(sql string) string
 }
 
-// Write takes whole messages, as the driver sends them.
+// Write expects whole messages, as the driver sends them.
 func (r *rewriter) Write(b []byte) (int, error) {
 	var out []byte
 	for rest := b; len(rest) > 0; {

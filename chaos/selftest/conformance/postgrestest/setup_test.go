@@ -14,12 +14,12 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The server is this package's own: the stream of changes and the audit's retention end before the oldest
-// transaction of the whole server, whatever database it is in.
+// The package has its own server. The stream of changes and the audit's retention end before the oldest
+// transaction of the whole server, in any of its databases.
 func TestMain(m *testing.M) { servers.MainAlone(m) }
 
-// fixture is a store on its own database. Its clock stands still until the test moves it, so that
-// moments are exact. Statements by hand go through conn.
+// fixture is a store on its own database. Its clock stands still until the test moves it, so that moments are
+// exact. Manual statements use conn.
 type fixture struct {
 	*testing.T
 	*postgres.Store
@@ -35,33 +35,33 @@ type fixture struct {
 	emptied int
 }
 
-// beginning is when every test begins, by the database's clock.
+// beginning is the time at which every test begins, by the database's clock.
 var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const lease = 90 * time.Second
 
-// editable lets a test write impossible rows into the view execution: in the role of a replica, in
-// which no other trigger fires. The second statement makes sessions read the view's triggers anew.
+// editable lets a test write impossible rows into the view execution: in the role of a replica, in which no
+// other trigger fires. The second statement makes sessions reload the view's triggers.
 const editable = `do $$ begin
     update pg_trigger set tgenabled = 'A' where tgname = 'execution_by_hand';
     alter view execution reset (security_barrier);
 end $$`
 
-func setup(t *testing.T) *fixture {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	b := &fixture{T: t, ctx: t.Context(), url: servers.Database(t).URL, now: beginning}
-	// Tests edit rows by hand, and so behind bounds.
-	b.Store = b.open(postgres.Options{Migrate: true, Now: b.clock, NoBounds: true})
+	// Tests edit rows manually, and so behind bounds.
+	b.Store = b.openStore(postgres.Options{Migrate: true, Now: b.readClock, NoBounds: true})
 	conn, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)
 	b.conn = conn
-	b.exec(editable)
+	b.execSQL(editable)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return b
 }
 
-// open opens another store on the same database.
-func (fi *fixture) open(o postgres.Options) *postgres.Store {
+// openStore opens another store on the same database.
+func (fi *fixture) openStore(o postgres.Options) *postgres.Store {
 	fi.Helper()
 	s, err := postgres.Open(fi.ctx, fi.url, o)
 	fi.must(err)
@@ -69,13 +69,13 @@ func (fi *fixture) open(o postgres.Options) *postgres.Store {
 	return s
 }
 
-func (fi *fixture) clock() (time.Time, bool) {
+func (fi *fixture) readClock() (time.Time, bool) {
 	fi.mu.Lock()
 	defer fi.mu.Unlock()
 	return fi.now, true
 }
 
-func (fi *fixture) sleep(d time.Duration) {
+func (fi *fixture) advanceClock(d time.Duration) {
 	fi.mu.Lock()
 	defer fi.mu.Unlock()
 	fi.now = fi.now.Add(d)
@@ -88,31 +88,31 @@ func (fi *fixture) must(err error) {
 	}
 }
 
-// published records the broker's confirm of dispatches that no other transaction has locked.
-func (fi *fixture) published(keys ...execution.Key) {
+// markPublished records the broker's confirm of dispatches that no other transaction has locked.
+func (fi *fixture) markPublished(keys ...execution.Key) {
 	fi.Helper()
 	left, err := fi.MarkPublished(fi.ctx, keys)
 	fi.must(err)
 	if len(left) > 0 {
-		fi.Fatalf("left unmarked although nobody has locked them: %v", left)
+		fi.Fatalf("left unmarked although no transaction has locked them: %v", left)
 	}
 }
 
-// exec executes SQL by hand.
-func (fi *fixture) exec(sql string, args ...any) {
+// execSQL executes SQL directly, not through the store.
+func (fi *fixture) execSQL(sql string, args ...any) {
 	fi.Helper()
 	_, err := fi.conn.Exec(fi.ctx, sql, args...)
 	fi.must(err)
 }
 
-// scan reads one line by hand.
-func (fi *fixture) scan(sql string, args []any, into ...any) {
+// scanRow reads one row directly, not through the store.
+func (fi *fixture) scanRow(sql string, args []any, into ...any) {
 	fi.Helper()
 	fi.must(fi.conn.QueryRow(fi.ctx, sql, args...).Scan(into...))
 }
 
-// register registers a worker, and worker makes it active and consuming as well.
-func (fi *fixture) register(name string, process uint64) store.WorkerKey {
+// registerWorker registers a worker, and worker makes it active and consuming as well.
+func (fi *fixture) registerWorker(name string, process uint64) store.WorkerKey {
 	fi.Helper()
 	fi.attempt++
 	newest, err := fi.Newest(fi.ctx, name)
@@ -124,15 +124,15 @@ func (fi *fixture) register(name string, process uint64) store.WorkerKey {
 	return r.WorkerKey
 }
 
-func (fi *fixture) worker(name string) store.WorkerKey {
+func (fi *fixture) activeWorker(name string) store.WorkerKey {
 	fi.Helper()
-	w := fi.register(name, 7)
-	fi.beat(w, 1)
+	w := fi.registerWorker(name, 7)
+	fi.sendHeartbeat(w, 1)
 	fi.must(fi.SetLifecycle(fi.ctx, w, execution.Active))
 	return w
 }
 
-func (fi *fixture) beat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
+func (fi *fixture) sendHeartbeat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
 	fi.Helper()
 	reply, err := fi.Heartbeat(fi.ctx, store.Beat{WorkerKey: w, Number: number, Lease: lease, ConsumerAlive: true, Held: held})
 	fi.must(err)
@@ -141,8 +141,8 @@ func (fi *fixture) beat(w store.WorkerKey, number uint64, held ...execution.Key)
 
 var action = execution.Action{Ref: "a", Runtime: "shell", Entrypoint: "/bin/a", Timeout: 10 * time.Second, MaxRetries: 1}
 
-// requested creates an execution.
-func (fi *fixture) requested() execution.ID {
+// requestedExecution creates an execution.
+func (fi *fixture) requestedExecution() execution.ID {
 	fi.Helper()
 	fi.must(fi.PutActions(fi.ctx, []execution.Action{action}))
 	created, err := fi.Create(fi.ctx, []store.NewExecution{{ActionRef: "a"}})
@@ -150,10 +150,10 @@ func (fi *fixture) requested() execution.ID {
 	return created[0].ID
 }
 
-// scheduling creates an execution and claims it for executor "e".
-func (fi *fixture) scheduling() execution.Execution {
+// schedulingExecution creates an execution and claims it for executor "e".
+func (fi *fixture) schedulingExecution() execution.Execution {
 	fi.Helper()
-	id := fi.requested()
+	id := fi.requestedExecution()
 	rows, err := fi.ClaimForScheduling(fi.ctx, store.SchedulingClaim{
 		Executor: "e", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
 	})
@@ -164,10 +164,10 @@ func (fi *fixture) scheduling() execution.Execution {
 	return rows[0]
 }
 
-// scheduled creates an execution and dispatches it, with a dispatch deadline of 20 s.
-func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
+// scheduledExecution creates an execution and dispatches it, with a dispatch deadline of 20 s.
+func (fi *fixture) scheduledExecution(w store.WorkerKey) execution.Key {
 	fi.Helper()
-	row := fi.scheduling()
+	row := fi.schedulingExecution()
 	results, err := fi.Dispatch(fi.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: 20 * time.Second}})
 	fi.must(err)
 	if !results[0].Applied {
@@ -176,37 +176,37 @@ func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
-func (fi *fixture) running(w store.WorkerKey) execution.Key {
+func (fi *fixture) runningExecution(w store.WorkerKey) execution.Key {
 	fi.Helper()
-	key := fi.scheduled(w)
-	if r := fi.claim(w, key); !r.Applied {
+	key := fi.scheduledExecution(w)
+	if r := fi.claimDispatch(w, key); !r.Applied {
 		fi.Fatalf("the claim was refused: %+v", r)
 	}
 	return key
 }
 
-func (fi *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+func (fi *fixture) claimDispatch(w store.WorkerKey, key execution.Key) store.ClaimResult {
 	fi.Helper()
 	results, err := fi.Claim(fi.ctx, w, []store.Claim{{Key: key, Beat: 1}})
 	fi.must(err)
 	return results[0]
 }
 
-func (fi *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+func (fi *fixture) finishRun(w store.WorkerKey, f store.Finish) store.Outcome {
 	fi.Helper()
 	results, err := fi.Finish(fi.ctx, w, []store.Finish{f})
 	fi.must(err)
 	return results[0]
 }
 
-func (fi *fixture) reclaim(r store.Reclaim) store.Outcome {
+func (fi *fixture) reclaimRow(r store.Reclaim) store.Outcome {
 	fi.Helper()
 	results, err := fi.Reclaim(fi.ctx, []store.Reclaim{r})
 	fi.must(err)
 	return results[0]
 }
 
-func (fi *fixture) row(id execution.ID) execution.Execution {
+func (fi *fixture) readRow(id execution.ID) execution.Execution {
 	fi.Helper()
 	rows, err := fi.Executions(fi.ctx, []execution.ID{id})
 	fi.must(err)
@@ -216,8 +216,8 @@ func (fi *fixture) row(id execution.ID) execution.Execution {
 	return rows[0]
 }
 
-// found lists the ids that a cause finds.
-func (fi *fixture) found(cause store.ReclaimCause, age time.Duration) []execution.ID {
+// findRows lists the ids that the search for a cause returns.
+func (fi *fixture) findRows(cause store.ReclaimCause, age time.Duration) []execution.ID {
 	fi.Helper()
 	rows, err := fi.Find(fi.ctx, store.Finding{Cause: cause, Age: age, Limit: 100})
 	fi.must(err)

@@ -23,15 +23,15 @@ import (
 	"handoff/core/worker"
 )
 
-// These tests are about connections that have gone silent: a database node dies behind a virtual
-// address, so existing connections hear nothing any more, and new connections reach the next node.
+// These tests are about connections that have gone silent. A database node dies behind a virtual address, so
+// existing connections receive nothing more, and new connections reach the next node.
 
-// nobody is a broker that is away. A worker sends heartbeats without one.
+// nobody is an unavailable broker. A worker sends heartbeats without one.
 type nobody struct{}
 
 func (nobody) Connect(context.Context) (broker.Session, error) { return nil, broker.ErrUnavailable }
 
-// fences counts how often a worker gave up its lease.
+// fences counts how often a worker fenced itself.
 type fences struct {
 	telemetry.Recorder
 	n atomic.Int64
@@ -44,24 +44,24 @@ func (f *fences) Add(figure telemetry.Figure, n int64, l telemetry.Labels) {
 	f.Recorder.Add(figure, n, l)
 }
 
-// patient is the configuration of a worker that gives its lease up 57 s after the last heartbeat. A
+// patientConfig is the configuration of a worker that gives its lease up 57 s after the last heartbeat. A
 // heartbeat over silent connections takes half a second and a connect, so the worker keeps its
 // lease even on a machine that is a hundred times slower than it should be. A worker that spends
 // each attempt on another dead connection has eight attempts in that time, on any machine: they
 // last 19, 13, 8, 6, 4, 3, 2 and 1.5 s, and sixteen connections are dead.
-func patient() config.Config {
+func patientConfig() config.Config {
 	c := config.Default(config.Hardened)
 	c.Worker.HeartbeatInterval, c.Worker.HeartbeatStalenessMultiplier = 2*time.Second, 30
 	if !testenv.All() {
-		// Nobody waits for the end of this lease: it is for a machine that stands still for a minute.
+		// No test waits for the end of this lease: it is for a machine that stands still for a minute.
 		c.Worker.HeartbeatStalenessMultiplier = 150
 	}
 	c.Worker.StatementTimeout, c.Worker.KillGrace, c.Worker.FenceMargin = 1500*time.Millisecond, 200*time.Millisecond, 3*time.Second
 	return c
 }
 
-// overDeadConnections runs a worker whose connections go silent `trials` times, and returns how
-// often it fenced itself.
+// overDeadConnections runs a worker whose connections go silent `trials` times, and returns how often it
+// fenced itself.
 func (fi *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
 	proxies := netproxy.New()
 	defer proxies.Close()
@@ -89,14 +89,14 @@ func (fi *fixture) overDeadConnections(name string, trials int, d config.Databas
 		defer close(done)
 		_ = worker.New(worker.Options{
 			Name: name, Runtimes: []string{"shell"}, Host: daemon.New(daemon.Options{}), Store: db, Broker: nobody{},
-			Config: patient(), Log: slog.New(slog.DiscardHandler), Recorder: f,
+			Config: patientConfig(), Log: slog.New(slog.DiscardHandler), Recorder: f,
 		}).Run(ctx)
 	}()
 	defer func() { stop(); <-done }()
 	for range trials {
 		before := f.n.Load()
-		fi.fill(db, d.Connections)
-		fi.nextBeat(name, f, before) // the trial begins with a fresh lease
+		fi.openConnections(db, d.Connections)
+		fi.nextBeat(name, f, before) // the trial begins with a new lease
 		began := time.Now()
 		heal := []func(){
 			link.Begin(netproxy.Out, netproxy.Effect{Silence: true}), link.Begin(netproxy.In, netproxy.Effect{Silence: true}),
@@ -110,8 +110,8 @@ func (fi *fixture) overDeadConnections(name string, trials int, d config.Databas
 	return f.n.Load()
 }
 
-// fill makes a store open all the connections that it may.
-func (fi *fixture) fill(db *postgres.Store, connections int) {
+// openConnections makes a store open as many connections as it may.
+func (fi *fixture) openConnections(db *postgres.Store, connections int) {
 	for {
 		var all sync.WaitGroup
 		for range 2 * connections {
@@ -167,7 +167,7 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 		}
 		trials = n
 	}
-	b := setup(t)
+	b := newFixture(t)
 	var all sync.WaitGroup
 	var fenced, before atomic.Int64
 	for _, name := range workers {
@@ -187,11 +187,10 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 }
 
 // A path with a round trip of a second is slow and not silent. A new connection is ready before the
-// statements of a heartbeat have been prepared and answered, but the old one must not be thrown
-// away for that.
-func TestAHeartbeatGetsThroughASlowPath(t *testing.T) {
+// statements of a heartbeat have been prepared and answered, but the old one must not be closed for that.
+func TestHeartbeatSurvivesSlowPath(t *testing.T) {
 	testenv.Nightly(t, "it waits fifteen seconds for round trips of a second, which a busy machine makes longer than the ping may take")
-	b := setup(t)
+	b := newFixture(t)
 	proxies := netproxy.New()
 	defer proxies.Close()
 	u, err := url.Parse(b.url)
@@ -203,7 +202,7 @@ func TestAHeartbeatGetsThroughASlowPath(t *testing.T) {
 	defer link.Begin(netproxy.Out, netproxy.Effect{Delay: half})()
 	defer link.Begin(netproxy.In, netproxy.Effect{Delay: half})()
 	s, err := postgres.Open(b.ctx, u.String(), postgres.Options{
-		MaxConns: 1, HeartbeatConns: 1, PingTimeout: config.Default(config.Hardened).Database.PingTimeout, Now: b.clock,
+		MaxConns: 1, HeartbeatConns: 1, PingTimeout: config.Default(config.Hardened).Database.PingTimeout, Now: b.readClock,
 	})
 	b.must(err)
 	defer s.Close()

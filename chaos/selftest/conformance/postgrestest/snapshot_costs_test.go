@@ -14,8 +14,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// snapshotCall is a call that a fleet makes all the time, about one row at most. prepare and tidy are
-// not measured.
+// snapshotCall is a call that a fleet makes continually, about one row at most. prepare and tidy are not
+// measured.
 type snapshotCall struct {
 	name                string
 	prepare, call, tidy func()
@@ -30,7 +30,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 		k.must(err)
 		id = created[0].ID
 	}
-	cancel := func() { k.must(done(k.Cancel(k.ctx, []execution.ID{id}, "test"))) }
+	cancel := func() { k.must(errorOf(k.Cancel(k.ctx, []execution.ID{id}, "test"))) }
 	nothing := func() {}
 	beat := uint64(1)
 	return []snapshotCall{
@@ -38,7 +38,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 		{"DispatchDue, nothing due", nothing, func() {
 			o := store.Offer{Runtimes: []string{"noop"}, Spread: []store.Place{{Worker: k.worker, Limit: 1 << 20}}}
 			o.Packed = o.Spread
-			k.must(done(k.DispatchDue(k.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})))
+			k.must(errorOf(k.DispatchDue(k.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})))
 		}, nothing},
 		{"ClaimForScheduling", create, func() {
 			rows, err := k.ClaimForScheduling(k.ctx, store.SchedulingClaim{
@@ -48,7 +48,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 				k.Errorf("claimed %v, want execution %d", rows, id)
 			}
 		}, cancel},
-		{"Workers", nothing, func() { k.must(done(k.Workers(k.ctx, nil))) }, nothing},
+		{"Workers", nothing, func() { k.must(errorOf(k.Workers(k.ctx, nil))) }, nothing},
 		{"Heartbeat", nothing, func() {
 			beat++
 			reply, err := k.Heartbeat(k.ctx, store.Beat{WorkerKey: k.worker, Number: beat, Lease: 24 * time.Hour, ConsumerAlive: true, Held: held})
@@ -59,8 +59,8 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 	}
 }
 
-// While somebody holds an old snapshot, the index entries of rows that have left stay. Calls pass
-// over them once, and not each time, although the worker holds rows that are older.
+// While an old snapshot is held, the index entries of removed rows stay. Calls skip them once, and not each
+// time, although the worker holds rows that are older.
 func TestSnapshotCosts(t *testing.T) {
 	n := 20_000
 	if testenv.All() {
@@ -70,7 +70,7 @@ func TestSnapshotCosts(t *testing.T) {
 	k := newKeeperAt(t, nil, func() (time.Time, bool) {
 		return time.Now().Add(time.Duration(ahead.Load())), true
 	})
-	const long = 6 // executions that the worker holds all the time, half of which it runs
+	const long = 6 // executions that the worker holds throughout, half of which it runs
 	_, err := k.Create(k.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "noop"}}, long))
 	k.must(err)
 	k.must(dispatchDue(k.Store, k.worker, long))
@@ -90,24 +90,24 @@ func TestSnapshotCosts(t *testing.T) {
 	pass := func() {
 		t.Helper()
 		for range n / 500 {
-			k.life(500, false)
+			k.runLife(500, false)
 		}
-		// What has just left may still be passed over.
+		// Rows that have just left may still be skipped.
 		ahead.Add(int64(time.Hour))
 	}
-	// measure returns the pages of each call. It takes the cheapest of several: now and then a call
-	// walks from the head on purpose.
+	// measure returns the pages of each call. It takes the cheapest of several attempts, because occasionally
+	// a call walks from the head on purpose.
 	measure := func() map[string]float64 {
 		t.Helper()
 		least := make(map[string]float64)
 		for attempt := range 4 {
-			time.Sleep(1100 * time.Millisecond) // each attempt renews what the store remembers
+			time.Sleep(1100 * time.Millisecond) // each attempt renews what the store caches
 			for _, c := range calls {
 				c.prepare()
 				k.observer.plans = nil
 				c.call()
 				k.must(k.observer.wrong)
-				pages := k.observer.sum().buffers
+				pages := k.observer.totalCost().buffers
 				c.tidy()
 				if was, ok := least[c.name]; attempt > 0 && (!ok || pages < was) {
 					least[c.name] = pages
@@ -129,9 +129,9 @@ func TestSnapshotCosts(t *testing.T) {
 	pass()
 	during := measure()
 	for _, c := range calls {
-		t.Logf("%s: %v pages before the snapshot, %v after %d executions have passed beside it", c.name, before[c.name], during[c.name], n)
+		t.Logf("%s: %v pages before the snapshot, %v after %d executions have passed during it", c.name, before[c.name], during[c.name], n)
 		if during[c.name] > 2*before[c.name] {
-			t.Errorf("%s reads %v pages after %d executions have passed beside an old snapshot, and %v without one: at most twice as many are allowed",
+			t.Errorf("%s reads %v pages after %d executions have passed during an old snapshot, and %v without one: at most twice as many are allowed",
 				c.name, during[c.name], n, before[c.name])
 		}
 	}
@@ -141,7 +141,7 @@ func TestSnapshotCosts(t *testing.T) {
 		t.Errorf("the worker holds %d executions, %d of them in its queue; want %d and %d", workers[0].Load, workers[0].Queued, long, long-long/2)
 	}
 	// The limit of a dispatch counts them, too.
-	k.must(done(k.Create(k.ctx, []store.NewExecution{{ActionRef: "noop"}})))
+	k.must(errorOf(k.Create(k.ctx, []store.NewExecution{{ActionRef: "noop"}})))
 	for _, limit := range []int{long, long + 1} {
 		o := store.Offer{Runtimes: []string{"noop"}, Spread: []store.Place{{Worker: k.worker, Limit: limit}}}
 		o.Packed = o.Spread

@@ -20,8 +20,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// stage is a situation on its own database, saved so that it can be restored, and the same
-// situation on the model.
+// stage is a situation on its own database, saved so that it can be restored, and the same situation on the
+// model.
 type stage struct {
 	*fixture
 	*storetest.Stage
@@ -29,8 +29,7 @@ type stage struct {
 	model      storetest.State
 	// one and two are the stores that call at the same time.
 	one, two *caller
-	// watch is the store that shows the result. It keeps its plans, which are nearly all that it
-	// costs.
+	// watch is the store that shows the result. It keeps its plans, because planning is most of its cost.
 	watch *postgres.Store
 	// met are the methods that another call has met.
 	met map[string]bool
@@ -41,7 +40,7 @@ type caller struct {
 	*postgres.Store
 	gate *gate
 	name string
-	// hand is the session of somebody who edits rows by hand.
+	// hand is a session for manual edits of rows.
 	hand *pgx.Conn
 }
 
@@ -51,7 +50,7 @@ func (c *caller) EditByHand(ctx context.Context, id execution.ID, maxRetries int
 	return err
 }
 
-// kept are the tables that make the situation, with their keys, and whether their rows are locked.
+// kept are the tables that make up the situation, with their keys, and whether their rows are locked.
 var kept = []struct {
 	table, key string
 	locked     bool
@@ -72,41 +71,41 @@ var kept = []struct {
 // newStage prepares a situation. If rewrite is not nil, it rewrites the statements of the two
 // callers.
 func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql string) string) *stage {
-	b := setup(t)
+	b := newFixture(t)
 	begin := b.now
 	s := &stage{fixture: b, met: make(map[string]bool)}
 	k := kernel.New(kernel.Options{Start: b.now})
 	t.Cleanup(k.Close)
 	db := simstore.New(k, simnet.New(k), history.Tee{})
-	real := storetest.Subject{Store: b.Store, Advance: b.sleep, LeaveSlot: b.leaveSlot}
+	real := storetest.Subject{Store: b.Store, Advance: b.advanceClock, LeaveSlot: b.leaveSlot}
 	s.Stage = situation.Prepare(t, real)
 	s.modelStage = situation.Prepare(t, storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
-		LeaveSlot: edited(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
+		LeaveSlot: rowEditor(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
 	})
-	s.model = state(db)
+	s.model = modelState(db)
 	if got, want := s.Shown(b.Store), s.modelStage.Shown(s.model.Clone().Store); got != want {
 		t.Fatalf("the situation is not the model's:\n%s", storetest.Orders{want}.Explain(got))
 	}
 	// Shown has made two calls.
-	b.empty()
+	b.emptyDatabase()
 	b.now = begin
 	s.Stage = situation.Prepare(t, real)
-	s.keep()
-	s.one, s.two = s.caller("one", rewrite), s.caller("two", rewrite)
-	s.watch = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"plan_cache_mode": "force_generic_plan"}}})
+	s.saveState()
+	s.one, s.two = s.newCaller("one", rewrite), s.newCaller("two", rewrite)
+	s.watch = s.openStore(postgres.Options{Now: s.readClock, NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"plan_cache_mode": "force_generic_plan"}}})
 	return s
 }
 
-func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
+func (s *stage) newCaller(name string, rewrite func(sql string) string) *caller {
 	c := &caller{gate: new(gate), name: name}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": name, "deadlock_timeout": "10"}, rewrite: rewrite}
-	c.Store = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 2, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
+	c.Store = s.openStore(postgres.Options{Now: s.readClock, NoBounds: true, MaxConns: 2, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
 	s.connectHand(c)
 	return c
 }
 
-// connectHand opens the session of a caller who edits rows by hand.
+// connectHand opens the session of a caller who edits rows manually.
 func (s *stage) connectHand(c *caller) {
 	config, err := pgx.ParseConfig(s.url)
 	s.must(err)
@@ -116,39 +115,39 @@ func (s *stage) connectHand(c *caller) {
 	s.Cleanup(func() { c.hand.Close(s.ctx) })
 }
 
-// keep saves the present state of the database.
-func (s *stage) keep() {
-	// From here on, statements by hand fire neither triggers nor foreign keys.
-	s.exec(`set session_replication_role = replica`)
-	s.exec(`create schema kept`)
-	s.exec(`create table kept.restored (by text)`)
+// saveState saves the present state of the database.
+func (s *stage) saveState() {
+	// From here on, manual statements fire neither triggers nor foreign keys.
+	s.execSQL(`set session_replication_role = replica`)
+	s.execSQL(`create schema kept`)
+	s.execSQL(`create table kept.restored (by text)`)
 	// A function keeps the plans of its statements.
 	sql := []string{"delete from transition_group", "delete from kept.restored", "insert into kept.restored values (pg_current_xact_id()::text)"}
 	for _, k := range kept {
-		s.exec(fmt.Sprintf("create table kept.%s as table public.%[1]s", k.table))
+		s.execSQL(fmt.Sprintf("create table kept.%s as table public.%[1]s", k.table))
 		var columns string
-		s.scan(`select string_agg(quote_ident(column_name), ', ') from information_schema.columns
+		s.scanRow(`select string_agg(quote_ident(column_name), ', ') from information_schema.columns
 			where table_schema = 'public' and table_name = $1 and is_generated = 'NEVER'`, []any{k.table}, &columns)
 		sql = append(sql, "delete from "+k.table, fmt.Sprintf("insert into %s (%s) overriding system value select %[2]s from kept.%[1]s", k.table, columns))
 		if k.key == "id" || k.key == "incarnation" {
 			sql = append(sql, fmt.Sprintf("perform setval(pg_get_serial_sequence('%s', '%s'), (select coalesce(max(%[2]s), 0) + 1 from %[1]s), false)", k.table, k.key))
 		}
 	}
-	s.exec("create function kept.restore() returns void language plpgsql as $$ begin " + strings.Join(sql, ";\n") + "; end $$")
+	s.execSQL("create function kept.restore() returns void language plpgsql as $$ begin " + strings.Join(sql, ";\n") + "; end $$")
 }
 
-// restore restores the situation.
-func (s *stage) restore() {
+// restoreState restores the situation.
+func (s *stage) restoreState() {
 	s.Helper()
-	s.exec("select kept.restore()")
+	s.execSQL("select kept.restore()")
 }
 
 // lock is something that a call can wait for: a row, or the name in Write.Meets.
 type lock string
 
-// touched are the rows that were locked, changed or deleted since the situation was restored: a
+// touchedRows are the rows that were locked, changed or deleted since the situation was restored: a
 // lock leaves its transaction on the row, and a change leaves another version.
-func (s *stage) touched() (locks []lock) {
+func (s *stage) touchedRows() (locks []lock) {
 	s.Helper()
 	var parts []string
 	for _, k := range kept {
@@ -166,8 +165,8 @@ func (s *stage) touched() (locks []lock) {
 	return locks
 }
 
-// hold takes a lock until the transaction is over.
-func (s *stage) hold(l lock) pgx.Tx {
+// holdLock takes a lock until the transaction is over.
+func (s *stage) holdLock(l lock) pgx.Tx {
 	s.Helper()
 	tx, err := s.conn.Begin(s.ctx)
 	s.must(err)
@@ -193,7 +192,7 @@ type underway struct {
 	answer storetest.Answer
 }
 
-func (s *stage) begin(by *caller, w storetest.Write) *underway {
+func (s *stage) beginCall(by *caller, w storetest.Write) *underway {
 	u := &underway{by: by, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
@@ -202,9 +201,9 @@ func (s *stage) begin(by *caller, w storetest.Write) *underway {
 	return u
 }
 
-// stops waits until a call is over, or waits for a lock, or is at the gate of its caller if that is
-// shut. It returns whether the call has stopped for now.
-func (s *stage) stops(u *underway, gated bool) (stopped bool) {
+// awaitStop waits until a call has ended, or waits for a lock, or is at the closed gate of its caller. It
+// reports whether the call has stopped for now.
+func (s *stage) awaitStop(u *underway, gated bool) (stopped bool) {
 	s.Helper()
 	if gated {
 		select {
@@ -220,7 +219,7 @@ func (s *stage) stops(u *underway, gated bool) (stopped bool) {
 			return false
 		default:
 		}
-		s.scan(`select exists (select from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock' and datname = current_database())`,
+		s.scanRow(`select exists (select from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock' and datname = current_database())`,
 			[]any{u.by.name}, &stopped)
 		if stopped {
 			return true
@@ -228,8 +227,8 @@ func (s *stage) stops(u *underway, gated bool) (stopped bool) {
 	}
 }
 
-// ends waits for the end of a call.
-func (s *stage) ends(u *underway) {
+// awaitEnd waits for the end of a call.
+func (s *stage) awaitEnd(u *underway) {
 	s.Helper()
 	select {
 	case <-u.done:
@@ -238,15 +237,15 @@ func (s *stage) ends(u *underway) {
 	}
 }
 
-// footprint is the locks of a call that is made alone, and the number of its statements.
-func (s *stage) footprint(w storetest.Write) (locks []lock, statements int) {
+// callFootprint is the locks of a call that is made alone, and the number of its statements.
+func (s *stage) callFootprint(w storetest.Write) (locks []lock, statements int) {
 	s.Helper()
-	s.restore()
-	s.one.gate.arm(0)
-	u := s.begin(s.one, w)
-	s.ends(u)
-	statements, _ = s.one.gate.seen()
-	locks = s.touched()
+	s.restoreState()
+	s.one.gate.armAt(0)
+	u := s.beginCall(s.one, w)
+	s.awaitEnd(u)
+	statements, _ = s.one.gate.seenStatements()
+	locks = s.touchedRows()
 	for _, m := range w.Meets {
 		locks = append(locks, lock(m))
 	}

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// connectStranger opens a session of another program: somebody's psql, a backup, an index build.
+// connectStranger opens a session of another program, such as psql, a backup or an index build.
 func (fi *fixture) connectStranger() *pgx.Conn {
 	fi.Helper()
 	conn, err := pgx.Connect(fi.ctx, fi.url)
@@ -37,20 +37,20 @@ func (fi *fixture) whileLocked(lock string, args []any, do func()) {
 func (fi *fixture) waitsForALock() {
 	fi.Helper()
 	for waits := false; !waits && fi.ctx.Err() == nil; {
-		fi.scan("select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())", nil, &waits)
+		fi.scanRow("select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())", nil, &waits)
 	}
 }
 
-// One row that somebody has locked holds up no other row of a batch: while the lock is held, all others
-// are done.
-func TestALockedRowHoldsUpNoOther(t *testing.T) {
+// A row that a stranger has locked holds up no other row of a batch: all others are done while the lock is
+// held.
+func TestLockedRowBlocksNoOther(t *testing.T) {
 	const rows, nth = 12, 5
-	b := setup(t)
-	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
-	w := b.worker("w")
-	b.exec("update worker_incarnation set capacity = 1000")
-	lostWorker := b.worker("lost")
-	b.exec("update worker_incarnation set capacity = 1000")
+	b := newFixture(t)
+	s := b.openStore(postgres.Options{Now: b.readClock, LockTimeout: 300 * time.Millisecond})
+	w := b.activeWorker("w")
+	b.execSQL("update worker_incarnation set capacity = 1000")
+	lostWorker := b.activeWorker("lost")
+	b.execSQL("update worker_incarnation set capacity = 1000")
 	keys := func(of func(store.WorkerKey) execution.Key, w store.WorkerKey) (keys []execution.Key) {
 		for range rows {
 			keys = append(keys, of(w))
@@ -62,7 +62,7 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 		keys []execution.Key
 		do   func(keys []execution.Key) (answered []execution.ID, err error)
 	}{
-		{"claim", keys(b.scheduled, w), func(keys []execution.Key) (answered []execution.ID, err error) {
+		{"claim", keys(b.scheduledExecution, w), func(keys []execution.Key) (answered []execution.ID, err error) {
 			var cs []store.Claim
 			for _, key := range keys {
 				cs = append(cs, store.Claim{Key: key, Beat: 1})
@@ -75,7 +75,7 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 			}
 			return answered, err
 		}},
-		{"finish", keys(b.running, w), func(keys []execution.Key) (answered []execution.ID, err error) {
+		{"finish", keys(b.runningExecution, w), func(keys []execution.Key) (answered []execution.ID, err error) {
 			var fs []store.Finish
 			for _, key := range keys {
 				fs = append(fs, store.Finish{Key: key, To: execution.Completed})
@@ -88,7 +88,7 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 			}
 			return answered, err
 		}},
-		{"reclaim", keys(b.scheduled, lostWorker), func(keys []execution.Key) (answered []execution.ID, err error) {
+		{"reclaim", keys(b.scheduledExecution, lostWorker), func(keys []execution.Key) (answered []execution.ID, err error) {
 			var rs []store.Reclaim
 			for _, key := range keys {
 				rs = append(rs, store.Reclaim{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, MaxDispatches: 5})
@@ -113,10 +113,10 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 			b.whileLocked("select from execution_work where id = $1 for update", []any{int64(held.ID)}, func() {
 				answered, err := call.do(call.keys)
 				if slices.Sort(answered); !slices.Equal(answered, want) {
-					t.Errorf("beside a locked row %v were done, want %v (%v)", answered, want, err)
+					t.Errorf("with a locked row %v were done, want %v (%v)", answered, want, err)
 				}
 				if !store.Retriable(err) {
-					t.Errorf("the locked row's error is %v, want one that is tried again", err)
+					t.Errorf("the locked row's error is %v, want one that is retried", err)
 				}
 			})
 			answered, err := call.do([]execution.Key{held})
@@ -128,15 +128,15 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 }
 
 // A lease depends on no table but the worker's and the live work's. Others may be locked for as long as an
-// index on them is built, or a vacuum full takes.
-func TestALeaseNeedsNoOtherTable(t *testing.T) {
-	b := setup(t)
-	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
-	w := b.worker("w")
-	held, ended := b.running(w), b.running(w)
-	b.finish(w, store.Finish{Key: ended, To: execution.Completed})
-	unheld := b.running(w)
-	b.exec("update execution_work set claim_beat = 0 where id = $1", int64(unheld.ID))
+// index build on them, or a vacuum full, takes.
+func TestHeartbeatNeedsNoOtherTable(t *testing.T) {
+	b := newFixture(t)
+	s := b.openStore(postgres.Options{Now: b.readClock, LockTimeout: 300 * time.Millisecond})
+	w := b.activeWorker("w")
+	held, ended := b.runningExecution(w), b.runningExecution(w)
+	b.finishRun(w, store.Finish{Key: ended, To: execution.Completed})
+	unheld := b.runningExecution(w)
+	b.execSQL("update execution_work set claim_beat = 0 where id = $1", int64(unheld.ID))
 	rows, err := b.conn.Query(b.ctx, `select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`)
 	b.must(err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -167,7 +167,7 @@ func TestALeaseNeedsNoOtherTable(t *testing.T) {
 			t.Errorf("a row that is not held can't be ended: %v, %+v", err, reply)
 		}
 	})
-	if got := b.row(unheld.ID).Status; got != execution.Running {
+	if got := b.readRow(unheld.ID).Status; got != execution.Running {
 		t.Fatalf("the row that is not held is %v", got)
 	}
 	number++
@@ -177,13 +177,13 @@ func TestALeaseNeedsNoOtherTable(t *testing.T) {
 	}
 }
 
-// A child whose parent's chain leaves at the same moment has no parent. Otherwise it would wait for ever
+// A child whose parent's chain is purged at the same moment has no parent. Otherwise it would wait for ever
 // for the end of a chain that does not exist.
-func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	parent := b.running(w)
-	b.finish(w, store.Finish{Key: parent, To: execution.Completed})
+func TestChildOfPurgedChainHasNoParent(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	parent := b.runningExecution(w)
+	b.finishRun(w, store.Finish{Key: parent, To: execution.Completed})
 	var created []store.Created
 	var err error
 	done := make(chan struct{})
@@ -204,12 +204,11 @@ func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
 	}
 }
 
-// An edit by hand keeps what happened to the row since the edit's statement began, and no edit lowers an
-// epoch.
-func TestAnEditByHandTakesNothingBack(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	run, key := b.running(w), b.scheduled(w)
+// A manual edit keeps what happened to the row since the edit's statement began, and no edit lowers an epoch.
+func TestManualEditKeepsConcurrentChanges(t *testing.T) {
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	run, key := b.runningExecution(w), b.scheduledExecution(w)
 	tx, err := b.connectStranger().Begin(b.ctx)
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work where id = $1 for update", int64(key.ID))
@@ -220,12 +219,12 @@ func TestAnEditByHandTakesNothingBack(t *testing.T) {
 		done <- err
 	}()
 	b.waitsForALock()
-	// Meanwhile it is taken back and dispatched anew.
+	// Meanwhile it is reclaimed and dispatched anew.
 	_, err = tx.Exec(b.ctx, "update execution_work set status = 'requested', epoch = epoch + 1, written_epoch = epoch, written_by = 'reconciler', worker = null, incarnation = null, scheduled_at = null, dispatch_deadline = null, published_at = null where id = $1", int64(key.ID))
 	b.must(err)
 	b.must(tx.Commit(b.ctx))
 	b.must(<-done)
-	row := b.row(key.ID)
+	row := b.readRow(key.ID)
 	if row.Epoch != key.Epoch+1 || row.Status != execution.Requested || row.Action.MaxRetries != 5 {
 		t.Errorf("after an edit of max_retries the row is %v at epoch %d, with %d retries; want requested, %d, 5", row.Status, row.Epoch, row.Action.MaxRetries, key.Epoch+1)
 	}
@@ -245,17 +244,17 @@ func TestAnEditByHandTakesNothingBack(t *testing.T) {
 		done <- err
 	}()
 	for waiting := 0; waiting < 2; {
-		b.scan("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()", nil, &waiting)
+		b.scanRow("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()", nil, &waiting)
 	}
 	b.must(tx.Rollback(b.ctx))
 	b.must(<-finished)
 	b.must(<-done)
-	ended := b.row(run.ID)
+	ended := b.readRow(run.ID)
 	if ended.Status != execution.Failed || ended.Action.MaxRetries != 7 || string(ended.Result.Output) != `{"a":  1}` {
 		t.Errorf("after an edit of what ended meanwhile: %v, %d retries, output %s", ended.Status, ended.Action.MaxRetries, ended.Result.Output)
 	}
-	if listed := b.found(store.Unorchestrated, 0); !slices.Equal(listed, []execution.ID{run.ID}) {
-		t.Errorf("ends that nobody has handled: %v, want %d", listed, run.ID)
+	if listed := b.findRows(store.Unorchestrated, 0); !slices.Equal(listed, []execution.ID{run.ID}) {
+		t.Errorf("unhandled ends: %v, want %d", listed, run.ID)
 	}
 	if _, err := b.conn.Exec(b.ctx, "update execution set epoch = 1 where id = $1", int64(key.ID)); err == nil {
 		t.Error("an edit has lowered an epoch")

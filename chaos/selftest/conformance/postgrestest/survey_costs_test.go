@@ -7,11 +7,11 @@ import (
 
 // A row can't have a value that the database's types lack. So a survey reads the work that has not
 // ended for unreadable values only while a type has a label that this program does not know.
-func TestTheSurveyLooksForUnreadableWorkOnlyIfALabelIsUnknown(t *testing.T) {
+func TestSurveySkipsSearchWithoutUnknownLabels(t *testing.T) {
 	k := newKeeper(t, nil)
-	k.fill(inBulk(due(1500)))
+	k.runScript(inBulk(dueScript(1500)))
 	k.must(dispatchDue(k.Store, k.worker, 500))
-	k.fill("update execution_work set status = 'scheduling', scheduling_at = now(), scheduling_by = 'e', scheduling_expires_at = now() where id in (select id from execution_work where waits limit 500)")
+	k.runScript("update execution_work set status = 'scheduling', scheduling_at = now(), scheduling_by = 'e', scheduling_expires_at = now() where id in (select id from execution_work where waits limit 500)")
 	looked := func() (rows float64) {
 		t.Helper()
 		k.observer.plans = nil
@@ -20,7 +20,7 @@ func TestTheSurveyLooksForUnreadableWorkOnlyIfALabelIsUnknown(t *testing.T) {
 		k.must(k.observer.wrong)
 		for i := range k.observer.plans {
 			if e := &k.observer.plans[i]; strings.Contains(e.Text, "pg_enum") {
-				e.Plan.walk(func(s *step) { rows += s.own() })
+				e.Plan.walkNodes(func(s *step) { rows += s.ownWork() })
 			}
 		}
 		return rows
@@ -32,7 +32,7 @@ func TestTheSurveyLooksForUnreadableWorkOnlyIfALabelIsUnknown(t *testing.T) {
 	// All 1,500 have a status. For reasons there is a list for each third of them.
 	for _, label := range []string{"execution_status add value 'paused' before 'completed'", "failure_reason add value 'tired'"} {
 		before := looked()
-		k.fill("alter type " + label)
+		k.runScript("alter type " + label)
 		if rows := looked(); rows < before+1500 {
 			t.Errorf("after %q a survey reads %v rows for unreadable values, and %v before: this test would not see that it reads too many", label, rows, before)
 		}

@@ -12,9 +12,9 @@ import (
 	"handoff/sim/simstore"
 )
 
-// The model refuses the calls that wait for a stranger's lock of a table. Which calls those are, is measured
-// here: each call is made beside a lock of each table.
-func TestTheModelKnowsWhichCallsWaitForATable(t *testing.T) {
+// The model refuses the calls that wait for a stranger's lock of a table. This test measures which calls
+// those are: each call is made during a lock of each table.
+func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 	t.Parallel() // it compares errors, not times
 	c := newCosts(t)
 	rows, err := c.hand.Query(c.ctx, `select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`)
@@ -56,10 +56,10 @@ func TestTheModelKnowsWhichCallsWaitForATable(t *testing.T) {
 		}
 	}
 	for method := range reads {
-		// What one of its cases writes, others may only read.
+		// A table that one of its cases writes, others may only read.
 		of := simstore.Tables{
-			Reads:  joined(slices.DeleteFunc(reads[method], func(table string) bool { return slices.Contains(writes[method], table) })),
-			Writes: joined(writes[method]),
+			Reads:  joinNames(slices.DeleteFunc(reads[method], func(table string) bool { return slices.Contains(writes[method], table) })),
+			Writes: joinNames(writes[method]),
 		}
 		if known := simstore.TablesOf(method); known != of {
 			t.Errorf("%s waits for other tables than the model says: want %q: {Reads: %q, Writes: %q}", method, method, of.Reads, of.Writes)
@@ -67,8 +67,8 @@ func TestTheModelKnowsWhichCallsWaitForATable(t *testing.T) {
 	}
 }
 
-// joined lists names once each, in order.
-func joined(names []string) string {
+// joinNames lists names once each, in order.
+func joinNames(names []string) string {
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), " ")
 }

@@ -44,7 +44,7 @@ type effort struct {
 
 func effortOf(plan *node) (e effort) {
 	e.blocks = plan.Hit + plan.Read
-	plan.walk(func(n *node) {
+	plan.walkNodes(func(n *node) {
 		rows := (n.Rows + n.Removed) * n.Loops
 		switch {
 		case n.Type == "LockRows":
@@ -64,25 +64,24 @@ func effortOf(plan *node) (e effort) {
 	return e
 }
 
-// Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row
-// wants, nor rows that have ended.
-func TestPlansOfWhatWaits(t *testing.T) {
-	s, r := recorded(t)
+// Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row needs, nor
+// rows that have ended.
+func TestPlansOfWaitingRows(t *testing.T) {
+	s, r := recordContract(t)
 	rows := 45_000
 	if testenv.All() {
 		rows = 180_000
 	}
-	survey, _ := r.with(t, "min(due_at) filter")
-	freeSlots, _ := r.with(t, "with stale as")
-	conn, fill := planned(t)
+	survey, _ := r.sentStatement(t, "min(due_at) filter")
+	freeSlots, _ := r.sentStatement(t, "with stale as")
+	conn, fill := openPlanned(t)
 	claim := func(name string, others int, demands ...store.Demand) hot {
 		return claimFor(t, s, r, "claim "+name, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others}, 0)
 	}
 	shell := func(pinned execution.WorkerID, limit int) store.Demand {
 		return store.Demand{Runtime: "shell", Pinned: pinned, Limit: limit}
 	}
-	// Each lane may be looked at, however many rows wait in it. Rows that can be placed cost
-	// something each.
+	// Each lane may be read, however many rows wait in it. Only rows that can be placed cost something.
 	const lanes = 10
 	for _, x := range []struct {
 		hot
@@ -97,10 +96,10 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	} {
 		if x.name == "claim with all workers full" {
 			// If the session keeps a plan, it keeps one made for an empty table.
-			explain(t, conn, nil, x.hot)
+			explainPlan(t, conn, nil, x.hot)
 			fill(strings.ReplaceAll(fillWaiting, "$rows", strconv.Itoa(rows)))
 		}
-		e := effortOf(explain(t, conn, nil, x.hot))
+		e := effortOf(explainPlan(t, conn, nil, x.hot))
 		if e.executions > x.most.executions || e.slots > x.most.slots || e.locks > x.most.locks || e.blocks > x.most.blocks {
 			t.Errorf("%s reads %.0f executions (at most %.0f expected), %.0f slots (%.0f), %.0f pages (%.0f), and locks %.0f rows (%.0f):%s",
 				x.name, e.executions, x.most.executions, e.slots, x.most.slots, e.blocks, x.most.blocks, e.locks, x.most.locks, e.text)

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// dispatches are messages like those of the scheduler, about 400 bytes each.
-func (w *world) dispatches(queue string, n int) []broker.Message {
-	ms := w.messages(queue, n)
+// dispatchMessages are messages like those of the scheduler, about 400 bytes each.
+func (w *world) dispatchMessages(queue string, n int) []broker.Message {
+	ms := w.newMessages(queue, n)
 	for i := range ms {
 		e := &ms[i].Envelope
 		e.Type, e.Changes = broker.ExecutionScheduled, nil
@@ -32,9 +32,9 @@ func BenchmarkPublish(b *testing.B) {
 		for _, c := range []struct{ callers, batch int }{{1, 1}, {1, 100}, {4, 100}, {1, 1000}} {
 			b.Run(fmt.Sprintf("%s/callers=%d/batch=%d", queueType, c.callers, c.batch), func(b *testing.B) {
 				w := newWorld(b)
-				s := w.connect(rabbitmq.Options{})
-				queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-				ms := w.dispatches(queue, c.batch)
+				s := w.openSession(rabbitmq.Options{})
+				queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+				ms := w.dispatchMessages(queue, c.batch)
 				b.ResetTimer()
 				var wg sync.WaitGroup
 				for caller := range c.callers {
@@ -60,13 +60,13 @@ func BenchmarkConsume(b *testing.B) {
 		for _, prefetch := range []int{1, 10, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/prefetch=%d", queueType, prefetch), func(b *testing.B) {
 				w := newWorld(b)
-				s := w.connect(rabbitmq.Options{})
-				queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
+				s := w.openSession(rabbitmq.Options{})
+				queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
 				for left := b.N; left > 0; left -= 1000 {
-					w.publish(s, w.dispatches(queue, min(left, 1000))...)
+					w.publishConfirmed(s, w.dispatchMessages(queue, min(left, 1000))...)
 				}
 				b.ResetTimer()
-				c := w.consume(s, queue, prefetch)
+				c := w.startConsumer(s, queue, prefetch)
 				for range b.N {
 					d, err := c.Receive(b.Context())
 					if err != nil {

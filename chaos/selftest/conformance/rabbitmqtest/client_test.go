@@ -29,7 +29,7 @@ type clientWorld struct {
 
 func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	w := &clientWorld{world: newWorld(t), received: make(map[string]int)}
-	w.queue = w.name("q")
+	w.queue = w.objectName("q")
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	c.ReconnectMin, c.ReconnectMax = 10*time.Millisecond, 100*time.Millisecond
 	var h host.Host = daemon.New(daemon.Options{})
@@ -50,7 +50,7 @@ func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	t.Cleanup(func() {
 		cancel()
 		for _, task := range []host.Task{run, consume} {
-			if err := task.Wait(w.within(patience)); err != nil {
+			if err := task.Wait(w.contextWithin(patience)); err != nil {
 				t.Errorf("a task does not end: %v", err)
 			}
 		}
@@ -58,7 +58,7 @@ func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	return w
 }
 
-func (c *clientWorld) has(id string) bool {
+func (c *clientWorld) hasReceived(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.received[id] > 0
@@ -68,45 +68,45 @@ func (c *clientWorld) has(id string) bool {
 // arrival.
 func (c *clientWorld) roundTrip(what string) {
 	c.t.Helper()
-	m := c.message(c.queue)
-	c.eventually(what+": confirmed", func() bool {
-		return c.client.Publish(c.within(time.Second), []broker.Message{m})[0] == broker.Confirmed
+	m := c.newMessage(c.queue)
+	c.waitUntil(what+": confirmed", func() bool {
+		return c.client.Publish(c.contextWithin(time.Second), []broker.Message{m})[0] == broker.Confirmed
 	})
-	c.eventually(what+": received", func() bool { return c.has(m.Envelope.MessageID) })
-	c.eventually(what+": ready", c.client.Ready)
+	c.waitUntil(what+": received", func() bool { return c.hasReceived(m.Envelope.MessageID) })
+	c.waitUntil(what+": ready", c.client.Ready)
 }
 
-// TestClientComesBack: however the session ends, publishing and consuming go on over the next one.
-func TestClientComesBack(t *testing.T) {
+// TestClientReconnects: however the session ends, publishing and consuming continue over the next one.
+func TestClientReconnects(t *testing.T) {
 	t.Parallel()
 	var p *proxy
 	w := newClientWorld(t, func(w *world) string {
-		p = w.proxy()
+		p = w.startProxy()
 		return p.url
 	})
 	w.roundTrip("at first")
 	for i := range 3 {
-		p.cut()
+		p.cutConnections()
 		w.roundTrip(fmt.Sprintf("cut %d", i))
 	}
 	p.setRefuse(true)
-	p.cut()
-	w.eventually("not ready without a broker", func() bool { return !w.client.Ready() })
+	p.cutConnections()
+	w.waitUntil("not ready without a broker", func() bool { return !w.client.Ready() })
 	p.setRefuse(false)
 	w.roundTrip("after an outage")
 	if _, err := w.raw.QueueDelete(w.queue, false, false, false); err != nil {
 		t.Fatal(err)
 	}
 	w.roundTrip("after the queue was deleted")
-	p.backing.set(true)
+	p.backing.setClosed(true)
 	time.Sleep(4 * time.Second) // the silence itself, longer than two heartbeats
-	p.backing.set(false)
+	p.backing.setClosed(false)
 	w.roundTrip("after a silence")
 }
 
-// TestClientSurvivesTheBroker: it is stopped or killed and started again, and the topology is
-// declared anew.
-func TestClientSurvivesTheBroker(t *testing.T) {
+// TestClientSurvivesBrokerRestart: the broker is stopped or killed and started, and the topology is
+// redeclared.
+func TestClientSurvivesBrokerRestart(t *testing.T) {
 	t.Parallel()
 	set := servers.Own(t, servers.Options{RabbitMQ: true})
 	w := newClientWorld(t, func(*world) string { return set.RabbitMQ.URL })
@@ -118,14 +118,14 @@ func TestClientSurvivesTheBroker(t *testing.T) {
 		if how.name == "kill" && !testenv.All() {
 			continue // RabbitMQ 3.10 may lose the queue (see rabbit.subject); to a client a stop is the same
 		}
-		// See rabbit.subject: RabbitMQ 3.10 has to write the queue's name before it is killed.
+		// See rabbit.subject: RabbitMQ 3.10 must write the queue's name before it is killed.
 		if out, err := set.RabbitMQ.Ctl(t.Context(), "eval", syncNames); err != nil {
 			t.Fatal(err, out)
 		}
 		if err := how.end(); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.client.Publish(w.within(time.Second), w.messages(w.queue, 1)); got[0] == broker.Confirmed {
+		if got := w.client.Publish(w.contextWithin(time.Second), w.newMessages(w.queue, 1)); got[0] == broker.Confirmed {
 			t.Errorf("after %s: a broker that is down confirmed", how.name)
 		}
 		if err := set.RabbitMQ.Start(context.Background()); err != nil {

@@ -14,7 +14,7 @@ import (
 	"handoff/core/testenv"
 )
 
-func TestConnectWithAWrongPassword(t *testing.T) {
+func TestConnectWithWrongPassword(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	address, err := url.Parse(w.mq.URL)
@@ -28,8 +28,8 @@ func TestConnectWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// TestHeartbeatOfTheOptionsRules: the URL must not turn the heartbeat off.
-func TestHeartbeatOfTheOptionsRules(t *testing.T) {
+// TestOptionsSetHeartbeat: the URL must not turn the heartbeat off.
+func TestOptionsSetHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rabbitmq.Options{{Heartbeat: 7 * time.Second}, {Heartbeat: time.Millisecond}} {
 		w := newWorld(t)
@@ -37,15 +37,15 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 			t.Skip("asks the node")
 		}
 		o.URL, o.Name = w.mq.URL+"?heartbeat=0", "tested"
-		s := w.connect(o)
+		s := w.openSession(o)
 		seconds := strconv.Itoa(int(max(o.Heartbeat, time.Second).Seconds()))
 		// The node lists connections some time after it has accepted them. The test's own
 		// connection has no such name.
-		w.eventually("two connections with a heartbeat of "+seconds+" s", func() bool {
+		w.waitUntil("two connections with a heartbeat of "+seconds+" s", func() bool {
 			if s.Closed() { // a machine that stands still misses heartbeats of a second
-				s = w.connect(o)
+				s = w.openSession(o)
 			}
-			out, err := w.mq.Server.Ctl(w.within(patience), "-q", "list_connections", "--no-table-headers", "vhost", "timeout", "client_properties")
+			out, err := w.mq.Server.Ctl(w.contextWithin(patience), "-q", "list_connections", "--no-table-headers", "vhost", "timeout", "client_properties")
 			if err != nil {
 				t.Fatal(err, out)
 			}
@@ -60,17 +60,17 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 	}
 }
 
-// TestSilentBrokerIsNoticed: nothing arrives any more, not even the end of the connection.
-func TestSilentBrokerIsNoticed(t *testing.T) {
+// TestSilentBrokerIsDetected: nothing arrives any more, not even the end of the connection.
+func TestSilentBrokerIsDetected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.proxy()
-	s := w.connect(rabbitmq.Options{URL: p.url, Heartbeat: time.Second})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: classic})
-	c := w.consume(s, queue, 1)
-	p.backing.set(true)
+	p := w.startProxy()
+	s := w.openSession(rabbitmq.Options{URL: p.url, Heartbeat: time.Second})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: classic})
+	c := w.startConsumer(s, queue, 1)
+	p.backing.setClosed(true)
 	start := time.Now()
-	_, err := c.Receive(w.within(patience))
+	_, err := c.Receive(w.contextWithin(patience))
 	if took := time.Since(start); !errors.Is(err, broker.ErrClosed) || testenv.All() && took > 4*time.Second {
 		t.Errorf("Receive returned %v after %v", err, took)
 	}
@@ -79,22 +79,22 @@ func TestSilentBrokerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestEitherConnectionEndsTheSession: half a session would be a deaf or a mute process. Publishing
-// and consuming have a connection each, and no new one replaces them.
-func TestEitherConnectionEndsTheSession(t *testing.T) {
+// TestSessionEndsWithEitherConnection: half a session would be a deaf or a mute process. Publishing and
+// consuming have a connection each, and no new one replaces them.
+func TestSessionEndsWithEitherConnection(t *testing.T) {
 	w := newWorld(t)
 	for n := range 2 {
-		p := w.proxy()
-		s := w.connect(rabbitmq.Options{URL: p.url})
+		p := w.startProxy()
+		s := w.openSession(rabbitmq.Options{URL: p.url})
 		p.cutOne(n)
-		w.eventually(fmt.Sprintf("session over after connection %d was cut", n), s.Closed)
-		w.eventually("both connections closed", p.idle)
+		w.waitUntil(fmt.Sprintf("session over after connection %d was cut", n), s.Closed)
+		w.waitUntil("both connections closed", p.isIdle)
 	}
 }
 
 func TestCloseTwice(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
+	s := w.openSession(rabbitmq.Options{})
 	s.Close()
 	s.Close()
 	if !s.Closed() || s.Blocked() {

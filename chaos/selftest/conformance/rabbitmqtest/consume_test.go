@@ -18,20 +18,20 @@ import (
 func TestReceiveAndAck(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		ms := w.messages(queue, 3)
-		w.publish(s, ms...)
-		c := w.consume(s, queue, 10)
+		s := w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		ms := w.newMessages(queue, 3)
+		w.publishConfirmed(s, ms...)
+		c := w.startConsumer(s, queue, 10)
 		for _, m := range ms {
-			d := w.receive(c)
+			d := w.receiveDelivery(c)
 			if !reflect.DeepEqual(d.Envelope, m.Envelope) || d.RoutingKey != queue || d.Redelivered || d.Malformed != nil || d.Body != nil || d.Deaths != nil {
 				t.Errorf("received %+v, want %+v", d, m.Envelope)
 			}
 			c.Ack(d)
 		}
 		s.Close()
-		if n := w.depth(queue); n != 0 {
+		if n := w.queueDepth(queue); n != 0 {
 			t.Errorf("%d messages are left", n)
 		}
 	})
@@ -39,16 +39,16 @@ func TestReceiveAndAck(t *testing.T) {
 
 func TestPrefetch(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.messages(queue, 5)...)
-	c := w.consume(s, queue, 2)
-	first := w.receive(c)
-	w.receive(c)
-	w.silent(c, 200*time.Millisecond)
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessages(queue, 5)...)
+	c := w.startConsumer(s, queue, 2)
+	first := w.receiveDelivery(c)
+	w.receiveDelivery(c)
+	w.expectSilence(c, 200*time.Millisecond)
 	c.Ack(first)
-	w.receive(c)
-	w.silent(c, 100*time.Millisecond)
+	w.receiveDelivery(c)
+	w.expectSilence(c, 100*time.Millisecond)
 	if _, err := s.Consume(t.Context(), queue, 70_000); err == nil {
 		t.Error("a prefetch of 70000 would be sent as another number")
 	}
@@ -59,12 +59,12 @@ func TestPrefetch(t *testing.T) {
 func TestCloseRequeues(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		ms := w.messages(queue, 3)
-		w.publish(s, ms...)
-		c := w.consume(s, queue, 2)
-		old := []broker.Delivery{w.receive(c), w.receive(c)}
+		s := w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		ms := w.newMessages(queue, 3)
+		w.publishConfirmed(s, ms...)
+		c := w.startConsumer(s, queue, 2)
+		old := []broker.Delivery{w.receiveDelivery(c), w.receiveDelivery(c)}
 		s.Close()
 		c.Ack(old[0])
 		c.Reject(old[1], false)
@@ -74,10 +74,10 @@ func TestCloseRequeues(t *testing.T) {
 		if err := c.Cancel(t.Context()); !errors.Is(err, broker.ErrClosed) {
 			t.Errorf("Cancel after the end: %v", err)
 		}
-		again := w.connect(rabbitmq.Options{})
-		c = w.consume(again, queue, 10)
+		again := w.openSession(rabbitmq.Options{})
+		c = w.startConsumer(again, queue, 10)
 		for i, m := range ms {
-			d := w.receive(c)
+			d := w.receiveDelivery(c)
 			if d.Envelope.MessageID != m.Envelope.MessageID || d.Redelivered != (i < 2) {
 				t.Errorf("delivery %d is %s, redelivered: %v", i, d.Envelope.MessageID, d.Redelivered)
 			}
@@ -86,63 +86,62 @@ func TestCloseRequeues(t *testing.T) {
 		// theirs.
 		c.Ack(old[0])
 		c.Reject(old[1], false)
-		if err := c.Cancel(w.within(patience)); err != nil {
+		if err := c.Cancel(w.contextWithin(patience)); err != nil {
 			t.Error(err)
 		}
 		again.Close()
-		w.eventually("all three are still there", func() bool { return w.depth(queue) == 3 })
+		w.waitUntil("all three are still there", func() bool { return w.queueDepth(queue) == 3 })
 	})
 }
 
 // TestConsumersSettleForEachOther: by the contract, tags belong to the session.
 func TestConsumersSettleForEachOther(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	q1, q2 := w.queue(s, broker.Queue{Name: w.name("q1"), Type: classic}), w.queue(s, broker.Queue{Name: w.name("q2"), Type: classic})
-	w.publish(s, w.message(q1), w.message(q2))
-	c1, c2 := w.consume(s, q1, 1), w.consume(s, q2, 1)
-	d1, d2 := w.receive(c1), w.receive(c2)
+	s := w.openSession(rabbitmq.Options{})
+	q1, q2 := w.declareQueue(s, broker.Queue{Name: w.objectName("q1"), Type: classic}), w.declareQueue(s, broker.Queue{Name: w.objectName("q2"), Type: classic})
+	w.publishConfirmed(s, w.newMessage(q1), w.newMessage(q2))
+	c1, c2 := w.startConsumer(s, q1, 1), w.startConsumer(s, q2, 1)
+	d1, d2 := w.receiveDelivery(c1), w.receiveDelivery(c2)
 	if d1.Tag == d2.Tag {
 		t.Errorf("both have the tag %d", d1.Tag)
 	}
 	c1.Ack(d2)
 	c2.Reject(d1, true)
-	if d := w.receive(c1); !d.Redelivered {
+	if d := w.receiveDelivery(c1); !d.Redelivered {
 		t.Error("the rejected one is not redelivered")
 	}
 	s.Close()
-	w.eventually("one message", func() bool { return w.depth(q1) == 1 && w.depth(q2) == 0 })
+	w.waitUntil("one message", func() bool { return w.queueDepth(q1) == 1 && w.queueDepth(q2) == 0 })
 }
 
-// TestRejectRequeues: a classic queue puts the message back at its old place, a quorum queue
-// without a delivery limit at the end. (After the end of a session both put it back at its old
-// place, see TestCloseRequeues.)
+// TestRejectRequeues: a classic queue returns the message to its old place, a quorum queue without a delivery
+// limit to the end. (After the end of a session both return it to its old place, see TestCloseRequeues.)
 func TestRejectRequeues(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		ms := w.messages(queue, 5)
-		w.publish(s, ms...)
-		c := w.consume(s, queue, 3)
-		held := []broker.Delivery{w.receive(c), w.receive(c), w.receive(c)}
-		if err := c.Cancel(w.within(patience)); err != nil {
+		s := w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		ms := w.newMessages(queue, 5)
+		w.publishConfirmed(s, ms...)
+		c := w.startConsumer(s, queue, 3)
+		held := []broker.Delivery{w.receiveDelivery(c), w.receiveDelivery(c), w.receiveDelivery(c)}
+		if err := c.Cancel(w.contextWithin(patience)); err != nil {
 			t.Fatal(err)
 		}
 		for _, i := range []int{2, 0, 1} {
 			c.Reject(held[i], true)
 		}
-		w.eventually("all are ready", func() bool { return w.depth(queue) == 5 })
+		w.waitUntil("all are ready", func() bool { return w.queueDepth(queue) == 5 })
 		order := []int{0, 1, 2, 3, 4}
-		switch is := brokertest.FeaturesOf(queueType, version(t, w.mq.URL), false); {
+		switch is := brokertest.FeaturesOf(queueType, nodeVersion(t, w.mq.URL), false); {
 		case is.RequeuesLast:
 			order = []int{3, 4, 2, 0, 1}
 		case is.ByDelivery:
 			order = []int{2, 0, 1, 3, 4}
 		}
-		c = w.consume(s, queue, 1)
+		c = w.startConsumer(s, queue, 1)
 		for n, i := range order {
-			d := w.receive(c)
+			d := w.receiveDelivery(c)
 			if d.Envelope.MessageID != ms[i].Envelope.MessageID || d.Redelivered != (i < 3) {
 				t.Errorf("delivery %d is %s, want %s; redelivered: %v", n, d.Envelope.MessageID, ms[i].Envelope.MessageID, d.Redelivered)
 			}
@@ -155,84 +154,84 @@ func TestRejectRequeues(t *testing.T) {
 // deliveries.
 func TestSettledTwice(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.messages(queue, 2)...)
-	c := w.consume(s, queue, 10)
-	d := w.receive(c)
-	w.receive(c)
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessages(queue, 2)...)
+	c := w.startConsumer(s, queue, 10)
+	d := w.receiveDelivery(c)
+	w.receiveDelivery(c)
 	c.Ack(d)
 	c.Ack(d)
-	if _, err := c.Receive(w.within(patience)); !errors.Is(err, broker.ErrClosed) {
+	if _, err := c.Receive(w.contextWithin(patience)); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("Receive: %v", err)
 	}
 	if !s.Closed() {
 		t.Error("the session is open")
 	}
-	w.eventually("the other one is back", func() bool { return w.depth(queue) == 1 })
+	w.waitUntil("the other one is back", func() bool { return w.queueDepth(queue) == 1 })
 }
 
 // TestOwnCancel: messages that were received before come first and can be settled. The rest stays
 // in the queue, and the session stays open.
 func TestOwnCancel(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.messages(queue, 5)...)
-	c := w.consume(s, queue, 3)
-	first := w.receive(c)
-	w.eventually("3 delivered", func() bool { return w.depth(queue) == 2 })
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessages(queue, 5)...)
+	c := w.startConsumer(s, queue, 3)
+	first := w.receiveDelivery(c)
+	w.waitUntil("3 delivered", func() bool { return w.queueDepth(queue) == 2 })
 	time.Sleep(50 * time.Millisecond) // the last one may still be on its way
 	for range 2 {
-		if err := c.Cancel(w.within(patience)); err != nil {
+		if err := c.Cancel(w.contextWithin(patience)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.Ack(first)
 	for range 2 {
-		c.Ack(w.receive(c))
+		c.Ack(w.receiveDelivery(c))
 	}
-	if d, err := c.Receive(w.within(patience)); !errors.Is(err, broker.ErrCancelled) {
+	if d, err := c.Receive(w.contextWithin(patience)); !errors.Is(err, broker.ErrCancelled) {
 		t.Errorf("received %+v, %v", d, err)
 	}
 	if s.Closed() {
 		t.Error("the session is closed")
 	}
-	if n := w.depth(queue); n != 2 {
+	if n := w.queueDepth(queue); n != 2 {
 		t.Errorf("%d messages are left, want 2", n)
 	}
-	w.publish(s, w.message(queue))
+	w.publishConfirmed(s, w.newMessage(queue))
 }
 
 // TestQueueDeleted: the consumer ends, the session does not.
 func TestQueueDeleted(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		w.publish(s, w.message(queue))
-		c := w.consume(s, queue, 1)
-		d := w.receive(c)
+		s := w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		w.publishConfirmed(s, w.newMessage(queue))
+		c := w.startConsumer(s, queue, 1)
+		d := w.receiveDelivery(c)
 		if _, err := w.raw.QueueDelete(queue, false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Receive(w.within(patience)); !errors.Is(err, broker.ErrCancelled) {
+		if _, err := c.Receive(w.contextWithin(patience)); !errors.Is(err, broker.ErrCancelled) {
 			t.Errorf("Receive: %v", err)
 		}
 		c.Ack(d)
-		w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		w.publish(s, w.message(queue))
-		w.receive(w.consume(s, queue, 1))
+		w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		w.publishConfirmed(s, w.newMessage(queue))
+		w.receiveDelivery(w.startConsumer(s, queue, 1))
 		if s.Closed() {
 			t.Error("the session is closed")
 		}
 	})
 }
 
-func TestConsumeAMissingQueue(t *testing.T) {
+func TestConsumeMissingQueue(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	_, err := s.Consume(w.within(patience), w.name("missing"), 1)
+	s := w.openSession(rabbitmq.Options{})
+	_, err := s.Consume(w.contextWithin(patience), w.objectName("missing"), 1)
 	if e, ok := errors.AsType[*amqp.Error](err); !ok || e.Code != amqp.NotFound || errors.Is(err, broker.ErrClosed) {
 		t.Errorf("Consume: %v", err)
 	}
@@ -241,11 +240,11 @@ func TestConsumeAMissingQueue(t *testing.T) {
 	}
 }
 
-func TestReceiveEndsWithItsContext(t *testing.T) {
+func TestReceiveEndsWithContext(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	c := w.consume(s, w.queue(s, broker.Queue{Name: w.name("q"), Type: classic}), 1)
-	if _, err := c.Receive(w.within(20 * time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+	s := w.openSession(rabbitmq.Options{})
+	c := w.startConsumer(s, w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: classic}), 1)
+	if _, err := c.Receive(w.contextWithin(20 * time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Receive: %v", err)
 	}
 	received := make(chan error)
@@ -259,36 +258,36 @@ func TestReceiveEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestConsumeGivenUp: the broker's answer is late, and its deliveries go back.
-func TestConsumeGivenUp(t *testing.T) {
+// TestConsumeTimeoutReturnsDeliveries: the broker's answer is late, and its deliveries return to the queue.
+func TestConsumeTimeoutReturnsDeliveries(t *testing.T) {
 	w := newWorld(t)
-	p := w.proxy()
-	s := w.connect(rabbitmq.Options{URL: p.url})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.message(queue))
-	p.backing.set(true)
-	if _, err := s.Consume(w.within(100*time.Millisecond), queue, 1); !errors.Is(err, context.DeadlineExceeded) {
+	p := w.startProxy()
+	s := w.openSession(rabbitmq.Options{URL: p.url})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessage(queue))
+	p.backing.setClosed(true)
+	if _, err := s.Consume(w.contextWithin(100*time.Millisecond), queue, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Consume: %v", err)
 	}
-	p.backing.set(false)
-	c := w.consume(s, queue, 1)
-	w.receive(c)
+	p.backing.setClosed(false)
+	c := w.startConsumer(s, queue, 1)
+	w.receiveDelivery(c)
 	if s.Closed() {
 		t.Error("the session is closed")
 	}
 }
 
-func TestMalformedKeepsItsBody(t *testing.T) {
+func TestMalformedMessageKeepsBody(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: classic})
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: classic})
 	body := []byte("{\"message_type\": \xff")
 	if err := w.raw.PublishWithContext(t.Context(), "", queue, true, false, amqp.Publishing{Body: body, Headers: amqp.Table{
 		"x-death": []any{"no table", amqp.Table{"count": "many", "queue": int64(3), "reason": "boredom"}},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	d := w.receive(w.consume(s, queue, 1))
+	d := w.receiveDelivery(w.startConsumer(s, queue, 1))
 	if d.Malformed == nil || string(d.Body) != string(body) || !reflect.DeepEqual(d.Envelope, broker.Envelope{}) {
 		t.Errorf("received %+v", d)
 	}
@@ -300,14 +299,14 @@ func TestMalformedKeepsItsBody(t *testing.T) {
 // deadLetters declares a queue like a worker's, and its dead letter path.
 func (w *world) deadLetters(s broker.Session, queueType string, ttl time.Duration) (queue, dead string) {
 	w.t.Helper()
-	queue, dead = w.name("worker.1.executions"), w.name("dlx.queue")
-	if err := s.Declare(w.within(patience), broker.Topology{
-		Exchanges: []broker.Exchange{{Name: w.name("dlx"), Kind: broker.Topic}},
+	queue, dead = w.objectName("worker.1.executions"), w.objectName("dlx.queue")
+	if err := s.Declare(w.contextWithin(patience), broker.Topology{
+		Exchanges: []broker.Exchange{{Name: w.objectName("dlx"), Kind: broker.Topic}},
 		Queues: []broker.Queue{
-			{Name: queue, Type: queueType, TTL: ttl, DeadLetterExchange: w.name("dlx")},
+			{Name: queue, Type: queueType, TTL: ttl, DeadLetterExchange: w.objectName("dlx")},
 			{Name: dead, Type: queueType},
 		},
-		Bindings: []broker.Binding{{Exchange: w.name("dlx"), Pattern: "#", Queue: dead}},
+		Bindings: []broker.Binding{{Exchange: w.objectName("dlx"), Pattern: "#", Queue: dead}},
 	}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -317,24 +316,24 @@ func (w *world) deadLetters(s broker.Session, queueType string, ttl time.Duratio
 func TestExpiredAndRejectedMessagesAreDeadLettered(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
+		s := w.openSession(rabbitmq.Options{})
 		queue, dead := w.deadLetters(s, queueType, 300*time.Millisecond)
-		graves := w.consume(s, dead, 10)
+		graves := w.startConsumer(s, dead, 10)
 		start := time.Now()
-		m := w.message(queue)
-		w.publish(s, m)
-		d := w.receive(graves)
+		m := w.newMessage(queue)
+		w.publishConfirmed(s, m)
+		d := w.receiveDelivery(graves)
 		if took := time.Since(start); took < 295*time.Millisecond || testenv.All() && took > 3*time.Second {
 			t.Errorf("a TTL of 300 ms took %v", took)
 		}
 		w.checkDeath(d, m, queue, broker.DeathExpired, 1, start)
 		graves.Ack(d)
 
-		c := w.consume(s, queue, 1)
-		m = w.message(queue)
-		w.publish(s, m)
-		c.Reject(w.receive(c), false)
-		d = w.receive(graves)
+		c := w.startConsumer(s, queue, 1)
+		m = w.newMessage(queue)
+		w.publishConfirmed(s, m)
+		c.Reject(w.receiveDelivery(c), false)
+		d = w.receiveDelivery(graves)
 		w.checkDeath(d, m, queue, broker.DeathRejected, 1, start)
 		graves.Ack(d)
 	})
@@ -359,22 +358,22 @@ func (w *world) checkDeath(d broker.Delivery, m broker.Message, queue string, re
 // TestDeathsAreCounted: there is one entry for each queue and reason.
 func TestDeathsAreCounted(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue, x := w.name("q"), w.name("loop")
-	if err := s.Declare(w.within(patience), broker.Topology{
+	s := w.openSession(rabbitmq.Options{})
+	queue, x := w.objectName("q"), w.objectName("loop")
+	if err := s.Declare(w.contextWithin(patience), broker.Topology{
 		Exchanges: []broker.Exchange{{Name: x, Kind: broker.Topic}},
 		Queues:    []broker.Queue{{Name: queue, Type: classic, DeadLetterExchange: x}},
 		Bindings:  []broker.Binding{{Exchange: x, Pattern: "#", Queue: queue}},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := w.consume(s, queue, 1)
-	start, m := time.Now(), w.message(queue)
-	w.publish(s, m)
+	c := w.startConsumer(s, queue, 1)
+	start, m := time.Now(), w.newMessage(queue)
+	w.publishConfirmed(s, m)
 	for range 3 {
-		c.Reject(w.receive(c), false)
+		c.Reject(w.receiveDelivery(c), false)
 	}
-	d := w.receive(c)
+	d := w.receiveDelivery(c)
 	w.checkDeath(d, m, queue, broker.DeathRejected, 3, start)
 	if len(d.Deaths) != 1 {
 		t.Errorf("deaths %+v", d.Deaths)
@@ -382,23 +381,23 @@ func TestDeathsAreCounted(t *testing.T) {
 	c.Ack(d)
 }
 
-// TestRequeuedPastItsExpiry: while a consumer holds a message beyond its TTL, it lives. Back in the
-// queue it dies at once, even if a consumer waits.
-func TestRequeuedPastItsExpiry(t *testing.T) {
+// TestRequeueAfterExpiry: while a consumer holds a message beyond its TTL, it lives. Once requeued it dies
+// immediately, even if a consumer waits.
+func TestRequeueAfterExpiry(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		holder, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
+		holder, other := w.openSession(rabbitmq.Options{}), w.openSession(rabbitmq.Options{})
 		queue, dead := w.deadLetters(holder, queueType, 200*time.Millisecond)
-		c := w.consume(holder, queue, 1)
-		m := w.message(queue)
-		w.publish(other, m)
-		w.receive(c)
-		waiting := w.consume(other, queue, 1)
-		graves := w.consume(other, dead, 1)
-		w.silent(graves, 400*time.Millisecond)
+		c := w.startConsumer(holder, queue, 1)
+		m := w.newMessage(queue)
+		w.publishConfirmed(other, m)
+		w.receiveDelivery(c)
+		waiting := w.startConsumer(other, queue, 1)
+		graves := w.startConsumer(other, dead, 1)
+		w.expectSilence(graves, 400*time.Millisecond)
 		holder.Close()
-		d := w.receive(graves)
+		d := w.receiveDelivery(graves)
 		w.checkDeath(d, m, queue, broker.DeathExpired, 1, time.Now())
-		w.silent(waiting, 100*time.Millisecond)
+		w.expectSilence(waiting, 100*time.Millisecond)
 	})
 }

@@ -25,19 +25,18 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The adapter and RabbitMQ keep the same contract as the model. The nodes are this test's own,
-// because the test restarts, kills and alarms them: one for the cases, one for what outlasts a restart.
-// Random commands disturb nobody, so they share a node with other tests. A node that was given by its
-// address gets only the harmless cases. The test waits more than it computes, like the tests that run
-// beside it.
+// The adapter and RabbitMQ keep the same contract as the model. The test has its own nodes, because it
+// restarts, kills and alarms them: one for the cases, one for what outlasts a restart. Random commands
+// disturb no other test, so they share a node. A node that was given by its address gets only the harmless
+// cases. The test waits more than it computes, like the tests that run in parallel with it.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	on := func(mq *servers.MQ, breakable bool) brokertest.WithSubject {
-		is := version(t, mq.URL)
+		is := nodeVersion(t, mq.URL)
 		return func(t *testing.T, body func(s brokertest.Subject)) {
 			t.Helper()
-			s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
+			s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).newSubject()
 			s.Version = is
 			if !breakable {
 				s.Restart, s.Kill, s.Alarm, s.Total, s.Suspend, s.ConsumerTimeout = nil, nil, nil, nil, nil, nil
@@ -50,7 +49,7 @@ func TestContract(t *testing.T) {
 		steps = 10_000
 	}
 	shared := servers.Broker(t)
-	is := version(t, shared.URL)
+	is := nodeVersion(t, shared.URL)
 	found := conformance.Result{Server: "RabbitMQ", Version: is}
 	var restarted, notRestarted int
 	t.Run("promises", func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestContract(t *testing.T) {
 		t.Run("sequences", func(t *testing.T) {
 			t.Parallel()
 			// A sequence mostly waits, so many of them hardly disturb each other.
-			found.Commands = brokertest.Sequences(t, model(is), on(shared, false), steps, 48)
+			found.Commands = brokertest.Sequences(t, modelSubject(is), on(shared, false), steps, 48)
 		})
 	})
 	found.Cases, found.Skipped = found.Cases+restarted, found.Skipped+notRestarted
@@ -79,7 +78,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// nodeFor returns a node that may be broken, or the node that was given.
+// nodeFor returns a node that may be broken, or the given node.
 func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	t.Helper()
 	if os.Getenv(servers.AddressRabbitMQ) != "" {
@@ -92,8 +91,8 @@ func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	return mq, false
 }
 
-// version is the version that the node reports.
-func version(t *testing.T, url string) string {
+// nodeVersion is the version that the node reports.
+func nodeVersion(t *testing.T, url string) string {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -103,15 +102,15 @@ func version(t *testing.T, url string) string {
 	return fmt.Sprint(conn.Properties["version"])
 }
 
-// model runs a body on the simulated broker of a release, as a task of a kernel.
-func model(version string) brokertest.WithSubject {
+// modelSubject runs a body on the simulated broker of a release, as a task of a kernel.
+func modelSubject(version string) brokertest.WithSubject {
 	return func(t *testing.T, body func(s brokertest.Subject)) {
 		t.Helper()
-		modelled(t, simbroker.Like(version), body)
+		runOnModel(t, simbroker.Like(version), body)
 	}
 }
 
-func modelled(t *testing.T, version string, body func(s brokertest.Subject)) {
+func runOnModel(t *testing.T, version string, body func(s brokertest.Subject)) {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(1), MaxSteps: 1_000_000})
 	defer k.Close()
@@ -150,11 +149,11 @@ func modelled(t *testing.T, version string, body func(s brokertest.Subject)) {
 	}
 }
 
-// rabbit is RabbitMQ with everything that can be done to it.
+// rabbit is RabbitMQ with all functions that a subject can have.
 type rabbit struct {
 	*world
 	begin time.Time
-	// pace is by how much heartbeats are longer than usual.
+	// pace is the factor by which heartbeats are longer than usual.
 	pace atomic.Int64
 
 	mu      sync.Mutex
@@ -164,14 +163,14 @@ type rabbit struct {
 // syncNames makes a node write the names of its quorum queues.
 const syncNames = "lists:foreach(fun dets:sync/1, dets:all())."
 
-// heartbeat is that of the sessions of cases.
+// heartbeat is the heartbeat of the sessions of cases.
 const heartbeat = 2 * time.Second
 
-func (r *rabbit) subject() brokertest.Subject {
+func (r *rabbit) newSubject() brokertest.Subject {
 	r.pace.Store(1)
 	r.proxies = make(map[broker.Session]*proxy)
 	s := brokertest.Subject{
-		Connect: r.open,
+		Connect: r.openSession,
 		Sleep:   time.Sleep,
 		Now:     func() time.Duration { return time.Since(r.begin) },
 		Within: func(d time.Duration, do func(ctx context.Context)) {
@@ -182,15 +181,15 @@ func (r *rabbit) subject() brokertest.Subject {
 		Prefix: r.mq.Prefix,
 		Quiet:  250 * time.Millisecond, Pause: 100 * time.Millisecond, Late: 400 * time.Millisecond, Slot: 60 * time.Millisecond,
 		Heartbeat: heartbeat, Busy: !testenv.All(), Slowed: func(pace int) { r.pace.Store(int64(pace)) }, Slow: os.Getenv("HANDOFF_CONFORMANCE_SLOW") != "",
-		Restart: func() { r.restart(r.mq.Server.Stop) },
+		Restart: func() { r.restartNode(r.mq.Server.Stop) },
 		DeleteQueue: func(queue string) {
-			r.admin(func(ch *amqp.Channel) error {
+			r.withAdmin(func(ch *amqp.Channel) error {
 				_, err := ch.QueueDelete(queue, false, false, false)
 				return err
 			})
 		},
 		Malform: func(exchange, key string) {
-			r.admin(func(ch *amqp.Channel) error {
+			r.withAdmin(func(ch *amqp.Channel) error {
 				if err := ch.Confirm(false); err != nil {
 					return err
 				}
@@ -202,17 +201,17 @@ func (r *rabbit) subject() brokertest.Subject {
 				return err
 			})
 		},
-		Alarm:   r.alarm,
-		Cut:     func(s broker.Session, after time.Duration) { time.AfterFunc(after, r.proxyOf(s).cut) },
-		Silence: func(s broker.Session) { r.proxyOf(s).toward.set(true); r.proxyOf(s).backing.set(true) },
-		Total:   r.total,
-		Suspend: r.suspend,
+		Alarm:   r.setAlarm,
+		Cut:     func(s broker.Session, after time.Duration) { time.AfterFunc(after, r.proxyOf(s).cutConnections) },
+		Silence: func(s broker.Session) { r.proxyOf(s).toward.setClosed(true); r.proxyOf(s).backing.setClosed(true) },
+		Total:   r.queueTotal,
+		Suspend: r.suspendQueue,
 		ConsumerTimeout: func(d time.Duration) {
 			tick := time.Second
 			if d == 0 {
 				d, tick = 30*time.Minute, time.Minute
 			}
-			r.eval("application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", d.Milliseconds(), tick.Milliseconds())
+			r.evalOnNode("application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", d.Milliseconds(), tick.Milliseconds())
 		},
 	}
 	if testenv.All() {
@@ -221,21 +220,21 @@ func (r *rabbit) subject() brokertest.Subject {
 		// then ends the connection. On a busy machine this has happened in spite of syncNames, so kills
 		// are for the night.
 		s.Kill = func() {
-			r.eval(syncNames)
-			r.restart(r.mq.Server.Kill)
+			r.evalOnNode(syncNames)
+			r.restartNode(r.mq.Server.Kill)
 		}
 	}
 	return s
 }
 
-// open opens a session behind its own proxy.
-func (r *rabbit) open() (broker.Session, error) {
-	p := r.proxy()
+// openSession opens a session behind its own proxy.
+func (r *rabbit) openSession() (broker.Session, error) {
+	p := r.startProxy()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may
-	// take long to resume a queue.
-	// The log says why a session ended, which no error does; go test shows it if a case fails.
+	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may take long
+	// to resume a queue. The log has the reason why a session ended, which no error has. go test shows it if
+	// a case fails.
 	s, err := rabbitmq.New(rabbitmq.Options{
 		URL: p.url, Heartbeat: time.Duration(r.pace.Load()) * heartbeat, DialTimeout: patience, OldestConfirm: time.Hour,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -258,8 +257,8 @@ func (r *rabbit) proxyOf(s broker.Session) *proxy {
 	return r.proxies[s]
 }
 
-// admin calls do with a connection outside all sessions.
-func (r *rabbit) admin(do func(ch *amqp.Channel) error) {
+// withAdmin calls do with a connection outside all sessions.
+func (r *rabbit) withAdmin(do func(ch *amqp.Channel) error) {
 	conn, err := amqp.Dial(r.mq.URL)
 	if err != nil {
 		r.t.Error(err)
@@ -275,7 +274,7 @@ func (r *rabbit) admin(do func(ch *amqp.Channel) error) {
 	}
 }
 
-func (r *rabbit) restart(down func() error) {
+func (r *rabbit) restartNode(down func() error) {
 	if err := down(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -284,7 +283,7 @@ func (r *rabbit) restart(down func() error) {
 	}
 }
 
-func (r *rabbit) eval(format string, args ...any) string {
+func (r *rabbit) evalOnNode(format string, args ...any) string {
 	out, err := r.mq.Server.Ctl(context.Background(), "eval", fmt.Sprintf(format, args...))
 	if err != nil {
 		r.t.Fatal(err)
@@ -292,18 +291,18 @@ func (r *rabbit) eval(format string, args ...any) string {
 	return strings.TrimSpace(out)
 }
 
-func (r *rabbit) alarm(on bool) {
+func (r *rabbit) setAlarm(on bool) {
 	if on {
-		r.eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+		r.evalOnNode("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
 	} else {
-		r.eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+		r.evalOnNode("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
 	}
 }
 
-// total asks the queue itself. The figures of rabbitmqctl for quorum queues are seconds old, and
-// leave out the dead letters that a queue keeps.
-func (r *rabbit) total(queue string) int {
-	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
+// queueTotal queries the queue itself. The figures of rabbitmqctl for quorum queues are seconds old, and omit
+// the dead letters that a queue keeps.
+func (r *rabbit) queueTotal(queue string) int {
+	out := r.evalOnNode(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		case amqqueue:get_type(Q) of
 			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), {rabbit_fifo, query_messages_total, []}), N;
 			_ -> [{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N

@@ -16,44 +16,44 @@ import (
 func topologyConfig(w *world, queueType string) config.RabbitMQ {
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	c.QueueType = queueType
-	c.DeadLetter.Exchange = w.name("attune.dlx")
+	c.DeadLetter.Exchange = w.objectName("attune.dlx")
 	return c
 }
 
-// TestDeclareTheTopology: each side declares its part, in any order and repeatedly.
-func TestDeclareTheTopology(t *testing.T) {
+// TestDeclareTopology: each side declares its part, in any order and repeatedly.
+func TestDeclareTopology(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
 		if w.mq.Prefix != "" {
 			t.Skip("needs a virtual host of its own")
 		}
-		s := w.connect(rabbitmq.Options{})
+		s := w.openSession(rabbitmq.Options{})
 		c := topologyConfig(w, queueType)
 		for range 2 {
 			for _, topology := range []broker.Topology{broker.ExecutorTopology(c), broker.WorkerTopology(c, 7)} {
-				if err := s.Declare(w.within(patience), topology); err != nil {
+				if err := s.Declare(w.contextWithin(patience), topology); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		m := w.message("")
+		m := w.newMessage("")
 		m.Exchange, m.RoutingKey = broker.ExchangeExecutions, broker.DispatchKey(7)
-		w.publish(s, m)
-		w.receive(w.consume(s, broker.WorkerQueue(7), 1))
+		w.publishConfirmed(s, m)
+		w.receiveDelivery(w.startConsumer(s, broker.WorkerQueue(7), 1))
 		m.RoutingKey = broker.DispatchKey(8)
-		if got := s.Publish(w.within(patience), []broker.Message{m}); got[0] != broker.Returned {
+		if got := s.Publish(w.contextWithin(patience), []broker.Message{m}); got[0] != broker.Returned {
 			t.Errorf("a dispatch to a worker without a queue is %v", got[0])
 		}
 	})
 }
 
-// TestOtherSettings: the error is clear, and the session stays usable.
-func TestOtherSettings(t *testing.T) {
+// TestDeclareWithOtherSettings: the error is clear, and the session stays usable.
+func TestDeclareWithOtherSettings(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue, x := w.name("q"), w.name("x")
+	s := w.openSession(rabbitmq.Options{})
+	queue, x := w.objectName("q"), w.objectName("x")
 	old := broker.Queue{Name: queue, Type: quorum, TTL: time.Minute, DeadLetterExchange: x}
-	if err := s.Declare(w.within(patience), broker.Topology{Exchanges: []broker.Exchange{{Name: x, Kind: broker.Direct}}, Queues: []broker.Queue{old}}); err != nil {
+	if err := s.Declare(w.contextWithin(patience), broker.Topology{Exchanges: []broker.Exchange{{Name: x, Kind: broker.Direct}}, Queues: []broker.Queue{old}}); err != nil {
 		t.Fatal(err)
 	}
 	for setting, change := range map[string]func(*broker.Topology){
@@ -64,7 +64,7 @@ func TestOtherSettings(t *testing.T) {
 	} {
 		topology := broker.Topology{Queues: []broker.Queue{old}}
 		change(&topology)
-		err := s.Declare(w.within(patience), topology)
+		err := s.Declare(w.contextWithin(patience), topology)
 		name := map[bool]string{true: x, false: queue}[topology.Exchanges != nil]
 		if !errors.Is(err, broker.ErrPrecondition) {
 			t.Errorf("%s: %v", setting, err)
@@ -76,20 +76,20 @@ func TestOtherSettings(t *testing.T) {
 			}
 		}
 	}
-	if err := s.Declare(w.within(patience), broker.Topology{Queues: []broker.Queue{old}}); err != nil || s.Closed() {
+	if err := s.Declare(w.contextWithin(patience), broker.Topology{Queues: []broker.Queue{old}}); err != nil || s.Closed() {
 		t.Errorf("afterwards: %v, closed: %v", err, s.Closed())
 	}
 }
 
-func TestDeclareNonsense(t *testing.T) {
+func TestDeclareInvalidTopology(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
+	s := w.openSession(rabbitmq.Options{})
 	for what, topology := range map[string]broker.Topology{
-		"kind":    {Exchanges: []broker.Exchange{{Name: w.name("x"), Kind: "round"}}},
-		"type":    {Queues: []broker.Queue{{Name: w.name("q"), Type: "stream"}}},
-		"binding": {Bindings: []broker.Binding{{Exchange: w.name("no"), Pattern: "#", Queue: w.name("no")}}},
+		"kind":    {Exchanges: []broker.Exchange{{Name: w.objectName("x"), Kind: "round"}}},
+		"type":    {Queues: []broker.Queue{{Name: w.objectName("q"), Type: "stream"}}},
+		"binding": {Bindings: []broker.Binding{{Exchange: w.objectName("no"), Pattern: "#", Queue: w.objectName("no")}}},
 	} {
-		err := s.Declare(w.within(patience), topology)
+		err := s.Declare(w.contextWithin(patience), topology)
 		if err == nil || errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrPrecondition) || s.Closed() {
 			t.Errorf("%s: %v, closed: %v", what, err, s.Closed())
 		}
@@ -109,12 +109,12 @@ func TestAtLeastOnceDeadLettering(t *testing.T) {
 	if !w.mq.Server.Private() {
 		t.Skip("asks the node")
 	}
-	s := w.connect(rabbitmq.Options{})
+	s := w.openSession(rabbitmq.Options{})
 	for queueType, want := range map[string]string{quorum: "1", classic: "0"} {
-		queue := w.queue(s, broker.Queue{Name: w.name(queueType), Type: queueType, TTL: 50 * time.Millisecond, DeadLetterExchange: w.name("missing")})
-		w.publish(s, w.message(queue))
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName(queueType), Type: queueType, TTL: 50 * time.Millisecond, DeadLetterExchange: w.objectName("missing")})
+		w.publishConfirmed(s, w.newMessage(queue))
 		count := func() string {
-			out, err := w.mq.Server.Ctl(w.within(patience), "-q", "list_queues", "-p", w.mq.Vhost, "--no-table-headers", "name", "messages_ready", "messages")
+			out, err := w.mq.Server.Ctl(w.contextWithin(patience), "-q", "list_queues", "-p", w.mq.Vhost, "--no-table-headers", "name", "messages_ready", "messages")
 			if err != nil {
 				t.Fatal(err, out)
 			}
@@ -126,7 +126,7 @@ func TestAtLeastOnceDeadLettering(t *testing.T) {
 			return out
 		}
 		time.Sleep(200 * time.Millisecond) // dead by now
-		w.eventually(queueType+": none ready, in all "+want, func() bool { return count() == "0 "+want })
+		w.waitUntil(queueType+": none ready, in all "+want, func() bool { return count() == "0 "+want })
 	}
 }
 
@@ -137,9 +137,9 @@ func TestCanary(t *testing.T) {
 			t.Skip("needs a virtual host of its own")
 		}
 		h := daemon.New(daemon.Options{})
-		s := w.connect(rabbitmq.Options{})
+		s := w.openSession(rabbitmq.Options{})
 		c := topologyConfig(w, queueType)
-		if err := s.Declare(w.within(patience), broker.ExecutorTopology(c)); err != nil {
+		if err := s.Declare(w.contextWithin(patience), broker.ExecutorTopology(c)); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -149,10 +149,10 @@ func TestCanary(t *testing.T) {
 		t.Logf("the round trip took %v", time.Since(start))
 		// The dead letter queue has both messages, marked as the canary's. The canary's own queues
 		// are gone.
-		graves := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 10)
+		graves := w.startConsumer(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 10)
 		died := ""
 		for range 2 {
-			d := w.receive(graves)
+			d := w.receiveDelivery(graves)
 			if d.Malformed != nil || d.Envelope.Type != broker.DeadLetterCanary || len(d.Envelope.Changes) != 0 {
 				t.Errorf("the canary is %+v", d)
 			}
@@ -168,11 +168,11 @@ func TestCanary(t *testing.T) {
 	})
 }
 
-// TestCanaryFindsBrokenPaths: the exchange of the source documents is a direct one, for which "#"
+// TestCanaryDetectsBrokenPaths: the exchange of the source documents is a direct one, for which "#"
 // is an ordinary character.
-func TestCanaryFindsBrokenPaths(t *testing.T) {
+func TestCanaryDetectsBrokenPaths(t *testing.T) {
 	w := newWorld(t)
-	h, s := daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{})
+	h, s := daemon.New(daemon.Options{}), w.openSession(rabbitmq.Options{})
 	c := topologyConfig(w, quorum)
 	exchange, queue := c.DeadLetter.Exchange, broker.DeadLetterQueue(c.DeadLetter.Exchange)
 	fly := func(what, want string) {
@@ -194,7 +194,7 @@ func TestCanaryFindsBrokenPaths(t *testing.T) {
 		}
 	}
 	fly("without a dead letter queue", queue+" does not exist")
-	w.queue(s, broker.Queue{Name: queue, Type: quorum})
+	w.declareQueue(s, broker.Queue{Name: queue, Type: quorum})
 	fly("without an exchange", "no exchange")
 	declare(broker.Direct)
 	fly("with a direct exchange", "'type' for exchange")

@@ -13,12 +13,12 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// These tests have more routes than a session has channels for them.
+// These tests have more routes than a session has channels.
 
-// channels is how many channels this virtual host has, of all connections.
-func (w *world) channels() int {
+// channelCount is the number of channels of this virtual host, over all connections.
+func (w *world) channelCount() int {
 	w.t.Helper()
-	out, err := w.mq.Server.Ctl(w.within(patience), "--silent", "list_connections", "vhost", "channels")
+	out, err := w.mq.Server.Ctl(w.contextWithin(patience), "--silent", "list_connections", "vhost", "channels")
 	if err != nil {
 		w.t.Fatal(err, out)
 	}
@@ -35,34 +35,34 @@ func (w *world) channels() int {
 	return sum
 }
 
-// strayMessages are messages for n routes that lead nowhere. Their channels open as for others.
+// strayMessages are messages for n routes without a queue. Their channels open as for others.
 func (w *world) strayMessages(n int) []broker.Message {
 	var ms []broker.Message
 	for i := range n {
-		ms = append(ms, w.message(w.name(fmt.Sprint("nowhere", i))))
+		ms = append(ms, w.newMessage(w.objectName(fmt.Sprint("nowhere", i))))
 	}
 	return ms
 }
 
-func (w *world) returned(s broker.Session, ms []broker.Message) {
+func (w *world) expectReturned(s broker.Session, ms []broker.Message) {
 	w.t.Helper()
-	for i, o := range s.Publish(w.within(patience), ms) {
+	for i, o := range s.Publish(w.contextWithin(patience), ms) {
 		if o != broker.Returned {
 			w.t.Fatalf("message %d of %d is %v", i, len(ms), o)
 		}
 	}
 }
 
-// TestIdleRoutesGiveTheirChannelsBack: what is left are the channel of the probes, the shared one
-// and that of the test.
-func TestIdleRoutesGiveTheirChannelsBack(t *testing.T) {
+// TestIdleRoutesReleaseChannels: the remaining channels are that of the probes, the shared one and that of
+// the test.
+func TestIdleRoutesReleaseChannels(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{IdleChannel: time.Second})
+	s := w.openSession(rabbitmq.Options{IdleChannel: time.Second})
 	for range 2 {
-		w.returned(s, w.strayMessages(1100))
-		w.eventually("the channels are closed", func() bool {
-			n := w.channels()
+		w.expectReturned(s, w.strayMessages(1100))
+		w.waitUntil("the channels are closed", func() bool {
+			n := w.channelCount()
 			t.Logf("%d channels", n)
 			return n <= 3
 		})
@@ -72,9 +72,9 @@ func TestIdleRoutesGiveTheirChannelsBack(t *testing.T) {
 	}
 }
 
-// TestAStuckQueueHoldsUpNoOtherBeyondTheBound: every channel has been used when the stuck queue
-// gets its first message, also where the server or the operator allows few channels.
-func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
+// TestStuckQueueDelaysOthersWithinBound: every channel has been used when the stuck queue gets its first
+// message, even if the server or the operator allows few channels.
+func TestStuckQueueDelaysOthersWithinBound(t *testing.T) {
 	t.Parallel() // it waits
 	for name, c := range map[string]struct {
 		query  string
@@ -82,21 +82,21 @@ func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
 	}{"own bound": {"", 1100}, "negotiated bound": {"?channel_max=6", 40}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.connect(rabbitmq.Options{URL: w.mq.URL + c.query, OldestConfirm: time.Hour})
-			stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: quorum})
-			well := w.queue(s, broker.Queue{Name: w.name("well"), Type: quorum})
-			w.returned(s, w.strayMessages(c.routes))
-			defer w.suspend(stuck)()
-			given, cancel := context.WithCancel(w.within(patience))
+			s := w.openSession(rabbitmq.Options{URL: w.mq.URL + c.query, OldestConfirm: time.Hour})
+			stuck := w.declareQueue(s, broker.Queue{Name: w.objectName("stuck"), Type: quorum})
+			well := w.declareQueue(s, broker.Queue{Name: w.objectName("well"), Type: quorum})
+			w.expectReturned(s, w.strayMessages(c.routes))
+			defer w.suspendQueue(stuck)()
+			given, cancel := context.WithCancel(w.contextWithin(patience))
 			outcomes := make(chan []broker.Outcome)
-			go func() { outcomes <- s.Publish(given, w.messages(stuck, 1)) }()
+			go func() { outcomes <- s.Publish(given, w.newMessages(stuck, 1)) }()
 			time.Sleep(50 * time.Millisecond) // the message to the stuck queue goes first
 			for range 3 {
 				// On a busy machine any queue may look stuck for a moment.
-				w.eventually("another queue confirms", func() bool {
-					return s.Publish(w.within(patience), w.messages(well, 1))[0] == broker.Confirmed
+				w.waitUntil("another queue confirms", func() bool {
+					return s.Publish(w.contextWithin(patience), w.newMessages(well, 1))[0] == broker.Confirmed
 				})
-				w.returned(s, w.strayMessages(c.routes)[:3])
+				w.expectReturned(s, w.strayMessages(c.routes)[:3])
 			}
 			cancel()
 			if got := <-outcomes; got[0] != broker.Unknown {
@@ -109,31 +109,31 @@ func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
 	}
 }
 
-// TestOrderWhileChannelsCloseAndChangeRoutes: each queue has all its messages, in the order of its
-// publisher, with few channels for many routes and with channels that are always about to close. On a
-// busy machine a queue may look stuck for a second. What it has not confirmed is then published again.
-func TestOrderWhileChannelsCloseAndChangeRoutes(t *testing.T) {
+// TestOrderWhileChannelsChangeRoutes: each queue has all its messages, in the order of its publisher, with
+// few channels for many routes and with channels that close frequently. On a busy machine a queue may look
+// stuck for a second. Messages that it has not confirmed are then published again.
+func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 	t.Parallel() // it waits
 	for _, query := range []string{"", "?channel_max=5"} {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
+		s := w.openSession(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
 		const queues, calls, batch = 12, 40, 5
 		var names []string
-		again := make([]int, queues) // messages that were published again
+		again := make([]int, queues) // messages that were published repeatedly
 		for q := range queues {
-			names = append(names, w.queue(s, broker.Queue{Name: w.name(fmt.Sprint("q", q)), Type: classic}))
+			names = append(names, w.declareQueue(s, broker.Queue{Name: w.objectName(fmt.Sprint("q", q)), Type: classic}))
 		}
 		var wg sync.WaitGroup
 		for q, queue := range names {
 			wg.Go(func() {
 				for call := range calls {
-					ms := w.messages(queue, batch)
+					ms := w.newMessages(queue, batch)
 					for i := range ms {
 						ms[i].Envelope.MessageID = strconv.Itoa(call*batch + i)
 					}
 					for len(ms) > 0 && !s.Closed() {
 						confirmed := 0
-						for _, o := range s.Publish(w.within(patience), ms) {
+						for _, o := range s.Publish(w.contextWithin(patience), ms) {
 							if o != broker.Confirmed {
 								break
 							}
@@ -152,7 +152,7 @@ func TestOrderWhileChannelsCloseAndChangeRoutes(t *testing.T) {
 		if s.Closed() {
 			t.Fatal("the session is closed")
 		}
-		t.Logf("published again: %v", again)
+		t.Logf("published repeatedly: %v", again)
 		for q, queue := range names {
 			next, n := 0, 0
 			for ; ; n++ {
@@ -172,7 +172,7 @@ func TestOrderWhileChannelsCloseAndChangeRoutes(t *testing.T) {
 				}
 			}
 			if next != calls*batch || n < next || n > next+again[q] {
-				t.Errorf("%s: %d messages, the last is %d; %d were published again", queue, n, next-1, again[q])
+				t.Errorf("%s: %d messages, the last is %d; %d were published repeatedly", queue, n, next-1, again[q])
 			}
 		}
 	}

@@ -28,12 +28,12 @@ func bothTypes(t *testing.T, test func(t *testing.T, queueType string)) {
 func TestPublishConfirmed(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
-		m := w.message(queue)
-		w.publish(s, m)
+		s := w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: queueType})
+		m := w.newMessage(queue)
+		w.publishConfirmed(s, m)
 		var d amqp.Delivery
-		w.eventually("message readable", func() (ok bool) {
+		w.waitUntil("message readable", func() (ok bool) {
 			d, ok, _ = w.raw.Get(queue, true)
 			return ok
 		})
@@ -47,48 +47,48 @@ func TestPublishConfirmed(t *testing.T) {
 	})
 }
 
-// TestReturnsAreMatchedToTheirMessages: a mandatory message without a route, among others, is
+// TestReturnsMatchTheirMessages: a mandatory message without a route, among others, is
 // returned and then confirmed.
-func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
+func TestReturnsMatchTheirMessages(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{Window: 8})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	s := w.openSession(rabbitmq.Options{Window: 8})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
 	var ms []broker.Message
 	var want []broker.Outcome
 	for i := range 100 {
 		if i%3 == 1 {
-			ms, want = append(ms, w.message(w.name("nowhere"))), append(want, broker.Returned)
+			ms, want = append(ms, w.newMessage(w.objectName("nowhere"))), append(want, broker.Returned)
 		} else {
-			ms, want = append(ms, w.message(queue)), append(want, broker.Confirmed)
+			ms, want = append(ms, w.newMessage(queue)), append(want, broker.Confirmed)
 		}
 	}
-	if got := s.Publish(w.within(patience), ms); !slices.Equal(got, want) {
+	if got := s.Publish(w.contextWithin(patience), ms); !slices.Equal(got, want) {
 		t.Errorf("outcomes %v\nwant     %v", got, want)
 	}
-	w.eventually("67 messages in the queue", func() bool { return w.depth(queue) == 67 })
+	w.waitUntil("67 messages in the queue", func() bool { return w.queueDepth(queue) == 67 })
 }
 
-// TestReturnOfOneOfTwoWithTheSameID: a dispatch is published again at the same epoch, and its queue
-// may have been created or deleted in between.
-func TestReturnOfOneOfTwoWithTheSameID(t *testing.T) {
+// TestReturnWithDuplicateID: a dispatch is published again at the same epoch, and its queue may have been
+// created or deleted in between.
+func TestReturnWithDuplicateID(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	there, gone := w.message(queue), w.message(w.name("nowhere"))
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	there, gone := w.newMessage(queue), w.newMessage(w.objectName("nowhere"))
 	gone.Envelope.MessageID = there.Envelope.MessageID
-	got := s.Publish(w.within(patience), []broker.Message{there, gone, there, gone})
+	got := s.Publish(w.contextWithin(patience), []broker.Message{there, gone, there, gone})
 	if want := []broker.Outcome{broker.Confirmed, broker.Returned, broker.Confirmed, broker.Returned}; !slices.Equal(got, want) {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
 }
 
-// TestManyReturns: if nobody receives returns, the library holds up the connection for five seconds
-// and then drops them.
+// TestManyReturns: if no goroutine receives returns, the library holds up the connection for five seconds and
+// then drops them.
 func TestManyReturns(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{Window: 16})
+	s := w.openSession(rabbitmq.Options{Window: 16})
 	start := time.Now()
-	for i, o := range s.Publish(w.within(patience), w.messages(w.name("nowhere"), 2000)) {
+	for i, o := range s.Publish(w.contextWithin(patience), w.newMessages(w.objectName("nowhere"), 2000)) {
 		if o != broker.Returned {
 			t.Fatalf("message %d is %v", i, o)
 		}
@@ -100,12 +100,12 @@ func TestManyReturns(t *testing.T) {
 
 func TestNacked(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.name("full")
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.objectName("full")
 	if _, err := w.raw.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}); err != nil {
 		t.Fatal(err)
 	}
-	got := s.Publish(w.within(patience), w.messages(queue, 3))
+	got := s.Publish(w.contextWithin(patience), w.newMessages(queue, 3))
 	if want := []broker.Outcome{broker.Confirmed, broker.Nacked, broker.Nacked}; !slices.Equal(got, want) {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
@@ -117,42 +117,42 @@ func TestNacked(t *testing.T) {
 // TestUnsendableMessagesAreRefusedAlone: they must not end the connection.
 func TestUnsendableMessagesAreRefusedAlone(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: classic})
-	ms := w.messages(queue, 5)
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: classic})
+	ms := w.newMessages(queue, 5)
 	ms[0].Envelope.Version = 9
 	ms[1].RoutingKey = strings.Repeat("k", 256)
 	ms[3].Exchange = strings.Repeat("x", 256)
 	ms[4].Envelope.MessageID = strings.Repeat("i", 256)
-	got := s.Publish(w.within(patience), ms)
+	got := s.Publish(w.contextWithin(patience), ms)
 	if want := []broker.Outcome{broker.Nacked, broker.Nacked, broker.Confirmed, broker.Nacked, broker.Nacked}; !slices.Equal(got, want) {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
-	if got := s.Publish(w.within(patience), ms[:1]); got[0] != broker.Nacked || s.Closed() {
+	if got := s.Publish(w.contextWithin(patience), ms[:1]); got[0] != broker.Nacked || s.Closed() {
 		t.Errorf("alone it is %v, session closed: %v", got[0], s.Closed())
 	}
-	if got := s.Publish(w.within(patience), nil); len(got) != 0 {
+	if got := s.Publish(w.contextWithin(patience), nil); len(got) != 0 {
 		t.Errorf("nothing has outcomes %v", got)
 	}
 }
 
-// TestConnectionLostBeforeTheConfirm: the broker has stored every message, but the client can't
+// TestConnectionLostBeforeConfirm: the broker has stored every message, but the client can't
 // know that.
-func TestConnectionLostBeforeTheConfirm(t *testing.T) {
+func TestConnectionLostBeforeConfirm(t *testing.T) {
 	w := newWorld(t)
-	p := w.proxy()
-	s := w.connect(rabbitmq.Options{URL: p.url})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	p := w.startProxy()
+	s := w.openSession(rabbitmq.Options{URL: p.url})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
 	// The first publish of a route opens its channel, which needs an answer.
-	if got := s.Publish(w.within(patience), w.messages(queue, 1)); got[0] != broker.Confirmed {
+	if got := s.Publish(w.contextWithin(patience), w.newMessages(queue, 1)); got[0] != broker.Confirmed {
 		t.Fatalf("the first message is %v", got[0])
 	}
-	p.backing.set(true)
+	p.backing.setClosed(true)
 	go func() {
-		w.eventually("messages stored", func() bool { return w.depth(queue) == 11 })
-		p.cut()
+		w.waitUntil("messages stored", func() bool { return w.queueDepth(queue) == 11 })
+		p.cutConnections()
 	}()
-	for i, o := range s.Publish(w.within(patience), w.messages(queue, 10)) {
+	for i, o := range s.Publish(w.contextWithin(patience), w.newMessages(queue, 10)) {
 		if o != broker.Unknown {
 			t.Errorf("message %d is %v", i, o)
 		}
@@ -160,31 +160,31 @@ func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 	if !s.Closed() {
 		t.Error("the session is open")
 	}
-	for i, o := range s.Publish(w.within(patience), w.messages(queue, 2)) {
+	for i, o := range s.Publish(w.contextWithin(patience), w.newMessages(queue, 2)) {
 		if o != broker.NotSent {
 			t.Errorf("message %d after the end is %v", i, o)
 		}
 	}
-	if n := w.depth(queue); n != 11 {
+	if n := w.queueDepth(queue); n != 11 {
 		t.Errorf("%d messages are stored", n)
 	}
 }
 
-// TestContextEndsBeforeTheConfirm: the session goes on, and late confirms do no harm.
-func TestContextEndsBeforeTheConfirm(t *testing.T) {
+// TestContextEndsBeforeConfirm: the session continues, and late confirms do no harm.
+func TestContextEndsBeforeConfirm(t *testing.T) {
 	w := newWorld(t)
-	p := w.proxy()
-	s := w.connect(rabbitmq.Options{URL: p.url, Window: 4})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.message(queue)) // opens the channel
-	p.backing.set(true)
+	p := w.startProxy()
+	s := w.openSession(rabbitmq.Options{URL: p.url, Window: 4})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessage(queue)) // opens the channel
+	p.backing.setClosed(true)
 	stored, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		defer cancel()
-		w.eventually("the messages of the window are stored", func() bool { return w.depth(queue) == 1+4 })
+		w.waitUntil("the messages of the window are stored", func() bool { return w.queueDepth(queue) == 1+4 })
 	}()
-	got := s.Publish(stored, w.messages(queue, 10))
+	got := s.Publish(stored, w.newMessages(queue, 10))
 	// The messages of the window were written, the others were not.
 	sent := 0
 	for ; sent < len(got) && got[sent] == broker.Unknown; sent++ {
@@ -192,25 +192,25 @@ func TestContextEndsBeforeTheConfirm(t *testing.T) {
 	if sent != 4 || slices.ContainsFunc(got[sent:], func(o broker.Outcome) bool { return o != broker.NotSent }) {
 		t.Errorf("outcomes %v", got)
 	}
-	p.backing.set(false)
-	w.publish(s, w.message(queue))
-	if n := w.depth(queue); n != sent+2 {
+	p.backing.setClosed(false)
+	w.publishConfirmed(s, w.newMessage(queue))
+	if n := w.queueDepth(queue); n != sent+2 {
 		t.Errorf("%d messages are stored, want %d", n, sent+2)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := s.Publish(ctx, w.messages(queue, 1)); got[0] != broker.NotSent {
+	if got := s.Publish(ctx, w.newMessages(queue, 1)); got[0] != broker.NotSent {
 		t.Errorf("with a context that is over: %v", got)
 	}
 }
 
-// TestPublishToAMissingExchange: the broker closes the channel, and no confirm of it arrives.
-func TestPublishToAMissingExchange(t *testing.T) {
+// TestPublishToMissingExchange: the broker closes the channel, and no confirm of it arrives.
+func TestPublishToMissingExchange(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	m := w.message("k")
-	m.Exchange = w.name("missing")
-	if got := s.Publish(w.within(patience), []broker.Message{m}); got[0] != broker.Unknown {
+	s := w.openSession(rabbitmq.Options{})
+	m := w.newMessage("k")
+	m.Exchange = w.objectName("missing")
+	if got := s.Publish(w.contextWithin(patience), []broker.Message{m}); got[0] != broker.Unknown {
 		t.Errorf("outcome %v", got)
 	}
 	if !s.Closed() {
@@ -222,23 +222,23 @@ func TestPublishToAMissingExchange(t *testing.T) {
 // messages keep their order in the queue.
 func TestConcurrentPublishers(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{Window: 32})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	s := w.openSession(rabbitmq.Options{Window: 32})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
 	const publishers, calls, batch = 8, 10, 20
 	var wg sync.WaitGroup
 	for p := range publishers {
 		wg.Go(func() {
 			n := 0
 			for range calls {
-				ms := w.messages(queue, batch)
+				ms := w.newMessages(queue, batch)
 				for i := range ms {
 					ms[i].Envelope.MessageID = fmt.Sprintf("%d/%d", p, n)
 					n++
 					if i%7 == 3 {
-						ms[i].RoutingKey = w.name("nowhere")
+						ms[i].RoutingKey = w.objectName("nowhere")
 					}
 				}
-				for i, o := range s.Publish(w.within(patience), ms) {
+				for i, o := range s.Publish(w.contextWithin(patience), ms) {
 					if want := map[bool]broker.Outcome{true: broker.Returned, false: broker.Confirmed}[i%7 == 3]; o != want {
 						t.Errorf("publisher %d, message %d: %v, want %v", p, i, o, want)
 					}
@@ -247,7 +247,7 @@ func TestConcurrentPublishers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c := w.consume(s, queue, 0)
+	c := w.startConsumer(s, queue, 0)
 	last := make([]int, publishers)
 	routed := 0
 	for i := range batch {
@@ -256,7 +256,7 @@ func TestConcurrentPublishers(t *testing.T) {
 		}
 	}
 	for range publishers * calls * routed {
-		d := w.receive(c)
+		d := w.receiveDelivery(c)
 		var p, n int
 		if _, err := fmt.Sscanf(d.Envelope.MessageID, "%d/%d", &p, &n); err != nil {
 			t.Fatal(err)
@@ -267,58 +267,58 @@ func TestConcurrentPublishers(t *testing.T) {
 		last[p] = n
 		c.Ack(d)
 	}
-	w.silent(c, 50*time.Millisecond)
+	w.expectSilence(c, 50*time.Millisecond)
 }
 
-// TestAlarm: publishers wait without an error, consumers go on, and nothing is lost.
+// TestAlarm: publishers wait without an error, consumers continue, and nothing is lost.
 func TestAlarm(t *testing.T) {
 	w := newWorld(t)
 	if !w.mq.Server.Private() {
 		t.Skip("raises an alarm for the whole node")
 	}
-	s, consuming := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	w.publish(s, w.messages(queue, 20)...)
+	s, consuming := w.openSession(rabbitmq.Options{}), w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	w.publishConfirmed(s, w.newMessages(queue, 20)...)
 	ctl := func(args ...string) {
 		t.Helper()
-		if out, err := w.mq.Server.Ctl(w.within(patience), args...); err != nil {
+		if out, err := w.mq.Server.Ctl(w.contextWithin(patience), args...); err != nil {
 			t.Fatalf("%v: %v %s", args, err, out)
 		}
 	}
 	ctl("set_vm_memory_high_watermark", "0.0000001")
 	defer ctl("set_vm_memory_high_watermark", "0.4")
-	time.Sleep(200 * time.Millisecond) // the node does not tell idle clients when its alarm has reached them
+	time.Sleep(200 * time.Millisecond) // the node does not report to idle clients that its alarm has reached them
 	t.Logf("an idle session during the alarm is blocked: %v", s.Blocked())
 	blocked, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		defer cancel()
-		w.eventually("the publisher is blocked", s.Blocked)
+		w.waitUntil("the publisher is blocked", s.Blocked)
 	}()
-	got := s.Publish(blocked, w.messages(queue, 1))
+	got := s.Publish(blocked, w.newMessages(queue, 1))
 	if got[0] != broker.Unknown {
 		t.Errorf("the first publish during the alarm is %v", got[0])
 	}
 	if !s.Blocked() || s.Closed() {
 		t.Errorf("blocked: %v, closed: %v", s.Blocked(), s.Closed())
 	}
-	if got := s.Publish(w.within(100*time.Millisecond), w.messages(queue, 1)); got[0] != broker.NotSent {
+	if got := s.Publish(w.contextWithin(100*time.Millisecond), w.newMessages(queue, 1)); got[0] != broker.NotSent {
 		t.Errorf("a publish while the broker is known to block is %v", got[0])
 	}
-	fresh := w.connect(rabbitmq.Options{})
+	fresh := w.openSession(rabbitmq.Options{})
 	t.Logf("a fresh session during the alarm is blocked: %v", fresh.Blocked())
 	// A session whose publishes wait still consumes and acknowledges.
 	for _, who := range []broker.Session{s, consuming} {
-		c := w.consume(who, queue, 1)
+		c := w.startConsumer(who, queue, 1)
 		for range 10 {
-			c.Ack(w.receive(c))
+			c.Ack(w.receiveDelivery(c))
 		}
-		if err := c.Cancel(w.within(patience)); err != nil {
+		if err := c.Cancel(w.contextWithin(patience)); err != nil {
 			t.Error(err)
 		}
 		// The broker may have delivered another message between the last acknowledgement and the cancel.
-		d, err := c.Receive(w.within(patience))
-		for ; err == nil; d, err = c.Receive(w.within(patience)) {
+		d, err := c.Receive(w.contextWithin(patience))
+		for ; err == nil; d, err = c.Receive(w.contextWithin(patience)) {
 			c.Reject(d, true)
 		}
 		if !errors.Is(err, broker.ErrCancelled) {
@@ -326,13 +326,13 @@ func TestAlarm(t *testing.T) {
 		}
 	}
 	done := make(chan []broker.Outcome)
-	go func() { done <- s.Publish(w.within(patience), w.messages(queue, 3)) }()
+	go func() { done <- s.Publish(w.contextWithin(patience), w.newMessages(queue, 3)) }()
 	time.Sleep(50 * time.Millisecond) // the publish must wait for a while
 	ctl("set_vm_memory_high_watermark", "0.4")
 	if got := <-done; slices.ContainsFunc(got, func(o broker.Outcome) bool { return o != broker.Confirmed }) {
 		t.Errorf("after the alarm: %v", got)
 	}
-	w.eventually("not blocked any more", func() bool { return !s.Blocked() })
+	w.waitUntil("not blocked any more", func() bool { return !s.Blocked() })
 	// The publish of unknown outcome waited and was not lost.
-	w.eventually("4 messages", func() bool { return w.depth(queue) == 4 })
+	w.waitUntil("4 messages", func() bool { return w.queueDepth(queue) == 4 })
 }

@@ -10,8 +10,8 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// nested is a table with this many levels.
-func nested(depth int) amqp.Table {
+// nestedTable is a table with this many levels.
+func nestedTable(depth int) amqp.Table {
 	table := amqp.Table{"end": int64(1)}
 	for range depth {
 		table = amqp.Table{"a": table}
@@ -19,25 +19,25 @@ func nested(depth int) amqp.Table {
 	return table
 }
 
-// Without the screening, such a message closed its consumer's connection, and came again after each
-// reconnect: "Exception (501) Reason: invalid field or value inside of a frame".
-func TestHeadersThatTheLibraryCanNotReadEndNoSession(t *testing.T) {
+// Without the screening, such a message closed its consumer's connection, and returned after each reconnect:
+// "Exception (501) Reason: invalid field or value inside of a frame".
+func TestUnreadableHeadersKeepSessionOpen(t *testing.T) {
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	for _, headers := range []amqp.Table{nested(40), {"list": make([]any, 9000)}, nested(3)} {
+	s := w.openSession(rabbitmq.Options{})
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("q"), Type: quorum})
+	for _, headers := range []amqp.Table{nestedTable(40), {"list": make([]any, 9000)}, nestedTable(3)} {
 		if err := w.raw.PublishWithContext(t.Context(), "", queue, true, false, amqp.Publishing{
 			ContentType: "application/json", MessageId: "m", DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte("{}"),
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.publish(s, w.message(queue))
-	c := w.consume(s, queue, 10)
+	w.publishConfirmed(s, w.newMessage(queue))
+	c := w.startConsumer(s, queue, 10)
 	// They came over two connections, so in any order.
 	var replaced, unreadable, good int
 	for range 4 {
-		d := w.receive(c)
+		d := w.receiveDelivery(c)
 		switch {
 		case d.Malformed == nil:
 			good++

@@ -19,8 +19,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// suspend stops the process of a queue, so that the queue hangs.
-func (w *world) suspend(queue string) (resume func()) {
+// suspendQueue stops the process of a queue, so that the queue hangs.
+func (w *world) suspendQueue(queue string) (resume func()) {
 	w.t.Helper()
 	do := func(what string) {
 		out, err := w.mq.Server.Ctl(context.Background(), "eval", fmt.Sprintf(
@@ -33,29 +33,29 @@ func (w *world) suspend(queue string) (resume func()) {
 	return func() { do("resume") }
 }
 
-// TestAStuckQueueHoldsUpNoOther: one queue confirms nothing, from the first publish of the session
+// TestStuckQueueBlocksNoOther: one queue confirms nothing, from the first publish of the session
 // on. Messages to other queues are confirmed at once, however many are published to the stuck one.
 // Messages to the stuck one that are not stored are not sent.
-func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
+func TestStuckQueueBlocksNoOther(t *testing.T) {
 	t.Parallel() // it waits
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
 		// On a busy machine rabbitmqctl alone may take longer than a session waits for a confirm.
-		s := w.connect(rabbitmq.Options{OldestConfirm: time.Hour})
-		stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: queueType})
-		well := w.queue(s, broker.Queue{Name: w.name("well"), Type: queueType})
-		w.publish(s, w.message(well))
-		resume := w.suspend(stuck)
+		s := w.openSession(rabbitmq.Options{OldestConfirm: time.Hour})
+		stuck := w.declareQueue(s, broker.Queue{Name: w.objectName("stuck"), Type: queueType})
+		well := w.declareQueue(s, broker.Queue{Name: w.objectName("well"), Type: queueType})
+		w.publishConfirmed(s, w.newMessage(well))
+		resume := w.suspendQueue(stuck)
 		resumed := sync.OnceFunc(resume)
 		defer resumed()
 		const callers, batch = 5, 200
 		outcomes := make(chan []broker.Outcome, callers)
 		var longest time.Duration
 		for range callers {
-			go func() { outcomes <- s.Publish(w.within(2*patience), w.messages(stuck, batch)) }()
+			go func() { outcomes <- s.Publish(w.contextWithin(2*patience), w.newMessages(stuck, batch)) }()
 			for range 5 {
 				began := time.Now()
-				w.publish(s, w.messages(well, 20)...)
+				w.publishConfirmed(s, w.newMessages(well, 20)...)
 				longest = max(longest, time.Since(began))
 			}
 		}
@@ -76,22 +76,22 @@ func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
 		if testenv.All() && longest > time.Second {
 			t.Errorf("a publish to another queue took %v", longest)
 		}
-		if got := s.Publish(w.within(patience), w.messages(stuck, 2)); got[0] != broker.NotSent || got[1] != broker.NotSent {
+		if got := s.Publish(w.contextWithin(patience), w.newMessages(stuck, 2)); got[0] != broker.NotSent || got[1] != broker.NotSent {
 			t.Errorf("later publishes to the stuck queue are %v", got)
 		}
 		resumed()
-		if n := w.depth(stuck); n > sent {
+		if n := w.queueDepth(stuck); n > sent {
 			t.Errorf("%d messages are in the queue that was stuck, %d were sent", n, sent)
 		}
-		w.eventually("the queue takes messages again", func() bool {
-			return s.Publish(w.within(patience), []broker.Message{w.message(stuck)})[0] == broker.Confirmed
+		w.waitUntil("the queue takes messages again", func() bool {
+			return s.Publish(w.contextWithin(patience), []broker.Message{w.newMessage(stuck)})[0] == broker.Confirmed
 		})
 	})
 }
 
-// TestASessionWhoseOldestConfirmIsTooOldEnds: messages without a confirm are unknown, and stored
+// TestOverdueConfirmEndsSession: messages without a confirm are unknown, and stored
 // once.
-func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
+func TestOverdueConfirmEndsSession(t *testing.T) {
 	t.Parallel() // it waits
 	for _, oldest := range []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second} {
 		if sessionEndsWithItsOldestConfirm(t, oldest) {
@@ -105,13 +105,13 @@ func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
 func sessionEndsWithItsOldestConfirm(t *testing.T, oldest time.Duration) bool {
 	t.Helper()
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{OldestConfirm: oldest})
-	stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: quorum})
-	well := w.queue(s, broker.Queue{Name: w.name("well"), Type: quorum})
-	resume := sync.OnceFunc(w.suspend(stuck))
+	s := w.openSession(rabbitmq.Options{OldestConfirm: oldest})
+	stuck := w.declareQueue(s, broker.Queue{Name: w.objectName("stuck"), Type: quorum})
+	well := w.declareQueue(s, broker.Queue{Name: w.objectName("well"), Type: quorum})
+	resume := sync.OnceFunc(w.suspendQueue(stuck))
 	defer resume()
 	began := time.Now()
-	got := s.Publish(w.within(patience), []broker.Message{w.message(well), w.message(stuck), w.message(well)})
+	got := s.Publish(w.contextWithin(patience), []broker.Message{w.newMessage(well), w.newMessage(stuck), w.newMessage(well)})
 	if want := []broker.Outcome{broker.Confirmed, broker.Unknown, broker.Confirmed}; !slices.Equal(got, want) && time.Since(began) < oldest {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
@@ -120,39 +120,40 @@ func sessionEndsWithItsOldestConfirm(t *testing.T, oldest time.Duration) bool {
 	} else if closed {
 		t.Errorf("the session is closed after %v", time.Since(began))
 	}
-	if err := s.Wait(w.within(patience)); err != nil || time.Since(began) < oldest {
+	if err := s.Wait(w.contextWithin(patience)); err != nil || time.Since(began) < oldest {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	resume()
-	w.publish(w.connect(rabbitmq.Options{}), w.message(stuck))
+	w.publishConfirmed(w.openSession(rabbitmq.Options{}), w.newMessage(stuck))
 	return true
 }
 
-// TestAStuckQueueIsNotIdle: RabbitMQ reports it as empty. It must not be deleted with its messages.
-func TestAStuckQueueIsNotIdle(t *testing.T) {
+// TestStuckQueueIsNotIdle: RabbitMQ reports it as empty. It must not be deleted with its messages.
+func TestStuckQueueIsNotIdle(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{})
-	q := broker.Queue{Name: w.name("stuck"), Type: quorum}
-	w.publish(s, w.messages(w.queue(s, q), 3)...)
-	resume := w.suspend(q.Name)
-	state, err := s.QueueState(w.within(patience), q.Name)
+	s := w.openSession(rabbitmq.Options{})
+	q := broker.Queue{Name: w.objectName("stuck"), Type: quorum}
+	w.publishConfirmed(s, w.newMessages(w.declareQueue(s, q), 3)...)
+	resume := w.suspendQueue(q.Name)
+	state, err := s.QueueState(w.contextWithin(patience), q.Name)
 	t.Logf("its state: %+v, %v", state, err)
-	if fate, err := s.DeleteIdle(w.within(3*time.Second), q); fate != broker.QueueInUse || err == nil {
+	if fate, err := s.DeleteIdle(w.contextWithin(3*time.Second), q); fate != broker.QueueInUse || err == nil {
 		t.Errorf("its fate is %v, %v", fate, err)
 	}
 	resume()
-	if n := w.depth(q.Name); n != 3 {
+	if n := w.queueDepth(q.Name); n != 3 {
 		t.Errorf("%d messages are left", n)
 	}
-	// The broker ends a session that has asked a stuck queue for a minute, and on a busy machine resuming takes that long.
-	if fate, err := w.connect(rabbitmq.Options{}).DeleteIdle(w.within(patience), q); fate != broker.QueueInUse || err != nil {
+	// The broker ends a session that has waited for a stuck queue for a minute, and on a busy machine
+	// resuming takes that long.
+	if fate, err := w.openSession(rabbitmq.Options{}).DeleteIdle(w.contextWithin(patience), q); fate != broker.QueueInUse || err != nil {
 		t.Errorf("while it holds messages its fate is %v, %v", fate, err)
 	}
 }
 
-// TestNodesWithOtherSettings changes what holds for a whole node, so it has its own. Its parts wait side
-// by side: neither feels what the other changes.
+// TestNodesWithOtherSettings changes settings of a whole node, so it has its own. Its parts wait
+// concurrently, because neither is affected by the other's changes.
 func TestNodesWithOtherSettings(t *testing.T) {
 	t.Parallel()
 	node := servers.Own(t, servers.Options{RabbitMQ: true}).RabbitMQ
@@ -170,9 +171,9 @@ func TestNodesWithOtherSettings(t *testing.T) {
 	}
 }
 
-// consumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and
-// comes again. From 4.3 on a quorum queue takes it back and cancels the consumer, whose session
-// stays open. A classic queue waits for ever.
+// consumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and is
+// redelivered. From 4.3 on a quorum queue requeues it and cancels the consumer, whose session stays open. A
+// classic queue waits for ever.
 func consumerTimeout(t *testing.T, mq *servers.MQ) {
 	const timeout = 3 * time.Second
 	if out, err := mq.Server.Ctl(t.Context(), "eval", fmt.Sprintf(
@@ -180,14 +181,14 @@ func consumerTimeout(t *testing.T, mq *servers.MQ) {
 		t.Fatal(err, out)
 	}
 	w := worldOf(t, mq)
-	is := version(t, mq.URL)
+	is := nodeVersion(t, mq.URL)
 	bothTypes(t, func(t *testing.T, queueType string) {
 		overdue := brokertest.FeaturesOf(queueType, is, false).Overdue
-		s, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
-		queue := w.queue(s, broker.Queue{Name: w.name(queueType), Type: queueType})
-		w.publish(s, w.messages(queue, 2)...)
-		held := w.consume(s, queue, 1)
-		d := w.receive(held)
+		s, other := w.openSession(rabbitmq.Options{}), w.openSession(rabbitmq.Options{})
+		queue := w.declareQueue(s, broker.Queue{Name: w.objectName(queueType), Type: queueType})
+		w.publishConfirmed(s, w.newMessages(queue, 2)...)
+		held := w.startConsumer(s, queue, 1)
+		d := w.receiveDelivery(held)
 		began := time.Now()
 		want, wait := broker.ErrClosed, patience
 		switch overdue {
@@ -197,7 +198,7 @@ func consumerTimeout(t *testing.T, mq *servers.MQ) {
 			want, wait = context.DeadlineExceeded, 3*timeout
 		default:
 		}
-		_, err := held.Receive(w.within(wait))
+		_, err := held.Receive(w.contextWithin(wait))
 		took := time.Since(began)
 		if !errors.Is(err, want) || s.Closed() != (overdue == brokertest.EndsSession) {
 			t.Errorf("after %v the consumer has %v, want %v; its session is closed: %v", took, err, want, s.Closed())
@@ -211,12 +212,12 @@ func consumerTimeout(t *testing.T, mq *servers.MQ) {
 		}
 		if overdue == brokertest.StaysHeld {
 			held.Ack(d)
-			held.Ack(w.receive(held))
+			held.Ack(w.receiveDelivery(held))
 			return
 		}
-		c := w.consume(other, queue, 2)
+		c := w.startConsumer(other, queue, 2)
 		for range 2 {
-			c.Ack(w.receive(c))
+			c.Ack(w.receiveDelivery(c))
 		}
 		if overdue == brokertest.CancelsConsumer {
 			w.deafAfterwards(s, held, d, queue)
@@ -224,31 +225,30 @@ func consumerTimeout(t *testing.T, mq *servers.MQ) {
 	})
 }
 
-// deafAfterwards: once a cancelled consumer has settled all that was overdue, the server delivers
-// to it again. The client no longer has this consumer, so a session in which this happened must be
-// closed. From 4.3.7 on a client may answer the cancellation, which ends the consumer at the server
-// as well.
+// deafAfterwards: once a cancelled consumer has settled all overdue deliveries, the server delivers to it
+// again. The client no longer has this consumer, so a session in which this happened must be closed. From
+// 4.3.7 on a client may answer the cancellation, which ends the consumer at the server as well.
 func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.Delivery, queue string) {
 	w.t.Helper()
 	held.Ack(d)
-	w.publish(s, w.message(queue))
-	if _, err := held.Receive(w.within(time.Second)); !errors.Is(err, broker.ErrCancelled) {
+	w.publishConfirmed(s, w.newMessage(queue))
+	if _, err := held.Receive(w.contextWithin(time.Second)); !errors.Is(err, broker.ErrCancelled) {
 		w.t.Errorf("a cancelled consumer has %v", err)
 	}
-	state, err := s.QueueState(w.within(patience), queue)
+	state, err := s.QueueState(w.contextWithin(patience), queue)
 	w.t.Logf("after the late acknowledgement the queue is %+v, %v; the session is closed: %v", state, err, s.Closed())
 	if s.Closed() {
 		w.t.Error("a late acknowledgement has ended the session")
 	}
 	s.Close()
-	next := w.connect(rabbitmq.Options{})
-	c := w.consume(next, queue, 1)
-	c.Ack(w.receive(c))
+	next := w.openSession(rabbitmq.Options{})
+	c := w.startConsumer(next, queue, 1)
+	c.Ack(w.receiveDelivery(c))
 }
 
-// deadLetteringThatStandsStill: the processes that move dead letters hang. Messages that die
-// stay in their queue, which still delivers and accepts messages, and the canary does not arrive.
-// When the processes go on, everything does.
+// deadLetteringThatStandsStill: the processes that move dead letters hang. Messages that die stay in their
+// queue, which still delivers and accepts messages, and the canary does not arrive. When the processes
+// continue, everything does.
 func deadLetteringThatStandsStill(t *testing.T, mq *servers.MQ) {
 	w := worldOf(t, mq)
 	eval := func(expression string) {
@@ -258,22 +258,22 @@ func deadLetteringThatStandsStill(t *testing.T, mq *servers.MQ) {
 		}
 	}
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
-	s := w.connect(rabbitmq.Options{})
-	if err := s.Declare(w.within(patience), broker.ExecutorTopology(c)); err != nil {
+	s := w.openSession(rabbitmq.Options{})
+	if err := s.Declare(w.contextWithin(patience), broker.ExecutorTopology(c)); err != nil {
 		t.Fatal(err)
 	}
-	queue := w.queue(s, broker.Queue{Name: w.name("ttl"), Type: quorum, TTL: 100 * time.Millisecond, DeadLetterExchange: c.DeadLetter.Exchange})
-	letters := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 0)
+	queue := w.declareQueue(s, broker.Queue{Name: w.objectName("ttl"), Type: quorum, TTL: 100 * time.Millisecond, DeadLetterExchange: c.DeadLetter.Exchange})
+	letters := w.startConsumer(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 0)
 	const workers = "[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]"
 	eval("application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 0), [sys:suspend(P) || P <- " + workers + "], ok.")
-	w.publish(s, w.messages(queue, 2)...)
-	w.silent(letters, time.Second)
-	if err := broker.Canary(w.within(2*broker.CanaryWait), daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{}), c); err == nil || errors.Is(err, broker.ErrClosed) {
+	w.publishConfirmed(s, w.newMessages(queue, 2)...)
+	w.expectSilence(letters, time.Second)
+	if err := broker.Canary(w.contextWithin(2*broker.CanaryWait), daemon.New(daemon.Options{}), w.openSession(rabbitmq.Options{}), c); err == nil || errors.Is(err, broker.ErrClosed) {
 		t.Errorf("the canary: %v", err)
 	}
 	eval("application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 32), [sys:resume(P) || P <- " + workers + "], ok.")
 	for died := 0; died < 2; {
-		d := w.receive(letters)
+		d := w.receiveDelivery(letters)
 		if len(d.Deaths) > 0 && d.Deaths[0].Queue == queue {
 			died++
 		}

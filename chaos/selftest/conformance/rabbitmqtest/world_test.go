@@ -20,7 +20,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// sideBySide is how many parallel tests run at a time: they mostly wait.
+// sideBySide is the number of concurrent tests: they mostly wait.
 const sideBySide = "10"
 
 func TestMain(m *testing.M) {
@@ -68,17 +68,17 @@ func worldOf(t testing.TB, mq *servers.MQ) *world {
 	return w
 }
 
-// name is a queue or exchange name of this world.
-func (w *world) name(suffix string) string { return w.mq.Prefix + suffix }
+// objectName is a queue or exchange name of this world.
+func (w *world) objectName(suffix string) string { return w.mq.Prefix + suffix }
 
-// within is a context with this time limit.
-func (w *world) within(d time.Duration) context.Context {
+// contextWithin is a context with this time limit.
+func (w *world) contextWithin(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
-func (w *world) connect(o rabbitmq.Options) broker.Session {
+func (w *world) openSession(o rabbitmq.Options) broker.Session {
 	w.t.Helper()
 	if o.URL == "" {
 		o.URL = w.mq.URL
@@ -86,7 +86,7 @@ func (w *world) connect(o rabbitmq.Options) broker.Session {
 	if o.DialTimeout == 0 {
 		o.DialTimeout = patience
 	}
-	s, err := rabbitmq.New(o).Connect(w.within(patience))
+	s, err := rabbitmq.New(o).Connect(w.contextWithin(patience))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -94,17 +94,17 @@ func (w *world) connect(o rabbitmq.Options) broker.Session {
 	return s
 }
 
-// queue declares a queue.
-func (w *world) queue(s broker.Session, q broker.Queue) string {
+// declareQueue declares a queue.
+func (w *world) declareQueue(s broker.Session, q broker.Queue) string {
 	w.t.Helper()
-	if err := s.Declare(w.within(patience), broker.Topology{Queues: []broker.Queue{q}}); err != nil {
+	if err := s.Declare(w.contextWithin(patience), broker.Topology{Queues: []broker.Queue{q}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return q.Name
 }
 
-// message is a hint about one execution, for the default exchange.
-func (w *world) message(queue string) broker.Message {
+// newMessage is a hint about one execution, for the default exchange.
+func (w *world) newMessage(queue string) broker.Message {
 	n := w.number.Add(1)
 	return broker.Message{RoutingKey: queue, Envelope: broker.Envelope{
 		MessageID: fmt.Sprintf("m%d", n), Type: broker.ExecutionCompleted, CorrelationID: "c",
@@ -113,52 +113,52 @@ func (w *world) message(queue string) broker.Message {
 	}}
 }
 
-func (w *world) messages(queue string, n int) []broker.Message {
+func (w *world) newMessages(queue string, n int) []broker.Message {
 	ms := make([]broker.Message, n)
 	for i := range ms {
-		ms[i] = w.message(queue)
+		ms[i] = w.newMessage(queue)
 	}
 	return ms
 }
 
-// publish expects every message to be confirmed.
-func (w *world) publish(s broker.Session, ms ...broker.Message) {
+// publishConfirmed expects every message to be confirmed.
+func (w *world) publishConfirmed(s broker.Session, ms ...broker.Message) {
 	w.t.Helper()
-	for i, o := range s.Publish(w.within(patience), ms) {
+	for i, o := range s.Publish(w.contextWithin(patience), ms) {
 		if o != broker.Confirmed {
 			w.t.Fatalf("message %d of %d is %v", i, len(ms), o)
 		}
 	}
 }
 
-func (w *world) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
+func (w *world) startConsumer(s broker.Session, queue string, prefetch int) broker.Consumer {
 	w.t.Helper()
-	c, err := s.Consume(w.within(patience), queue, prefetch)
+	c, err := s.Consume(w.contextWithin(patience), queue, prefetch)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return c
 }
 
-func (w *world) receive(c broker.Consumer) broker.Delivery {
+func (w *world) receiveDelivery(c broker.Consumer) broker.Delivery {
 	w.t.Helper()
-	d, err := c.Receive(w.within(patience))
+	d, err := c.Receive(w.contextWithin(patience))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return d
 }
 
-// silent expects no delivery for a while.
-func (w *world) silent(c broker.Consumer, d time.Duration) {
+// expectSilence expects no delivery for a while.
+func (w *world) expectSilence(c broker.Consumer, d time.Duration) {
 	w.t.Helper()
-	if got, err := c.Receive(w.within(d)); err != context.DeadlineExceeded { //nolint:errorlint // never wrapped
+	if got, err := c.Receive(w.contextWithin(d)); err != context.DeadlineExceeded { //nolint:errorlint // never wrapped
 		w.t.Fatalf("received %+v, %v; want nothing", got, err)
 	}
 }
 
-// depth is how many messages are ready.
-func (w *world) depth(queue string) int {
+// queueDepth is the number of ready messages.
+func (w *world) queueDepth(queue string) int {
 	w.t.Helper()
 	q, err := w.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
@@ -167,8 +167,8 @@ func (w *world) depth(queue string) int {
 	return q.Messages
 }
 
-// eventually waits until a condition holds.
-func (w *world) eventually(what string, holds func() bool) {
+// waitUntil waits until a condition holds.
+func (w *world) waitUntil(what string, holds func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -193,7 +193,7 @@ type proxy struct {
 	backing gate // broker to client
 }
 
-func (w *world) proxy() *proxy {
+func (w *world) startProxy() *proxy {
 	w.t.Helper()
 	u, err := url.Parse(w.mq.URL)
 	if err != nil {
@@ -206,17 +206,17 @@ func (w *world) proxy() *proxy {
 	p := &proxy{listener: l, upstream: u.Host}
 	u.Host = l.Addr().String()
 	p.url = u.String()
-	go p.accept()
+	go p.acceptConnections()
 	w.t.Cleanup(func() {
 		l.Close()
-		p.cut()
-		p.toward.set(false)
-		p.backing.set(false)
+		p.cutConnections()
+		p.toward.setClosed(false)
+		p.backing.setClosed(false)
 	})
 	return p
 }
 
-func (p *proxy) accept() {
+func (p *proxy) acceptConnections() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -237,13 +237,13 @@ func (p *proxy) accept() {
 			}
 			continue
 		}
-		go p.pipe(server, client, &p.toward)
-		go p.pipe(client, server, &p.backing)
+		go p.pipeBytes(server, client, &p.toward)
+		go p.pipeBytes(client, server, &p.backing)
 	}
 }
 
-// pipe copies bytes while its gate is open.
-func (p *proxy) pipe(to, from net.Conn, g *gate) {
+// pipeBytes copies bytes while its gate is open.
+func (p *proxy) pipeBytes(to, from net.Conn, g *gate) {
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -255,7 +255,7 @@ func (p *proxy) pipe(to, from net.Conn, g *gate) {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			g.wait()
+			g.waitOpen()
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
@@ -266,8 +266,8 @@ func (p *proxy) pipe(to, from net.Conn, g *gate) {
 	}
 }
 
-// idle returns whether no connection is left.
-func (p *proxy) idle() bool {
+// isIdle returns whether no connection is left.
+func (p *proxy) isIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running == 0
@@ -286,7 +286,7 @@ type gate struct {
 	open chan struct{} // nil while the gate is open; closed when it opens
 }
 
-func (g *gate) set(closed bool) {
+func (g *gate) setClosed(closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -298,8 +298,8 @@ func (g *gate) set(closed bool) {
 	}
 }
 
-// wait waits until the gate is open.
-func (g *gate) wait() {
+// waitOpen waits until the gate is open.
+func (g *gate) waitOpen() {
 	g.mu.Lock()
 	open := g.open
 	g.mu.Unlock()
@@ -308,8 +308,8 @@ func (g *gate) wait() {
 	}
 }
 
-// cut ends all connections.
-func (p *proxy) cut() {
+// cutConnections ends all connections.
+func (p *proxy) cutConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {

@@ -101,7 +101,7 @@ func deadLetterCases() []Case {
 			b.must(err)
 			b.expect("purged, and left", fmt.Sprint(n, " ", page(b, store.DeadLetterQuery{})), "1 a")
 		}},
-		{"the survey counts what has not ended and what nobody has dealt with", func(b *fixture) {
+		{"the survey counts live executions and everything unhandled", func(b *fixture) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)
@@ -109,32 +109,32 @@ func deadLetterCases() []Case {
 				return fmt.Sprint(found)
 			}
 			b.expect("at first", seen(), "{[] 0s 0 [] 0s 0s 0 [] 0}")
-			w := b.active("w")
-			done := b.running(w)
-			b.running(w)
-			b.finish(w, store.Finish{Key: done, To: execution.Failed, Reason: execution.Validation})
+			w := b.activeWorker("w")
+			done := b.runningExecution(w)
+			b.runningExecution(w)
+			b.finishRun(w, store.Finish{Key: done, To: execution.Failed, Reason: execution.Validation})
 			b.Advance(time.Second)
-			b.scheduled(w)
-			b.create("shell.echo", 1)
+			b.scheduledExecution(w)
+			b.createExecutions("shell.echo", 1)
 			b.Advance(2 * time.Second)
 			keep(b, "q", true)
 			keep(b, "r", false)
 			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 [] 2s 0s 0 [] 0}")
 		}},
-		{"the survey tells since when executions are due, and only counts children that wait for their parent", func(b *fixture) {
+		{"the survey reports since when executions are due, and only counts children that wait for their parent", func(b *fixture) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)
 				return fmt.Sprint(found.Waiting)
 			}
-			key := b.running(b.active("w"))
-			b.child(key.ID, "")
+			key := b.runningExecution(b.activeWorker("w"))
+			b.createChild(key.ID, "")
 			b.Advance(time.Second)
 			b.expect("a child alone", seen(), "[{requested 1 0s} {running 1 1s}]")
-			b.create("shell.echo", 1)
+			b.createExecutions("shell.echo", 1)
 			b.Advance(time.Second)
 			b.expect("beside one that is due", seen(), "[{requested 2 1s} {running 1 2s}]")
-			row := b.claimed("e")
+			row := b.claimDueRow("e")
 			_, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: row.Key()}})
 			b.must(err)
 			b.Advance(3 * time.Second)

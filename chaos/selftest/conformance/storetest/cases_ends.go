@@ -8,85 +8,84 @@ import (
 	"handoff/core/store"
 )
 
-// endingCases are about which ends a result handles in its own step, and which wait for
-// Orchestrate.
+// endingCases are about the ends that a result handles in its own step, and those that wait for Orchestrate.
 func endingCases() []Case {
 	completed := func(key execution.Key) store.Finish { return store.Finish{Key: key, To: execution.Completed} }
 	return []Case{
 		{"an end that nothing can follow is handled in the step that writes it", func(b *fixture) {
-			w := b.active("w")
-			plain, canceled := b.running(w), b.running(w)
-			b.cancel(canceled.ID)
+			w := b.activeWorker("w")
+			plain, canceled := b.runningExecution(w), b.runningExecution(w)
+			b.cancelExecution(canceled.ID)
 			for _, key := range []execution.Key{plain, canceled} {
 				b.Advance(time.Second)
-				o := b.finish(w, completed(key))
+				o := b.finishRun(w, completed(key))
 				b.expect("applied, status", fmt.Sprint(o.Applied, o.Row.Status), "true completed")
 				b.expect("that it was handled when it ended", o.Row.OrchestratedAt.Equal(o.Row.Ended) && !o.Row.Ended.IsZero(), true)
-				b.expect("the row's", b.row(key.ID).OrchestratedAt, o.Row.OrchestratedAt)
+				b.expect("the row's", b.readRow(key.ID).OrchestratedAt, o.Row.OrchestratedAt)
 			}
-			b.expect("found as not handled", list(b.find(store.Finding{Cause: store.Unorchestrated})...), list())
+			b.expect("found as not handled", idList(b.findRows(store.Finding{Cause: store.Unorchestrated})...), idList())
 		}},
-		{"such an end is not handled again, by whomever", func(b *fixture) {
-			w := b.active("w")
-			key := b.running(w)
-			first := b.finish(w, completed(key)).Row.OrchestratedAt
+		{"such an end is not handled twice, by any caller", func(b *fixture) {
+			w := b.activeWorker("w")
+			key := b.runningExecution(w)
+			first := b.finishRun(w, completed(key)).Row.OrchestratedAt
 			b.Advance(time.Second)
-			b.expect("handled again", fmt.Sprint(b.orchestrate(key.ID, 0, noRetry)), fmt.Sprint(store.Orchestrated{}))
-			b.expect("with a retry", fmt.Sprint(b.orchestrate(key.ID, 1, 0)), fmt.Sprint(store.Orchestrated{}))
-			again := b.finish(w, completed(key))
+			b.expect("handled again", fmt.Sprint(b.orchestrateEnd(key.ID, 0, noRetry)), fmt.Sprint(store.Orchestrated{}))
+			b.expect("with a retry", fmt.Sprint(b.orchestrateEnd(key.ID, 1, 0)), fmt.Sprint(store.Orchestrated{}))
+			again := b.finishRun(w, completed(key))
 			b.expect("the result once more: applied, since when it is handled", fmt.Sprint(again.Applied, again.Row.OrchestratedAt.Equal(first)), "false true")
 		}},
 		{"an end that is not completed waits to be handled", func(b *fixture) {
-			w := b.active("w")
-			cancelled := b.running(w)
-			b.cancel(cancelled.ID)
+			w := b.activeWorker("w")
+			cancelled := b.runningExecution(w)
+			b.cancelExecution(cancelled.ID)
 			for _, f := range []store.Finish{
-				{Key: b.running(w), To: execution.Failed, Reason: execution.Validation},
-				{Key: b.running(w), To: execution.Failed, Reason: execution.Connection},
-				{Key: b.running(w), To: execution.Timeout, Reason: execution.RunTimeout},
+				{Key: b.runningExecution(w), To: execution.Failed, Reason: execution.Validation},
+				{Key: b.runningExecution(w), To: execution.Failed, Reason: execution.Connection},
+				{Key: b.runningExecution(w), To: execution.Timeout, Reason: execution.RunTimeout},
 				{Key: cancelled, To: execution.Cancelled, Reason: execution.CancelRequested},
 			} {
-				b.expect(fmt.Sprint("that the end as ", f.To, " is handled"), b.finish(w, f).Row.OrchestratedAt.IsZero(), true)
-				b.expect("that it can be", b.orchestrate(f.Key.ID, 0, noRetry).Applied, true)
+				b.expect(fmt.Sprint("that the end as ", f.To, " is handled"), b.finishRun(w, f).Row.OrchestratedAt.IsZero(), true)
+				b.expect("that it can be", b.orchestrateEnd(f.Key.ID, 0, noRetry).Applied, true)
 			}
 		}},
 		{"the end of a retry waits to be handled", func(b *fixture) {
-			w := b.active("w")
-			retry := b.orchestrate(b.failed(w).ID, 1, 0).Retry
-			b.expect("claimed for scheduling", b.claimed("executor").ID, retry)
-			key := b.dispatched(w, execution.Key{ID: retry})
-			b.claim(w, key)
-			b.expect("that its end is handled", b.finish(w, completed(key)).Row.OrchestratedAt.IsZero(), true)
-			b.expect("that it can be", b.orchestrate(retry, 0, noRetry).Applied, true)
+			w := b.activeWorker("w")
+			retry := b.orchestrateEnd(b.failedExecution(w).ID, 1, 0).Retry
+			b.expect("claimed for scheduling", b.claimDueRow("executor").ID, retry)
+			key := b.dispatchRow(w, execution.Key{ID: retry})
+			b.claimDispatch(w, key)
+			b.expect("that its end is handled", b.finishRun(w, completed(key)).Row.OrchestratedAt.IsZero(), true)
+			b.expect("that it can be", b.orchestrateEnd(retry, 0, noRetry).Applied, true)
 		}},
 		{"the end of what may hold a slot waits to be handled, whatever its action says by now", func(b *fixture) {
-			b.limited(1)
-			w := b.active("w")
-			key := b.running(w)
-			b.limited(0)
-			b.expect("that its end is handled", b.finish(w, completed(key)).Row.OrchestratedAt.IsZero(), true)
-			b.expect("that it can be", b.orchestrate(key.ID, 0, noRetry).Applied, true)
-			free := b.running(w)
-			b.limited(1)
-			b.expect("that the end of what was created without a limit is not", b.finish(w, completed(free)).Row.OrchestratedAt.IsZero(), false)
+			b.limitConcurrency(1)
+			w := b.activeWorker("w")
+			key := b.runningExecution(w)
+			b.limitConcurrency(0)
+			b.expect("that its end is handled", b.finishRun(w, completed(key)).Row.OrchestratedAt.IsZero(), true)
+			b.expect("that it can be", b.orchestrateEnd(key.ID, 0, noRetry).Applied, true)
+			free := b.runningExecution(w)
+			b.limitConcurrency(1)
+			b.expect("that the end of what was created without a limit is not", b.finishRun(w, completed(free)).Row.OrchestratedAt.IsZero(), false)
 		}},
 		{"the end of a parent waits to be handled, and a child that comes after an end that does not is due at once", func(b *fixture) {
-			w := b.active("w")
-			parent, alone := b.running(w), b.running(w)
-			first := b.child(parent.ID, "").ID
-			b.expect("that the parent's end is handled", b.finish(w, completed(parent)).Row.OrchestratedAt.IsZero(), true)
-			b.finish(w, completed(alone))
-			due, waits := b.child(alone.ID, "").ID, b.child(parent.ID, "").ID
-			b.expect("that they wait", fmt.Sprint(b.row(first).AwaitsParent, b.row(waits).AwaitsParent, b.row(due).AwaitsParent), "true true false")
-			b.expect("claimed", b.claimable(), 1)
-			b.expect("that the parent has children", b.orchestrate(parent.ID, 0, noRetry).Children, true)
-			b.expect("started", list(b.settle(parent.ID, enough).Started...), list(first, waits))
-			b.expect("of the other one", fmt.Sprint(b.settle(alone.ID, enough)), fmt.Sprint(store.Settled{}))
+			w := b.activeWorker("w")
+			parent, alone := b.runningExecution(w), b.runningExecution(w)
+			first := b.createChild(parent.ID, "").ID
+			b.expect("that the parent's end is handled", b.finishRun(w, completed(parent)).Row.OrchestratedAt.IsZero(), true)
+			b.finishRun(w, completed(alone))
+			due, waits := b.createChild(alone.ID, "").ID, b.createChild(parent.ID, "").ID
+			b.expect("that they wait", fmt.Sprint(b.readRow(first).AwaitsParent, b.readRow(waits).AwaitsParent, b.readRow(due).AwaitsParent), "true true false")
+			b.expect("claimed", b.countClaimed(), 1)
+			b.expect("that the parent has children", b.orchestrateEnd(parent.ID, 0, noRetry).Children, true)
+			b.expect("started", idList(b.settleChildren(parent.ID, enough).Started...), idList(first, waits))
+			b.expect("of the other one", fmt.Sprint(b.settleChildren(alone.ID, enough)), fmt.Sprint(store.Settled{}))
 		}},
 		{"the results of one call are handled each as it can be", func(b *fixture) {
-			w := b.active("w")
-			alone, parent, failed := b.running(w), b.running(w), b.running(w)
-			b.child(parent.ID, "")
+			w := b.activeWorker("w")
+			alone, parent, failed := b.runningExecution(w), b.runningExecution(w), b.runningExecution(w)
+			b.createChild(parent.ID, "")
 			out, err := b.Store.Finish(b.ctx, w, []store.Finish{
 				completed(parent), {Key: failed, To: execution.Failed, Reason: execution.Connection}, completed(alone), completed(alone), completed(execution.Key{ID: 999, Epoch: 1}),
 			})
@@ -96,7 +95,7 @@ func endingCases() []Case {
 				said = append(said, o.Applied, !o.Row.OrchestratedAt.IsZero())
 			}
 			b.expect("applied and handled", fmt.Sprint(said), "[true false true false true true false true false false]")
-			b.expect("found as not handled", list(b.find(store.Finding{Cause: store.Unorchestrated, Limit: 9})...), list(parent.ID, failed.ID))
+			b.expect("found as not handled", idList(b.findRows(store.Finding{Cause: store.Unorchestrated, Limit: 9})...), idList(parent.ID, failed.ID))
 		}},
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"handoff/core/store"
 )
 
-// keyCases are about idempotency keys: how long one belongs to an execution, and who has it then.
+// keyCases are about idempotency keys: how long a key belongs to an execution, and its next owner.
 func keyCases() []Case {
 	return []Case{
 		{"a key returns the row that it created until its time is over, whether or not it was forgotten", func(b *fixture) {
-			parent := b.create("shell.echo", 1)[0]
+			parent := b.createExecutions("shell.echo", 1)[0]
 			for _, item := range []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}, {ActionRef: "shell.echo", IdempotencyKey: "kc", Parent: parent}} {
 				create := func() store.Created {
 					created, err := b.Store.Create(b.ctx, []store.NewExecution{item})
@@ -26,7 +26,7 @@ func keyCases() []Case {
 				b.Advance(tick)
 				second := create()
 				b.expect("at the end: existed, another one", fmt.Sprint(second.Existed, second.ID != first.ID), "false true")
-				b.expect("the keys of the rows", fmt.Sprintf("%q %q", b.row(first.ID).IdempotencyKey, b.row(second.ID).IdempotencyKey), fmt.Sprintf("%q %q", "", item.IdempotencyKey))
+				b.expect("the keys of the rows", fmt.Sprintf("%q %q", b.readRow(first.ID).IdempotencyKey, b.readRow(second.ID).IdempotencyKey), fmt.Sprintf("%q %q", "", item.IdempotencyKey))
 				third := create()
 				b.expect("and again: existed, the second", fmt.Sprint(third.Existed, third.ID == second.ID), "true true")
 			}
@@ -38,7 +38,7 @@ func keyCases() []Case {
 			refused, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "no.such", IdempotencyKey: "k"}})
 			b.must(err)
 			b.expect("refused", refused[0], store.Created{UnknownAction: true})
-			b.expect("the key", b.row(created[0].ID).IdempotencyKey, "k")
+			b.expect("the key", b.readRow(created[0].ID).IdempotencyKey, "k")
 		}},
 		{"a key is forgotten when its time is over", func(b *fixture) {
 			item := []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}}
@@ -67,7 +67,7 @@ func keyCases() []Case {
 			b.Advance(30 * time.Second)
 			n, err := b.Store.ForgetKeys(b.ctx, 20*time.Second, 10)
 			b.must(err)
-			b.expect("forgotten, and the keys", fmt.Sprintf("%d %q %q", n, b.row(younger).IdempotencyKey, b.row(older).IdempotencyKey), `1 "k1" ""`)
+			b.expect("forgotten, and the keys", fmt.Sprintf("%d %q %q", n, b.readRow(younger).IdempotencyKey, b.readRow(older).IdempotencyKey), `1 "k1" ""`)
 		}},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// died stores open dead letters: each is "reason queue action worker".
-func died(b *fixture, letters ...string) {
+// storeOpenDeadLetters stores open dead letters: each is "reason queue action worker".
+func storeOpenDeadLetters(b *fixture, letters ...string) {
 	b.t.Helper()
 	for _, text := range letters {
 		d := store.DeadLetter{Outcome: "kept", Open: true}
@@ -29,7 +29,7 @@ func deadLetterBulkCases() []Case {
 }
 
 func deadLetterDiscardCases() []Case {
-	// discard shows the result of a call, and which letters are open after it, by their place.
+	// discard shows the result of a call, and the places of the letters that are open after it.
 	discard := func(b *fixture, d store.DeadLetterDiscard) string {
 		b.t.Helper()
 		if d.Limit == 0 {
@@ -57,15 +57,15 @@ func deadLetterDiscardCases() []Case {
 	}
 	return []Case{
 		{"dead letters are discarded by what they have in common", func(b *fixture) {
-			died(b, "expired q a 1", "rejected q a 2", "expired r b 1", "maxlen r - 0")
+			storeOpenDeadLetters(b, "expired q a 1", "rejected q a 2", "expired r b 1", "maxlen r - 0")
 			b.expect("by reason and queue", discard(b, store.DeadLetterDiscard{Reason: "expired", Queue: "q"}), "1, next 4, more false; open 2 3 4")
 			b.expect("by action", discard(b, store.DeadLetterDiscard{ActionRef: "b"}), "1, next 4, more false; open 2 4")
 			b.expect("by worker", discard(b, store.DeadLetterDiscard{Worker: 2}), "1, next 4, more false; open 4")
 			b.expect("by what none has", discard(b, store.DeadLetterDiscard{Reason: "expired"}), "0, next 4, more false; open 4")
 			b.expect("all", discard(b, store.DeadLetterDiscard{}), "1, next 4, more false; open")
 		}},
-		{"a discard looks at so many open dead letters, and says where to go on", func(b *fixture) {
-			died(b, "expired q a 1", "rejected q a 1", "expired q a 1", "rejected q a 1", "expired q a 1")
+		{"a discard reads a limited number of open dead letters, and returns where to continue", func(b *fixture) {
+			storeOpenDeadLetters(b, "expired q a 1", "rejected q a 1", "expired q a 1", "rejected q a 1", "expired q a 1")
 			first := one(b)
 			d := store.DeadLetterDiscard{Reason: "expired", Limit: 2}
 			b.expect("the first two", discard(b, d), "1, next 2, more true; open 2 3 4 5")
@@ -77,7 +77,7 @@ func deadLetterDiscardCases() []Case {
 			b.expect("behind the last one", discard(b, d), "0, next 5, more false; open 2 4")
 		}},
 		{"dead letters are discarded by their ids, those that are closed left as they are", func(b *fixture) {
-			died(b, "expired q a 1", "expired q a 1", "expired q a 1", "rejected q a 1")
+			storeOpenDeadLetters(b, "expired q a 1", "expired q a 1", "expired q a 1", "rejected q a 1")
 			first := one(b)
 			_, err := b.Store.SettleDeadLetter(b.ctx, first, "discarded", "")
 			b.must(err)
@@ -87,9 +87,9 @@ func deadLetterDiscardCases() []Case {
 			b.expect("none", discard(b, store.DeadLetterDiscard{IDs: []int64{}}), "0, next 0, more false; open 3")
 		}},
 		{"dead letters are discarded from an age on", func(b *fixture) {
-			died(b, "expired q a 1")
+			storeOpenDeadLetters(b, "expired q a 1")
 			b.Advance(time.Second)
-			died(b, "expired q a 1")
+			storeOpenDeadLetters(b, "expired q a 1")
 			b.Advance(9*time.Second - tick)
 			d := store.DeadLetterDiscard{OlderThan: 10 * time.Second}
 			b.expect("before", discard(b, d), "0, next 2, more false; open 1 2")
@@ -120,7 +120,7 @@ func deadLetterSummaryCases() []Case {
 	return []Case{
 		{"dead letters are counted by reason, action and worker, the most first", func(b *fixture) {
 			b.expect("none", summary(b, all), "0:, more false")
-			died(b, "rejected q b 1", "expired q a 2", "expired q a 1", "expired r a 1", "maxlen r - 0")
+			storeOpenDeadLetters(b, "rejected q b 1", "expired q a 2", "expired q a 1", "expired r a 1", "maxlen r - 0")
 			b.expect("by all", summary(b, all), "5: 2 expired/a/1 1 expired/a/2 1 maxlen//0 1 rejected/b/1, more false")
 			q := all
 			q.Limit = 2
@@ -137,11 +137,11 @@ func deadLetterSummaryCases() []Case {
 		{"dead letters are counted within a window of time, and in periods of it", func(b *fixture) {
 			begin := ask(b, all).Until
 			b.Advance(begin.Truncate(time.Minute).Add(time.Minute).Sub(begin))
-			died(b, "expired q a 1")
+			storeOpenDeadLetters(b, "expired q a 1")
 			b.Advance(time.Minute - tick)
-			died(b, "expired q a 1", "expired q a 1")
+			storeOpenDeadLetters(b, "expired q a 1", "expired q a 1")
 			b.Advance(tick)
-			died(b, "expired q a 1")
+			storeOpenDeadLetters(b, "expired q a 1")
 			q := store.DeadLetterSummaryQuery{Window: time.Minute, Limit: 10}
 			b.expect("at the edge of the window", summary(b, q), "4: 4 //0, more false")
 			b.Advance(tick)

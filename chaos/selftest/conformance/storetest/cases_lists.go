@@ -44,15 +44,15 @@ func listCases() []Case {
 			after, err := b.Store.Clock(b.ctx)
 			b.must(err)
 			b.expect("how far it went", after.Sub(before), 90*time.Second)
-			rows, err := b.Store.Executions(b.ctx, b.create("shell.echo", 1))
+			rows, err := b.Store.Executions(b.ctx, b.createExecutions("shell.echo", 1))
 			b.must(err)
 			b.expect("what was created then", rows[0].Created.Sub(after), time.Duration(0))
 		}},
 		{"executions are listed newest first, a page at a time, and filtered", func(b *fixture) {
-			w := b.active("w")
-			key := b.running(w)
-			ids := b.create("python.run", 3)
-			child := b.child(key.ID, "").ID
+			w := b.activeWorker("w")
+			key := b.runningExecution(w)
+			ids := b.createExecutions("python.run", 3)
+			child := b.createChild(key.ID, "").ID
 			page := func(q store.ExecutionQuery) string {
 				rows, err := b.Store.List(b.ctx, q)
 				b.must(err)
@@ -60,28 +60,28 @@ func listCases() []Case {
 				for i := range rows {
 					found = append(found, rows[i].ID)
 				}
-				return list(found...)
+				return idList(found...)
 			}
-			b.expect("the first page", page(store.ExecutionQuery{Limit: 2}), list(child, ids[2]))
-			b.expect("the next page", page(store.ExecutionQuery{Limit: 10, Before: ids[2]}), list(ids[1], ids[0], key.ID))
-			b.expect("by status", page(store.ExecutionQuery{Limit: 10, Status: execution.Running}), list(key.ID))
-			b.expect("by action", page(store.ExecutionQuery{Limit: 2, ActionRef: "python.run"}), list(ids[2], ids[1]))
-			b.expect("by worker", page(store.ExecutionQuery{Limit: 10, Worker: w.ID}), list(key.ID))
-			b.expect("by parent", page(store.ExecutionQuery{Limit: 10, Parent: key.ID}), list(child))
-			b.expect("of what does not exist", page(store.ExecutionQuery{Limit: 10, ActionRef: "no.such"}), list())
-			b.expect("of no size", page(store.ExecutionQuery{Status: execution.Running}), list())
-			b.expect("named one by one", page(store.ExecutionQuery{IDs: []execution.ID{ids[0], 999, ids[2], ids[0]}}), list(ids[2], ids[0]))
-			b.expect("none named", page(store.ExecutionQuery{IDs: []execution.ID{}, Limit: 5}), list())
+			b.expect("the first page", page(store.ExecutionQuery{Limit: 2}), idList(child, ids[2]))
+			b.expect("the next page", page(store.ExecutionQuery{Limit: 10, Before: ids[2]}), idList(ids[1], ids[0], key.ID))
+			b.expect("by status", page(store.ExecutionQuery{Limit: 10, Status: execution.Running}), idList(key.ID))
+			b.expect("by action", page(store.ExecutionQuery{Limit: 2, ActionRef: "python.run"}), idList(ids[2], ids[1]))
+			b.expect("by worker", page(store.ExecutionQuery{Limit: 10, Worker: w.ID}), idList(key.ID))
+			b.expect("by parent", page(store.ExecutionQuery{Limit: 10, Parent: key.ID}), idList(child))
+			b.expect("of what does not exist", page(store.ExecutionQuery{Limit: 10, ActionRef: "no.such"}), idList())
+			b.expect("of no size", page(store.ExecutionQuery{Status: execution.Running}), idList())
+			b.expect("named one by one", page(store.ExecutionQuery{IDs: []execution.ID{ids[0], 999, ids[2], ids[0]}}), idList(ids[2], ids[0]))
+			b.expect("none named", page(store.ExecutionQuery{IDs: []execution.ID{}, Limit: 5}), idList())
 		}},
 		{"executions are filtered by reason and by times", func(b *fixture) {
-			w := b.active("w")
-			failed := b.failed(w).ID
-			runs := b.running(w).ID
+			w := b.activeWorker("w")
+			failed := b.failedExecution(w).ID
+			runs := b.runningExecution(w).ID
 			rows, err := b.Store.Executions(b.ctx, []execution.ID{failed})
 			b.must(err)
 			before := rows[0].Ended
 			b.Advance(time.Second)
-			late := b.failed(w).ID
+			late := b.failedExecution(w).ID
 			rows, err = b.Store.Executions(b.ctx, []execution.ID{late})
 			b.must(err)
 			created, ended := rows[0].Created, rows[0].Ended
@@ -96,24 +96,24 @@ func listCases() []Case {
 						ids = append(ids, found[i].ID)
 						b.expect("only its id", found[i].Status == execution.None, q.OnlyIDs)
 					}
-					pages = append(pages, list(ids...))
+					pages = append(pages, idList(ids...))
 				}
 				b.expect("the ids alone", pages[1], pages[0])
 				return pages[0]
 			}
-			b.expect("by reason", page(store.ExecutionQuery{Reason: execution.Connection}), list(late, failed))
-			b.expect("by another reason", page(store.ExecutionQuery{Status: execution.Failed, Reason: execution.NoWorkers}), list())
-			b.expect("an open execution has no reason", page(store.ExecutionQuery{Status: execution.Running, Reason: execution.Connection}), list())
-			b.expect("created from", page(store.ExecutionQuery{Created: store.Period{From: created}}), list(late))
-			b.expect("created to", page(store.ExecutionQuery{Created: store.Period{To: created}}), list(runs, failed))
-			b.expect("open, created to", page(store.ExecutionQuery{Status: execution.Running, Created: store.Period{To: created}}), list(runs))
-			b.expect("ended from", page(store.ExecutionQuery{Ended: store.Period{From: ended}}), list(late))
-			b.expect("ended to", page(store.ExecutionQuery{Ended: store.Period{To: ended}}), list(failed))
-			b.expect("ended within", page(store.ExecutionQuery{Status: execution.Failed, Ended: store.Period{From: before, To: ended}}), list(failed))
+			b.expect("by reason", page(store.ExecutionQuery{Reason: execution.Connection}), idList(late, failed))
+			b.expect("by another reason", page(store.ExecutionQuery{Status: execution.Failed, Reason: execution.NoWorkers}), idList())
+			b.expect("an open execution has no reason", page(store.ExecutionQuery{Status: execution.Running, Reason: execution.Connection}), idList())
+			b.expect("created from", page(store.ExecutionQuery{Created: store.Period{From: created}}), idList(late))
+			b.expect("created to", page(store.ExecutionQuery{Created: store.Period{To: created}}), idList(runs, failed))
+			b.expect("open, created to", page(store.ExecutionQuery{Status: execution.Running, Created: store.Period{To: created}}), idList(runs))
+			b.expect("ended from", page(store.ExecutionQuery{Ended: store.Period{From: ended}}), idList(late))
+			b.expect("ended to", page(store.ExecutionQuery{Ended: store.Period{To: ended}}), idList(failed))
+			b.expect("ended within", page(store.ExecutionQuery{Status: execution.Failed, Ended: store.Period{From: before, To: ended}}), idList(failed))
 		}},
-		{"lists leave out what may be large", func(b *fixture) {
+		{"lists omit large values", func(b *fixture) {
 			parameters := []byte(`{"a": "\u00fc", "b":  1}`)
-			key := b.failed(b.active("w"))
+			key := b.failedExecution(b.activeWorker("w"))
 			made, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Parameters: parameters}})
 			b.must(err)
 			id := made[0].ID
@@ -131,7 +131,7 @@ func listCases() []Case {
 			b.expect("a result", of(b.Store.List(b.ctx, store.ExecutionQuery{IDs: []execution.ID{key.ID}})), fmt.Sprint(key.ID, " shell.echo0 false false 0"))
 		}},
 		{"workers are listed by their ids, a page at a time", func(b *fixture) {
-			first, second, third := b.active("w1"), b.active("w2"), b.active("w3")
+			first, second, third := b.activeWorker("w1"), b.activeWorker("w2"), b.activeWorker("w3")
 			page := func(q store.WorkerQuery) (all string) {
 				rows, err := b.Store.FindWorkers(b.ctx, q)
 				b.must(err)
@@ -148,18 +148,18 @@ func listCases() []Case {
 			b.expect("of no size", page(store.WorkerQuery{}), "")
 		}},
 		{"a chain is read by any of its rows, first row first", func(b *fixture) {
-			w := b.active("w")
-			key := b.failed(w)
-			other := b.create("shell.echo", 1)[0]
-			retry := b.orchestrate(key.ID, 1, time.Hour).Retry
-			for id, want := range map[execution.ID]string{key.ID: list(key.ID, retry), retry: list(key.ID, retry), other: list(other), 999: list()} {
+			w := b.activeWorker("w")
+			key := b.failedExecution(w)
+			other := b.createExecutions("shell.echo", 1)[0]
+			retry := b.orchestrateEnd(key.ID, 1, time.Hour).Retry
+			for id, want := range map[execution.ID]string{key.ID: idList(key.ID, retry), retry: idList(key.ID, retry), other: idList(other), 999: idList()} {
 				rows, err := b.Store.Chain(b.ctx, id)
 				b.must(err)
 				var found []execution.ID
 				for i := range rows {
 					found = append(found, rows[i].ID)
 				}
-				b.expect("the chain", list(found...), want)
+				b.expect("the chain", idList(found...), want)
 			}
 		}},
 	}

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// messageCases are about protection against messages that nobody should have sent.
+// messageCases are about protection against messages that should never be sent.
 func messageCases() []Case {
 	return []Case{
 		{"dead letters of one call are kept all, in their order, with the length of the body that was cut", func(b *fixture) {
@@ -35,14 +35,14 @@ func messageCases() []Case {
 			b.must(err)
 			b.expect("how many", len(found), 0)
 		}},
-		{"what is dispatched to an incarnation is found, the oldest dispatch first and nothing else", func(b *fixture) {
-			w, other := b.active("w"), b.active("other")
-			b.running(w)
+		{"the rows dispatched to an incarnation are found, the oldest dispatch first and nothing else", func(b *fixture) {
+			w, other := b.activeWorker("w"), b.activeWorker("other")
+			b.runningExecution(w)
 			var wait []string
 			for range 3 {
-				wait = append(wait, fmt.Sprint(b.scheduled(w)))
+				wait = append(wait, fmt.Sprint(b.scheduledExecution(w)))
 			}
-			b.scheduled(other)
+			b.scheduledExecution(other)
 			found := func(w store.WorkerKey, limit int) string {
 				rows, err := b.Store.Dispatched(b.ctx, w, limit)
 				b.must(err)
@@ -55,18 +55,18 @@ func messageCases() []Case {
 			b.expect("all", found(w, 10), strings.Join(wait, " "))
 			b.expect("the first two", found(w, 2), strings.Join(wait[:2], " "))
 			b.expect("none", found(w, 0), "")
-			b.expect("of a later incarnation", found(b.register("w"), 10), "")
+			b.expect("of a later incarnation", found(b.registerWorker("w"), 10), "")
 			b.Advance(DispatchTimeout)
 			b.expect("at their deadline", found(w, 10), "")
 		}},
-		{"only what somebody has asked to cancel ends as cancelled", func(b *fixture) {
-			w := b.active("w")
-			key := b.running(w)
+		{"only an execution with a cancellation request ends as cancelled", func(b *fixture) {
+			w := b.activeWorker("w")
+			key := b.runningExecution(w)
 			end := store.Finish{Key: key, To: execution.Cancelled, Reason: execution.CancelRequested}
-			b.expect("unasked", b.finish(w, end).Applied, false)
-			b.expect("it still is", b.row(key.ID).Status, execution.Running)
-			b.cancel(key.ID)
-			b.expect("asked", b.finish(w, end).Applied, true)
+			b.expect("unasked", b.finishRun(w, end).Applied, false)
+			b.expect("it still is", b.readRow(key.ID).Status, execution.Running)
+			b.cancelExecution(key.ID)
+			b.expect("asked", b.finishRun(w, end).Applied, true)
 		}},
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// op is the kind of a command: one for every method of the store that clients and processes share,
-// and one for time.
+// op is the kind of a command: one for every method of the store that clients and processes share, and one
+// for time.
 type op uint8
 
 const (
@@ -52,7 +52,7 @@ var opNames = [ops]string{
 	"Clock", "Actions", "SettleChildren", "DispatchDue",
 }
 
-// weights say how often each command comes. Rare states need the common commands to come first.
+// weights are the relative frequencies of the commands. Rare states need the common commands first.
 var weights = [ops]int{
 	opCreate: 5, opClaimForScheduling: 8, opDispatch: 13, opClaim: 14, opFinish: 8, opOrchestrate: 5, opAdvance: 5, opHeartbeat: 7,
 	opReclaim: 12, opPark: 5, opFind: 9, opRegister: 4, opLifecycle: 4, opMarkPublished: 3, opReap: 4, opRelease: 2, opExecutions: 1,
@@ -60,12 +60,12 @@ var weights = [ops]int{
 	opCancel: 5, opChain: 1, opList: 1, opForgetKeys: 1, opFreeSlots: 1, opSetCordon: 2, opClock: 1, opActions: 1, opSettle: 4, opDispatchDue: 6,
 }
 
-// item is one part of a batch: its subject, and the way in which it is varied.
+// item is one part of a batch: its subject, and the numbers that vary it.
 type item struct{ row, worker, twist, a, b int }
 
-// command is one step of a sequence, as data: every subject gets the same. Its numbers are below
-// 16. A number that selects something is taken modulo the number of choices. The largest numbers
-// select nearly lawful variants, so that shrinking makes a command plain.
+// command is one step of a sequence, as data: every subject gets the same. Its numbers are below 16. A number
+// that selects something is taken modulo the number of choices. The largest numbers select almost valid
+// variants, so that shrinking makes a command plain.
 type command struct {
 	op    op
 	a, b  int
@@ -82,15 +82,15 @@ func (c command) String() string {
 	return b.String()
 }
 
-// sequence generates sequences of this length.
-func sequence(length int) *rapid.Generator[[]command] {
+// sequenceGenerator generates sequences of this length.
+func sequenceGenerator(length int) *rapid.Generator[[]command] {
 	var kinds []op
 	for o, n := range weights {
 		for range n {
 			kinds = append(kinds, op(o)) //nolint:gosec // an index of the table
 		}
 	}
-	number := rapid.Custom(func(t *rapid.T) int { return evenly(t, 4) })
+	number := rapid.Custom(func(t *rapid.T) int { return drawEvenly(t, 4) })
 	items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) item {
 		return item{
 			number.Draw(t, "row"), number.Draw(t, "worker"), number.Draw(t, "twist"), number.Draw(t, "a"), number.Draw(t, "b"),
@@ -98,15 +98,15 @@ func sequence(length int) *rapid.Generator[[]command] {
 	}), 1, 3)
 	one := rapid.Custom(func(t *rapid.T) command {
 		c := command{a: number.Draw(t, "a"), b: number.Draw(t, "b"), items: items.Draw(t, "items")}
-		c.op = kinds[evenly(t, 10)%len(kinds)]
+		c.op = kinds[drawEvenly(t, 10)%len(kinds)]
 		return c
 	})
 	return rapid.SliceOfN(one, length, length)
 }
 
-// evenly draws a number with this many bits. The library's own integers prefer small ones, which
-// suits values and not choices; its single bits do not.
-func evenly(t *rapid.T, bits int) int {
+// drawEvenly draws a number with this many bits. The library's own integers prefer small ones, which suits
+// values and not choices. Its single bits are unbiased.
+func drawEvenly(t *rapid.T, bits int) int {
 	n := 0
 	for range bits {
 		n *= 2

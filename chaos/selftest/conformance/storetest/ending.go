@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// A case asserts only its own rule. Other things may be wrong all the same: a column that nobody
-// reads back, a page that has one row too many. So after each case every query of a store is made,
-// in every way, on the model and on the subject, and the answers must be the same.
+// A case asserts only its own rule. Other things may still be wrong: a column that nobody reads back, a page
+// with one row too many. So after each case every query of a store is made in every way, on the model and on
+// the subject, and the answers must be equal.
 
 // Compare runs every case on a fresh reference and a fresh subject, and compares their answers when
 // the case is over. Both begin at the same moment.
@@ -22,13 +22,13 @@ func Compare(t *testing.T, reference, subject WithSubject) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			var want, got []string
-			reference(t, func(s Subject) { want = ending(t, c, s) })
+			reference(t, func(s Subject) { want = stateAfterCase(t, c, s) })
 			if t.Failed() {
 				return
 			}
-			subject(t, func(s Subject) { got = ending(t, c, s) })
+			subject(t, func(s Subject) { got = stateAfterCase(t, c, s) })
 			if !slices.Equal(want, got) && !numbered[c.Name] {
-				t.Errorf("after the case, the subject answers otherwise than the model:\n%s", unlike(got, want))
+				t.Errorf("after the case, the subject answers otherwise than the model:\n%s", lineDifferences(got, want))
 			}
 		})
 	}
@@ -37,11 +37,11 @@ func Compare(t *testing.T, reference, subject WithSubject) {
 // numbered are the cases in which a call repeats a key or has an invalid item: the order in which
 // the rows of such a call are numbered is open.
 var numbered = map[string]bool{
-	"many children are created in one call, each with an answer of its own": true,
+	"many children are created in one call, each with its own answer": true,
 }
 
-// ending runs a case, and returns the answers to all queries afterwards.
-func ending(t *testing.T, c Case, s Subject) []string {
+// stateAfterCase runs a case, and returns the answers to all queries afterwards.
+func stateAfterCase(t *testing.T, c Case, s Subject) []string {
 	ctx := context.Background()
 	begin, err := s.Store.Clock(ctx)
 	if err != nil {
@@ -51,36 +51,36 @@ func ending(t *testing.T, c Case, s Subject) []string {
 	p := newPlayer(s)
 	p.begin, p.Kept = begin, nil
 	workers, err := s.Store.Workers(ctx, nil)
-	p.saw("workers: %s", failed(err))
+	p.recordLine("workers: %s", errorKind(err))
 	for i := range workers {
 		p.known, p.names[workers[i].ID] = append(p.known, workers[i].WorkerKey), workers[i].Name
 	}
 	rows, err := s.Store.List(ctx, store.ExecutionQuery{Limit: many})
-	p.saw("all executions: %s", failed(err))
+	p.recordLine("all executions: %s", errorKind(err))
 	slices.Reverse(rows)
 	for i := range rows {
-		p.learn(rows[i].ID)
+		p.numberRow(rows[i].ID)
 	}
-	p.survey()
-	p.rest()
+	p.surveyStore()
+	p.recordUnsurveyed()
 	if s.Kept != nil {
 		_, refused := s.Kept()
-		p.saw("refused results: %d", refused)
+		p.recordLine("refused results: %d", refused)
 	}
-	p.lists()
-	p.letters()
-	p.observed()
-	p.fleet()
-	p.found()
-	p.leftovers()
+	p.recordLists()
+	p.recordDeadLetters()
+	p.recordObservations()
+	p.recordWorkers()
+	p.recordFindings()
+	p.probeLeftovers()
 	return p.now
 }
 
-// lists asks for the pages of executions and actions, through each filter.
-func (p *player) lists() {
+// recordLists queries the pages of executions and actions, through each filter.
+func (p *player) recordLists() {
 	page := func(what string, q store.ExecutionQuery) {
 		rows, err := p.Store.List(p.ctx, q)
-		p.saw("list %s: %s [%s]", what, failed(err), p.listedKeys(rows))
+		p.recordLine("list %s: %s [%s]", what, errorKind(err), p.listedKeyTexts(rows))
 	}
 	seen := make(map[string]bool)
 	once := func(what string, q store.ExecutionQuery) {
@@ -93,45 +93,45 @@ func (p *player) lists() {
 	page("of none", store.ExecutionQuery{})
 	for i := range p.rows {
 		e := &p.rows[i]
-		page("before "+p.id(e.ID), store.ExecutionQuery{Before: e.ID, Limit: 2})
+		page("before "+p.idText(e.ID), store.ExecutionQuery{Before: e.ID, Limit: 2})
 		once(e.Status.String(), store.ExecutionQuery{Status: e.Status})
 		once(e.Action.Ref, store.ExecutionQuery{ActionRef: e.Action.Ref})
-		once("of worker "+p.worker(e.Worker), store.ExecutionQuery{Worker: e.Worker})
-		once("of parent "+p.id(e.Parent), store.ExecutionQuery{Parent: e.Parent})
+		once("of worker "+p.workerText(e.Worker), store.ExecutionQuery{Worker: e.Worker})
+		once("of parent "+p.idText(e.Parent), store.ExecutionQuery{Parent: e.Parent})
 		chain, err := p.Store.Chain(p.ctx, e.ID)
-		p.saw("chain of %s: %s [%s]", p.id(e.ID), failed(err), p.listedKeys(chain))
+		p.recordLine("chain of %s: %s [%s]", p.idText(e.ID), errorKind(err), p.listedKeyTexts(chain))
 	}
 	named, err := p.Store.List(p.ctx, store.ExecutionQuery{IDs: p.ids, Digests: true, WithParameters: true})
-	p.saw("by their ids: %s", failed(err))
+	p.recordLine("by their ids: %s", errorKind(err))
 	for i := range named {
-		p.saw("  %s %x %d %s", p.id(named[i].ID), named[i].Digest[:4], named[i].Size, named[i].Parameters)
+		p.recordLine("  %s %x %d %s", p.idText(named[i].ID), named[i].Digest[:4], named[i].Size, named[i].Parameters)
 	}
 	actions, err := p.Store.Actions(p.ctx, store.ActionQuery{Limit: many})
-	p.saw("actions: %s", failed(err))
+	p.recordLine("actions: %s", errorKind(err))
 	for i := range actions {
 		behind, err := p.Store.Actions(p.ctx, store.ActionQuery{After: actions[i].Ref, Limit: 1})
-		p.saw("  behind %s: %s %+v", actions[i].Ref, failed(err), behind)
+		p.recordLine("  behind %s: %s %+v", actions[i].Ref, errorKind(err), behind)
 		one, err := p.Store.Actions(p.ctx, store.ActionQuery{Ref: actions[i].Ref, Limit: many})
-		p.saw("  %s %+v", failed(err), one)
+		p.recordLine("  %s %+v", errorKind(err), one)
 	}
 }
 
-// letters asks for dead letters, and counts them by each property.
-func (p *player) letters() {
+// recordDeadLetters queries dead letters, and counts them by each property.
+func (p *player) recordDeadLetters() {
 	all, err := p.Store.DeadLetters(p.ctx, store.DeadLetterQuery{Limit: many})
-	p.saw("dead letters: %s", failed(err))
+	p.recordLine("dead letters: %s", errorKind(err))
 	shown := func(d *store.StoredDeadLetter) string {
-		return fmt.Sprintf("%d %s %q %q %q %q %d %q open %v %q %s received %s handled %s by %q", d.ID, p.key(d.Key), d.Queue, d.Reason, d.XDeath, d.Body,
-			d.BodyBytes, d.Outcome, d.Open, d.ActionRef, p.worker(d.Worker), p.moment(d.ReceivedAt), p.moment(d.HandledAt), d.HandledBy)
+		return fmt.Sprintf("%d %s %q %q %q %q %d %q open %v %q %s received %s handled %s by %q", d.ID, p.keyText(d.Key), d.Queue, d.Reason, d.XDeath, d.Body,
+			d.BodyBytes, d.Outcome, d.Open, d.ActionRef, p.workerText(d.Worker), p.momentText(d.ReceivedAt), p.momentText(d.HandledAt), d.HandledBy)
 	}
 	for i := range all {
-		p.saw("  %s", shown(&all[i]))
+		p.recordLine("  %s", shown(&all[i]))
 		one, known, err := p.Store.DeadLetter(p.ctx, all[i].ID)
-		p.saw("  alone: %s %v %s", failed(err), known, shown(&one))
+		p.recordLine("  alone: %s %v %s", errorKind(err), known, shown(&one))
 		page, err := p.Store.DeadLetters(p.ctx, store.DeadLetterQuery{Before: all[i].ID, Open: true, Limit: 1})
-		p.saw("  the open one before: %s %d", failed(err), len(page))
+		p.recordLine("  the open one before: %s %d", errorKind(err), len(page))
 		for j := range page {
-			p.saw("    %d", page[j].ID)
+			p.recordLine("    %d", page[j].ID)
 		}
 	}
 	if len(all) == 0 {
@@ -145,19 +145,19 @@ func (p *player) letters() {
 		{Window: time.Hour, Every: time.Second, Limit: 2, ByWorker: true},
 	} {
 		found, err := p.Store.SummarizeDeadLetters(p.ctx, q)
-		p.saw("summary %+v: %s, from %s until %s, %d, more %v", q, failed(err), p.moment(found.Since), p.moment(found.Until), found.Total, found.More)
+		p.recordLine("summary %+v: %s, from %s until %s, %d, more %v", q, errorKind(err), p.momentText(found.Since), p.momentText(found.Until), found.Total, found.More)
 		for _, g := range found.Groups {
-			p.saw("  %s %q %q %s %d", p.moment(g.From), g.Reason, g.ActionRef, p.worker(g.Worker), g.Count)
+			p.recordLine("  %s %q %q %s %d", p.momentText(g.From), g.Reason, g.ActionRef, p.workerText(g.Worker), g.Count)
 		}
 	}
 }
 
-// observed asks for observations, through each filter.
-func (p *player) observed() {
+// recordObservations queries observations, through each filter.
+func (p *player) recordObservations() {
 	page := func(q store.ObservationQuery) (ids []int64) {
 		found, err := p.Store.Observations(p.ctx, q)
 		if err != nil {
-			p.saw("observations: %s", failed(err))
+			p.recordLine("observations: %s", errorKind(err))
 		}
 		for i := range found {
 			ids = append(ids, found[i].ID)
@@ -165,25 +165,25 @@ func (p *player) observed() {
 		return ids
 	}
 	all, err := p.Store.Observations(p.ctx, store.ObservationQuery{Limit: many})
-	p.saw("observations: %s", failed(err))
+	p.recordLine("observations: %s", errorKind(err))
 	for i := range all {
 		o := &all[i]
-		p.saw("  %d %s %s %s %s would %s because %q at %s ended %s", o.ID, o.Part, p.key(o.Key), p.worker(o.Worker.ID), p.incarnation(o.Worker.Incarnation), o.Would, o.Reason,
-			p.moment(o.At), p.moment(o.EndedAt))
-		p.saw("  before it %v, of its part %v, of its execution %v, of its worker %v", page(store.ObservationQuery{Before: o.ID, Limit: 1}),
+		p.recordLine("  %d %s %s %s %s would %s because %q at %s ended %s", o.ID, o.Part, p.keyText(o.Key), p.workerText(o.Worker.ID), p.incarnationText(o.Worker.Incarnation), o.Would, o.Reason,
+			p.momentText(o.At), p.momentText(o.EndedAt))
+		p.recordLine("  before it %v, of its part %v, of its execution %v, of its worker %v", page(store.ObservationQuery{Before: o.ID, Limit: 1}),
 			page(store.ObservationQuery{Part: o.Part, Limit: many}), page(store.ObservationQuery{Execution: o.Key.ID, Limit: many}),
 			page(store.ObservationQuery{Worker: o.Worker.ID, Limit: many}))
 	}
 }
 
-// fleet asks for workers, and for the rows dispatched to them.
-func (p *player) fleet() {
+// recordWorkers queries workers, and the rows dispatched to them.
+func (p *player) recordWorkers() {
 	show := func(what string, q store.WorkerQuery) {
 		found, err := p.Store.FindWorkers(p.ctx, q)
-		p.saw("workers %s: %s", what, failed(err))
+		p.recordLine("workers %s: %s", what, errorKind(err))
 		for i := range found {
 			w := &found[i]
-			p.saw("  %s %s full for %v expired %v figures %+v at %q %s", w.Name, p.incarnation(w.Incarnation), w.FullFor, w.Expired, w.Figures, w.HealthURL, w.Unreadable)
+			p.recordLine("  %s %s full for %v expired %v figures %+v at %q %s", w.Name, p.incarnationText(w.Incarnation), w.FullFor, w.Expired, w.Figures, w.HealthURL, w.Unreadable)
 		}
 	}
 	show("all", store.WorkerQuery{Limit: many})
@@ -194,51 +194,51 @@ func (p *player) fleet() {
 		show("by the name of "+name, store.WorkerQuery{Name: name, Limit: many})
 		for _, limit := range []int{1, many} {
 			rows, err := p.Store.Dispatched(p.ctx, w, limit)
-			p.saw("dispatched to %s, at most %d: %s [%s]", name, limit, failed(err), p.keys(rows))
+			p.recordLine("dispatched to %s, at most %d: %s [%s]", name, limit, errorKind(err), p.keyTexts(rows))
 		}
 	}
 }
 
-// found asks for rows that need attention: all of them, the first, and the rest when the first is
+// recordFindings queries rows that need attention: all of them, the first, and the rest when the first is
 // skipped.
-func (p *player) found() {
+func (p *player) recordFindings() {
 	for cause := store.Unclaimed; cause <= store.Unsettled; cause++ {
 		f := store.Finding{Cause: cause, Limit: many}
 		rows, err := p.Store.Find(p.ctx, f)
-		p.saw("%v: %s [%s]", cause, failed(err), p.keys(rows))
+		p.recordLine("%v: %s [%s]", cause, errorKind(err), p.keyTexts(rows))
 		if len(rows) == 0 {
 			continue
 		}
 		f.Limit, f.Skip = 1, []execution.ID{rows[0].ID, 1 << 40}
 		next, err := p.Store.Find(p.ctx, f)
-		p.saw("  the next: %s [%s]", failed(err), p.keys(next))
+		p.recordLine("  the next: %s [%s]", errorKind(err), p.keyTexts(next))
 		f.Age, f.Skip = 5*time.Second, nil
 		first, err := p.Store.Find(p.ctx, f)
-		p.saw("  the first for 5 s: %s [%s]", failed(err), p.keys(first))
+		p.recordLine("  the first for 5 s: %s [%s]", errorKind(err), p.keyTexts(first))
 	}
 }
 
-// leftovers reveals state that no reader shows, by calls that take one item at a time.
-func (p *player) leftovers() {
+// probeLeftovers reveals state that no reader shows, by calls that take one item at a time.
+func (p *player) probeLeftovers() {
 	for range 2 {
 		n, err := p.Store.ForgetKeys(p.ctx, time.Second, 1)
-		p.saw("keys forgotten: %s %d", failed(err), n)
+		p.recordLine("keys forgotten: %s %d", errorKind(err), n)
 		freed, err := p.Store.FreeSlots(p.ctx, 1)
-		p.saw("slots freed: %s %s", failed(err), p.listed(freed))
+		p.recordLine("slots freed: %s %s", errorKind(err), p.sortedIDs(freed))
 		n, err = p.Store.PurgeObservations(p.ctx, time.Second, 1)
-		p.saw("observations purged: %s %d", failed(err), n)
+		p.recordLine("observations purged: %s %d", errorKind(err), n)
 		n, err = p.Store.PurgeDeadLetters(p.ctx, time.Second, 1)
-		p.saw("dead letters purged: %s %d", failed(err), n)
+		p.recordLine("dead letters purged: %s %d", errorKind(err), n)
 	}
-	p.rest()
+	p.recordUnsurveyed()
 	for range 2 {
 		rows, err := p.Store.ClaimForScheduling(p.ctx, store.SchedulingClaim{
 			Executor: "ending", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}, Others: 1,
 		})
-		p.saw("claimed one and another: %s [%s]", failed(err), p.keys(rows))
+		p.recordLine("claimed one and another: %s [%s]", errorKind(err), p.keyTexts(rows))
 	}
 	rows, err := p.Store.ClaimForScheduling(p.ctx, store.SchedulingClaim{Executor: "ending", Expiry: time.Minute, Others: many})
-	p.saw("claimed: %s [%s]", failed(err), p.keys(rows))
+	p.recordLine("claimed: %s [%s]", errorKind(err), p.keyTexts(rows))
 	for _, w := range p.known {
 		b := store.Beat{WorkerKey: w, Number: 1 << 30, Lease: Lease, ConsumerAlive: true}
 		for i := range p.rows {
@@ -247,12 +247,12 @@ func (p *player) leftovers() {
 		reply, err := p.Store.Heartbeat(p.ctx, b)
 		var lost, cancel []string
 		for _, key := range reply.Lost {
-			lost = append(lost, p.key(key))
+			lost = append(lost, p.keyText(key))
 		}
 		for _, key := range reply.Cancel {
-			cancel = append(cancel, p.key(key))
+			cancel = append(cancel, p.keyText(key))
 		}
-		p.saw("heartbeat of %s: %s, drain %v, lost [%s], to be ended [%s]", p.names[w.ID], failed(err), reply.Drain, strings.Join(lost, " "), strings.Join(cancel, " "))
+		p.recordLine("heartbeat of %s: %s, drain %v, lost [%s], to be ended [%s]", p.names[w.ID], errorKind(err), reply.Drain, strings.Join(lost, " "), strings.Join(cancel, " "))
 	}
-	p.survey()
+	p.surveyStore()
 }

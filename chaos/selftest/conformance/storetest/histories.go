@@ -18,38 +18,36 @@ import (
 	"handoff/core/store"
 )
 
-// State is a store that can be copied in its present state: the model by which concurrent histories
-// are judged. Its clock must show the subject's time and stand still, as the subject's must.
+// State is a store that can be copied in its present state: the model that judges concurrent histories. Its
+// clock must show the subject's time and stand still, as the subject's must.
 type State struct {
 	Store store.Store
 	Clone func() State
 }
 
-// Shape says how large concurrent histories are.
+// Shape is the size of concurrent histories.
 type Shape struct {
 	// Cells run at the same time on one store. Each has its own two executions and worker, so that
 	// each has a separate history: no call of one affects another.
 	Cells int
-	// Clients is how many clients call at the same time within a cell, and Calls how often each
-	// calls.
+	// Clients is the number of concurrent clients of a cell, and Calls the number of calls of each.
 	Clients, Calls int
 	// Only are the names of the calls to make, nil for all.
 	Only []string
 }
 
-// Linearizable makes simultaneous calls from many clients, drawn by the seed. It judges whether
-// each answer about one row could have been given at one moment between the call and its return:
-// whether the model gives the same answers in some order of the calls that keeps calls that did not
-// overlap in their order. Each row of a call has its own moment, because a failed statement is
-// repeated row by row. It returns the history of the first cell that can't be explained, or "", and
-// how many calls were made. Both stores must be empty.
+// Linearizable makes simultaneous calls from many clients, drawn by the seed. It judges whether each answer
+// about one row could have been given at one moment between the call and its return: whether the model gives
+// the same answers in some order of the calls that keeps calls that did not overlap in their order. Each row
+// of a call has its own moment, because a failed statement is repeated row by row. It returns the history of
+// the first cell that can't be explained, or "", and the number of calls. Both stores must be empty.
 func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
 	t.Helper()
 	cells := make([]*cell, shape.Cells)
 	for i := range cells {
 		cells[i] = newCell(i)
 		for _, s := range []store.Store{subject, model.Store} {
-			if err := cells[i].prepare(s); err != nil {
+			if err := cells[i].prepareStore(s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,13 +59,13 @@ func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, s
 			under.Go(func() {
 				r := rand.New(rand.NewPCG(seed, uint64(i*shape.Clients+client))) //nolint:gosec // not negative
 				for range shape.Calls {
-					call := c.draw(r, shape.Only)
+					call := c.drawCall(r, shape.Only)
 					o := porcupine.Operation{ClientId: client, Call: time.Since(begin).Nanoseconds()}
 					answers := call.do(subject, 0, call.rows)
 					o.Return = time.Since(begin).Nanoseconds()
 					for n, answer := range answers {
 						o.Input, o.Output = row{call, n}, answer
-						c.record(o)
+						c.recordOperation(o)
 					}
 				}
 			})
@@ -76,9 +74,9 @@ func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, s
 	under.Wait()
 	for _, c := range cells {
 		calls += len(c.history)
-		switch porcupine.CheckOperationsTimeout(c.specification(model), c.history, judgeFor) {
+		switch porcupine.CheckOperationsTimeout(c.porcupineModel(model), c.history, judgeFor) {
 		case porcupine.Illegal:
-			return c.unexplained(model), calls
+			return c.unexplainedHistory(model), calls
 		case porcupine.Unknown:
 			t.Errorf("a history of %d calls could not be judged within %v", len(c.history), judgeFor)
 		}
@@ -97,17 +95,17 @@ type call struct {
 	// do makes the call for some of its rows, and shows the answer about each. An answer that
 	// nothing was done or promised is possible at any moment.
 	do func(s store.Store, from, to int) []string
-	// reply says that the call's effect counts as its first row and its reply as the second, each
-	// at its own moment.
+	// reply reports whether the call has two steps: its effect counts as the first row and its reply as the
+	// second, each at its own moment.
 	reply bool
 }
 
-// step is a call that is one step.
-func step(name string, do func(s store.Store) string) call {
+// singleStepCall is a call that is one step.
+func singleStepCall(name string, do func(s store.Store) string) call {
 	return call{name: name, rows: 1, do: func(s store.Store, _, _ int) []string { return []string{do(s)} }}
 }
 
-// withReply is a call whose reply is only information, which may be old when it is read.
+// withReply is a call whose reply is only information, which may be outdated when it is read.
 func withReply(name string, do func(s store.Store) (done, seen string)) call {
 	return call{name: name, rows: 2, reply: true, do: func(s store.Store, from, to int) []string {
 		done, seen := do(s)
@@ -122,9 +120,9 @@ func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs
 		answers, err := do(s, requests[from:to])
 		all := make([]string, to-from)
 		for i := range all {
-			if all[i] = c.answer(err); err == nil && len(answers) > 0 {
+			if all[i] = c.answerText(err); err == nil && len(answers) > 0 {
 				if all[i] = nothing; answers[i] != nothing {
-					all[i] = c.answer(nil, answers[i])
+					all[i] = c.answerText(nil, answers[i])
 				}
 			}
 		}
@@ -132,14 +130,14 @@ func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs
 	}}
 }
 
-// row is the part of a call about one of its rows.
+// row is the part of a call that concerns one of its rows.
 type row struct {
 	call
 	n int
 }
 
-// nothing is the answer of a call that had no effect and promises none: the store was not
-// available, or a claim for scheduling or a mark passed over a row that another call had locked.
+// nothing is the answer of a call that had no effect and promises none: the store was not available, or a
+// claim for scheduling or a mark skipped a row that another call had locked.
 const nothing = "nothing"
 
 // cell is two executions and their worker.
@@ -147,7 +145,7 @@ type cell struct {
 	name   string
 	ids    []execution.ID
 	worker store.WorkerKey
-	ctx    context.Context //nolint:containedctx // a test's
+	ctx    context.Context //nolint:containedctx // the context of a test
 
 	mu      sync.Mutex
 	history []porcupine.Operation
@@ -160,13 +158,13 @@ func newCell(n int) *cell {
 	return &cell{name: fmt.Sprint("cell", n), ctx: context.Background(), seen: make(map[execution.ID]execution.Execution), beat: 1}
 }
 
-// keyed is the action of which clients create one execution, under a key of the same name.
-func (c *cell) keyed() string { return c.name + "-keyed" }
+// keyedAction returns the action of which clients create one execution, under a key of the same name.
+func (c *cell) keyedAction() string { return c.name + "-keyed" }
 
-func (c *cell) runtime(n int) string { return fmt.Sprint(c.name, "-", n) }
+func (c *cell) runtimeName(n int) string { return fmt.Sprint(c.name, "-", n) }
 
-// prepare makes the cell in a store: one execution is dispatched and one requested.
-func (c *cell) prepare(s store.Store) error {
+// prepareStore makes the cell in a store: one execution is dispatched and one requested.
+func (c *cell) prepareStore(s store.Store) error {
 	r, err := s.Register(c.ctx, store.Registration{Process: 1, Attempt: 1, Name: c.name, Runtimes: []string{"any"}, Capacity: 9, Lease: Lease})
 	if err != nil {
 		return err
@@ -178,12 +176,12 @@ func (c *cell) prepare(s store.Store) error {
 	if err := s.SetLifecycle(c.ctx, c.worker, execution.Active); err != nil {
 		return err
 	}
-	one := execution.Action{Ref: c.keyed(), Runtime: c.keyed(), Entrypoint: "e"}
+	one := execution.Action{Ref: c.keyedAction(), Runtime: c.keyedAction(), Entrypoint: "e"}
 	if err := s.PutActions(c.ctx, []execution.Action{one}); err != nil {
 		return err
 	}
 	for n := range 2 {
-		action := execution.Action{Ref: c.runtime(n), Runtime: c.runtime(n), Entrypoint: "e", Timeout: RunTimeout}
+		action := execution.Action{Ref: c.runtimeName(n), Runtime: c.runtimeName(n), Entrypoint: "e", Timeout: RunTimeout}
 		if err := s.PutActions(c.ctx, []execution.Action{action}); err != nil {
 			return err
 		}
@@ -193,7 +191,7 @@ func (c *cell) prepare(s store.Store) error {
 		}
 		c.ids = append(c.ids, created[0].ID)
 	}
-	rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: c.runtime(0), Limit: 1}}})
+	rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: c.runtimeName(0), Limit: 1}}})
 	if err != nil {
 		return err
 	}
@@ -203,14 +201,14 @@ func (c *cell) prepare(s store.Store) error {
 	return err
 }
 
-func (c *cell) record(o porcupine.Operation) {
+func (c *cell) recordOperation(o porcupine.Operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.history = append(c.history, o)
 }
 
-// saw remembers the latest state of an execution in an answer, for the next calls.
-func (c *cell) saw(rows ...execution.Execution) {
+// rememberRows stores the latest state of an execution in an answer, for the next calls.
+func (c *cell) rememberRows(rows ...execution.Execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range rows {
@@ -220,8 +218,8 @@ func (c *cell) saw(rows ...execution.Execution) {
 	}
 }
 
-// keys chooses one or both executions, mostly at the epoch seen last.
-func (c *cell) keys(r *rand.Rand) []execution.Key {
+// chooseKeys chooses one or both executions, mostly at the epoch seen last.
+func (c *cell) chooseKeys(r *rand.Rand) []execution.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var keys []execution.Key
@@ -239,41 +237,41 @@ func (c *cell) keys(r *rand.Rand) []execution.Key {
 	return keys
 }
 
-// number returns the next number.
-func (c *cell) number(n *uint64) uint64 {
+// nextNumber returns the next number.
+func (c *cell) nextNumber(n *uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*n++
 	return *n
 }
 
-// answer shows an answer: rows in full, errors by their kind.
-func (c *cell) answer(err error, rows ...string) string {
+// answerText shows an answer: rows in full, errors by their kind.
+func (c *cell) answerText(err error, rows ...string) string {
 	if errors.Is(err, store.ErrUnavailable) {
 		return nothing
 	}
-	return fmt.Sprint(failed(err), " ", strings.Join(rows, "; "))
+	return fmt.Sprint(errorKind(err), " ", strings.Join(rows, "; "))
 }
 
-func (c *cell) outcome(o store.Outcome) string {
-	c.saw(o.Row)
-	return fmt.Sprintf("applied %v from %v %s", o.Applied, o.From, c.row(&o.Row))
+func (c *cell) outcomeText(o store.Outcome) string {
+	c.rememberRows(o.Row)
+	return fmt.Sprintf("applied %v from %v %s", o.Applied, o.From, c.rowText(&o.Row))
 }
 
-// row shows a row without its constant values.
-func (c *cell) row(e *execution.Execution) string {
+// rowText shows a row without its constant values.
+func (c *cell) rowText(e *execution.Execution) string {
 	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v cancel requested %v",
 		e.ID, e.Epoch, e.Status, e.Worker, e.Incarnation, e.Dispatches, e.Avoid, e.FailureReason, e.ClaimBeat,
 		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero(), !e.CancelRequestedAt.IsZero())
 }
 
-// specification is the model in the form that porcupine needs.
-func (c *cell) specification(model State) porcupine.Model {
+// porcupineModel returns the model in the form that porcupine needs.
+func (c *cell) porcupineModel(model State) porcupine.Model {
 	type state struct {
 		State
 		shown string
 	}
-	show := func(s State) state { return state{s, c.everything(s.Store)} }
+	show := func(s State) state { return state{s, c.stateText(s.Store)} }
 	open := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{show(model.Clone())} },
 		Step: func(before, input, output any) []any {
@@ -283,7 +281,7 @@ func (c *cell) specification(model State) porcupine.Model {
 			}
 			next := before.(state).Clone()
 			switch same := r.do(next.Store, r.n, r.n+1)[0] == answer; {
-			case r.open(answer):
+			case r.hasOpenOutcome(answer):
 				return []any{before, show(next)}
 			case !same:
 				return nil
@@ -298,26 +296,26 @@ func (c *cell) specification(model State) porcupine.Model {
 	return open.ToModel()
 }
 
-// open says that an answer leaves it open whether this row's step was made: its outcome is unknown,
+// hasOpenOutcome reports whether an answer leaves open that this row's step was made: its outcome is unknown,
 // or an error ended the call after some of its rows.
-func (r row) open(answer string) bool {
-	return answer != nothing && (strings.HasPrefix(answer, failed(store.ErrUnknownOutcome)) ||
-		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, failed(nil)))
+func (r row) hasOpenOutcome(answer string) bool {
+	return answer != nothing && (strings.HasPrefix(answer, errorKind(store.ErrUnknownOutcome)) ||
+		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, errorKind(nil)))
 }
 
-// everything shows all state on which later answers can depend. Every call registers as a process
-// of its own, so it does not matter which process registered last.
-func (c *cell) everything(s store.Store) string {
+// stateText shows all state on which later answers can depend. Every call registers as its own process, so it
+// does not matter which process registered last.
+func (c *cell) stateText(s store.Store) string {
 	rows, err := s.Executions(c.ctx, c.ids)
-	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyed(), Limit: 9})
-	all := []string{failed(err), c.workers(s), fmt.Sprint(len(created), " under the key")}
+	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyedAction(), Limit: 9})
+	all := []string{errorKind(err), c.workerText(s), fmt.Sprint(len(created), " under the key")}
 	for i := range rows {
-		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
+		all = append(all, c.rowText(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
 	}
 	for _, id := range c.ids {
 		// A cancellation depends on whether a row was retried, and on the state of the retry.
 		chain, err := s.Chain(c.ctx, id)
-		all = append(all, failed(err))
+		all = append(all, errorKind(err))
 		for i := 1; i < len(chain); i++ {
 			all = append(all, fmt.Sprint("retried as ", chain[i].RetryCount, " ", chain[i].Status, " ", !chain[i].OrchestratedAt.IsZero()))
 		}
@@ -325,22 +323,22 @@ func (c *cell) everything(s store.Store) string {
 	return strings.Join(all, "\n")
 }
 
-// workers shows the cell's worker. The number of a newer incarnation is open.
-func (c *cell) workers(s store.Store) string {
+// workerText shows the cell's worker. The number of a newer incarnation is open.
+func (c *cell) workerText(s store.Store) string {
 	rows, err := s.Workers(c.ctx, nil)
 	for i := range rows {
 		if w := &rows[i]; w.Name == c.name {
-			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d cordoned %v",
+			return c.answerText(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d cordoned %v",
 				w.Incarnation == c.worker.Incarnation, w.Lifecycle, w.Beat, w.ConsumerAlive, w.LeaseOverFor, w.Load, w.Cordoned))
 		}
 	}
-	return c.answer(err)
+	return c.answerText(err)
 }
 
-// unexplained shows the history, the longest possible order of some of its calls, and the model's
+// unexplainedHistory shows the history, the longest possible order of some of its calls, and the model's
 // answer to each of the others after those.
-func (c *cell) unexplained(model State) string {
-	spec := c.specification(model)
+func (c *cell) unexplainedHistory(model State) string {
+	spec := c.porcupineModel(model)
 	_, info := porcupine.CheckOperationsVerbose(spec, c.history, judgeFor)
 	var longest []int
 	for _, partial := range info.PartialLinearizations()[0] {
@@ -361,7 +359,7 @@ func (c *cell) unexplained(model State) string {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return int(c.history[a].Call - c.history[b].Call) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation. The longest order of its calls ends with\n%s", c.name, c.ids, c.everything(last.Store))
+	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation. The longest order of its calls ends with\n%s", c.name, c.ids, c.stateText(last.Store))
 	for _, at := range order {
 		o := c.history[at]
 		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d, %3d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, place[at], o.Input.(row).name, o.Output)
@@ -373,8 +371,8 @@ func (c *cell) unexplained(model State) string {
 	return b.String()
 }
 
-// takeBack is a reclaim for a cause that needs no moment.
-func takeBack(key execution.Key, cause store.ReclaimCause, fail bool) store.Reclaim {
+// reclaimOf returns a reclaim for a cause that needs no moment.
+func reclaimOf(key execution.Key, cause store.ReclaimCause, fail bool) store.Reclaim {
 	r := store.Reclaim{
 		Key: key, Cause: cause, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
 		Policy: config.Reschedule, MaxDispatches: 2, Counts: true,

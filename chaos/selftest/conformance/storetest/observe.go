@@ -24,7 +24,7 @@ type Change struct {
 	Reason                 execution.Reason
 }
 
-// observation is what was observed of one command.
+// observation holds the lines that were recorded during one command.
 type observation []string
 
 // player makes commands on a subject. It numbers rows, workers and incarnations in the order in
@@ -34,7 +34,7 @@ type player struct {
 	Subject
 	ctx   context.Context
 	begin time.Time
-	// passed is how far the clock has been moved.
+	// passed is the total time by which the clock has been moved.
 	passed time.Duration
 
 	ids     []execution.ID
@@ -45,7 +45,7 @@ type player struct {
 	// parents are the first rows of the chains for which a child was requested.
 	parents map[execution.ID]bool
 
-	// rows and workers have the state that the last survey found, shown what it showed.
+	// rows and workers have the state that the last survey found, shown its texts.
 	rows    []execution.Execution
 	workers []store.WorkerRow
 	shown   map[string]string
@@ -61,25 +61,27 @@ func newPlayer(s Subject) *player {
 	}
 }
 
-// play makes a sequence of commands on a subject.
-func play(s Subject, commands []command) []observation {
+// playCommands makes a sequence of commands on a subject.
+func playCommands(s Subject, commands []command) []observation {
 	p := newPlayer(s)
-	p.prepare()
-	p.survey()
+	p.prepareStore()
+	p.surveyStore()
 	all := []observation{p.now}
 	for _, c := range commands {
 		p.now = nil
-		p.do(c)
-		p.survey()
+		p.runCommand(c)
+		p.surveyStore()
 		all = append(all, p.now)
 	}
 	return all
 }
 
-func (p *player) saw(format string, args ...any) { p.now = append(p.now, fmt.Sprintf(format, args...)) }
+func (p *player) recordLine(format string, args ...any) {
+	p.now = append(p.now, fmt.Sprintf(format, args...))
+}
 
-// failed shows the kind of an error. Its text differs between stores.
-func failed(err error) string {
+// errorKind shows the kind of an error. Its text differs between stores.
+func errorKind(err error) string {
 	for _, known := range []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrSuperseded, store.ErrLost, store.ErrLeaseOver} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -91,8 +93,8 @@ func failed(err error) string {
 	return "ok"
 }
 
-// learn numbers a row.
-func (p *player) learn(id execution.ID) {
+// numberRow numbers a row.
+func (p *player) numberRow(id execution.ID) {
 	if _, known := p.places[id]; id != 0 && !known {
 		p.places[id] = len(p.ids)
 		p.ids = append(p.ids, id)
@@ -107,7 +109,7 @@ func (p *player) chainOf(id execution.ID) execution.ID {
 	return id
 }
 
-func (p *player) id(id execution.ID) string {
+func (p *player) idText(id execution.ID) string {
 	if place, known := p.places[id]; known {
 		return fmt.Sprint("#", place)
 	}
@@ -117,9 +119,11 @@ func (p *player) id(id execution.ID) string {
 	return "unknown"
 }
 
-func (p *player) key(k execution.Key) string { return fmt.Sprint(p.id(k.ID), "@", int64(k.Epoch)) }
+func (p *player) keyText(k execution.Key) string {
+	return fmt.Sprint(p.idText(k.ID), "@", int64(k.Epoch))
+}
 
-func (p *player) incarnation(i execution.Incarnation) string {
+func (p *player) incarnationText(i execution.Incarnation) string {
 	for n, w := range p.known {
 		if w.Incarnation == i {
 			return fmt.Sprint("inc", n)
@@ -131,7 +135,7 @@ func (p *player) incarnation(i execution.Incarnation) string {
 	return "unknown"
 }
 
-func (p *player) worker(id execution.WorkerID) string {
+func (p *player) workerText(id execution.WorkerID) string {
 	if name, known := p.names[id]; known {
 		return name
 	}
@@ -141,103 +145,103 @@ func (p *player) worker(id execution.WorkerID) string {
 	return "unknown"
 }
 
-func (p *player) moment(t time.Time) string {
+func (p *player) momentText(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.Sub(p.begin).String()
 }
 
-// row shows every field of a row.
-func (p *player) row(e *execution.Execution) string {
+// rowText shows every field of a row.
+func (p *player) rowText(e *execution.Execution) string {
 	if e.ID == 0 {
 		return "no row"
 	}
-	m := p.moment
+	m := p.momentText
 	return fmt.Sprintf("%s %v epoch %d %+v own %+v parameters %q worker %s %s dispatches %d avoid %s deadlines %s %s result {%q %q %v %q} %v"+
 		" parent %s awaits %v cancel requested %s canceling %s original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s settling %s submitted by %q, cancelled by %q",
-		p.id(e.ID), e.Status, e.Epoch, e.Action, e.Limits, e.Parameters, p.worker(e.Worker), p.incarnation(e.Incarnation), e.Dispatches, p.worker(e.Avoid),
+		p.idText(e.ID), e.Status, e.Epoch, e.Action, e.Limits, e.Parameters, p.workerText(e.Worker), p.incarnationText(e.Incarnation), e.Dispatches, p.workerText(e.Avoid),
 		m(e.DispatchDeadline), m(e.RunDeadline), e.Result.Error, e.Result.Message, e.Result.FailedBy, e.Result.Output, e.FailureReason,
-		p.id(e.Parent), e.AwaitsParent, m(e.CancelRequestedAt), m(e.CancelingAt), p.id(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
+		p.idText(e.Parent), e.AwaitsParent, m(e.CancelRequestedAt), m(e.CancelingAt), p.idText(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
 		m(e.SchedulingAt), e.SchedulingBy, m(e.SchedulingExpiresAt), m(e.ScheduledAt), m(e.PublishedAt), m(e.StartedAt), e.ClaimBeat,
 		m(e.Ended), m(e.OrchestratedAt), m(e.SettlingAt), e.SubmittedBy, e.CancelRequestedBy)
 }
 
-// outcome shows the outcome of a guarded write. If it was applied, the survey shows the row in
+// outcomeText shows the outcome of a guarded write. If it was applied, the survey shows the row in
 // full.
-func (p *player) outcome(o store.Outcome) string {
+func (p *player) outcomeText(o store.Outcome) string {
 	if o.Row.ID == 0 {
 		return fmt.Sprint("applied ", o.Applied, ", no row")
 	}
-	return fmt.Sprint("applied ", o.Applied, " from ", o.From, ": ", p.row(&o.Row))
+	return fmt.Sprint("applied ", o.Applied, " from ", o.From, ": ", p.rowText(&o.Row))
 }
 
-// listed shows rows whose order is open.
-func (p *player) listed(ids []execution.ID) string {
+// sortedIDs shows rows whose order is open.
+func (p *player) sortedIDs(ids []execution.ID) string {
 	var all []string
 	for _, id := range ids {
-		all = append(all, p.id(id))
+		all = append(all, p.idText(id))
 	}
 	slices.Sort(all)
 	return fmt.Sprint(all)
 }
 
-func (p *player) keys(rows []execution.Execution) string {
+func (p *player) keyTexts(rows []execution.Execution) string {
 	all := make([]string, len(rows))
 	for i := range rows {
-		all[i] = p.key(rows[i].Key())
+		all[i] = p.keyText(rows[i].Key())
 	}
 	return strings.Join(all, " ")
 }
 
-func (p *player) listedKeys(rows []store.Listed) string {
+func (p *player) listedKeyTexts(rows []store.Listed) string {
 	all := make([]execution.Execution, len(rows))
 	for i := range rows {
 		all[i] = rows[i].Execution
 	}
-	return p.keys(all)
+	return p.keyTexts(all)
 }
 
-// survey reads everything and shows the differences to the last time.
-func (p *player) survey() {
+// surveyStore reads everything and shows the differences to the last time.
+func (p *player) surveyStore() {
 	rows, err := p.Store.Executions(p.ctx, p.ids)
 	if err != nil {
-		p.saw("reading all executions: %s", failed(err))
+		p.recordLine("reading all executions: %s", errorKind(err))
 		return
 	}
 	p.rows = make([]execution.Execution, len(p.ids))
 	for i := range rows {
 		p.rows[p.places[rows[i].ID]] = rows[i]
 	}
-	// In the order of their numbers: it is open which row of one call gets the smaller id.
+	// In the order of their places: it is open which row of one call gets the smaller id.
 	for i := range p.rows {
-		p.differs("row "+p.id(p.ids[i]), p.row(&p.rows[i]))
+		p.recordIfChanged("row "+p.idText(p.ids[i]), p.rowText(&p.rows[i]))
 	}
 	if p.workers, err = p.Store.Workers(p.ctx, nil); err != nil {
-		p.saw("reading all workers: %s", failed(err))
+		p.recordLine("reading all workers: %s", errorKind(err))
 		return
 	}
 	for i := range p.workers {
 		w := &p.workers[i]
-		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d at %s %v ago over for %v load %d queued %d cordoned %v %q by %q",
-			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, p.moment(w.LastBeat), w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason, w.CordonChangedBy))
+		p.recordIfChanged("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d at %s %v ago over for %v load %d queued %d cordoned %v %q by %q",
+			p.incarnationText(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, p.momentText(w.LastBeat), w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason, w.CordonChangedBy))
 	}
 	if p.Kept != nil {
 		letters, refused := p.Kept()
-		p.differs("kept", fmt.Sprint(letters, " dead letters, ", refused, " refused results"))
+		p.recordIfChanged("kept", fmt.Sprint(letters, " dead letters, ", refused, " refused results"))
 	}
-	p.audit()
+	p.recordAudit()
 }
 
-func (p *player) differs(what, text string) {
+func (p *player) recordIfChanged(what, text string) {
 	if p.shown[what] != text {
 		p.shown[what] = text
-		p.saw("%s: %s", what, text)
+		p.recordLine("%s: %s", what, text)
 	}
 }
 
-// audit shows the new lines of the audit, row by row.
-func (p *player) audit() {
+// recordAudit shows the new lines of the audit, row by row.
+func (p *player) recordAudit() {
 	if p.Audit == nil {
 		return
 	}
@@ -246,8 +250,8 @@ func (p *player) audit() {
 	for place, id := range p.ids {
 		for i := range fresh {
 			if c := &fresh[i]; c.ID == id {
-				p.saw("audit #%d: %v to %v, epoch %d to %d naming %d, at %s %s, by %v %s, %v", place, c.From, c.To, c.OldEpoch, c.Epoch,
-					c.Named, p.worker(c.Worker), p.incarnation(c.Incarnation), c.By, p.incarnation(c.WriterIncarnation), c.Reason)
+				p.recordLine("audit #%d: %v to %v, epoch %d to %d naming %d, at %s %s, by %v %s, %v", place, c.From, c.To, c.OldEpoch, c.Epoch,
+					c.Named, p.workerText(c.Worker), p.incarnationText(c.Incarnation), c.By, p.incarnationText(c.WriterIncarnation), c.Reason)
 			}
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"handoff/core/store"
 )
 
-// Two concurrent calls return answers, and leave the database, as if one had been made after the
-// other. The caller, who has a real database, makes them meet at every lock. The model here gives
-// the results of the two orders.
+// Two concurrent calls return answers, and leave the database, as if one had been made after the other. The
+// caller, who has a real database, makes them meet at every lock. The model here gives the results of the two
+// orders.
 
 // readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
@@ -47,12 +47,12 @@ func Ungenerated(writes []Write) []string {
 type Write struct {
 	// Method is the store's method; Name describes the arguments.
 	Method, Name string
-	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row
-	// of an unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch
-	// to the stage's worker.
+	// Meets lists what the call can wait for, apart from the rows that it locks: "key new" for the row of an
+	// unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's
+	// worker.
 	Meets []string
-	// Passes says that the call skips rows that another call has locked. skipped is its answer
-	// then, nil for passed.
+	// Passes reports whether the call skips rows that another call has locked. skipped is its answer in that
+	// case, nil for passed.
 	Passes  bool
 	skipped *Answer
 
@@ -67,9 +67,8 @@ func (w Write) Do(ctx context.Context, s store.Store) Answer { return w.do(ctx, 
 
 // Answer is the answer of a call.
 type Answer struct {
-	// made are the executions that the call created, registered is the incarnation. Both are shown
-	// in the order of the calls and not by their numbers, because the first caller gets the first
-	// number.
+	// made are the executions that the call created, registered is the incarnation. Both are shown in the
+	// order of the calls and not by their numbers, because the first call gets the first number.
 	made       []execution.ID
 	registered store.WorkerKey
 	// head is shown first, once for all parts of a call.
@@ -77,8 +76,8 @@ type Answer struct {
 	tell func(p *player)
 }
 
-// together joins the answers of the parts of a call.
-func together(parts []Answer) Answer {
+// joinAnswers joins the answers of the parts of a call.
+func joinAnswers(parts []Answer) Answer {
 	var all Answer
 	for _, a := range parts {
 		all.made = append(all.made, a.made...)
@@ -95,10 +94,10 @@ func together(parts []Answer) Answer {
 }
 
 // passed is the answer of a call that skipped all its rows.
-var passed = Answer{tell: func(p *player) { p.saw("nothing") }}
+var passed = Answer{tell: func(p *player) { p.recordLine("nothing") }}
 
-// pass is the answer of the call if it skipped all its rows.
-func (w *Write) pass() Answer {
+// skippedAnswer is the answer of the call if it skipped all its rows.
+func (w *Write) skippedAnswer() Answer {
 	if w.skipped != nil {
 		return *w.skipped
 	}
@@ -151,12 +150,12 @@ func (s Situation) Prepare(t *testing.T, subject Subject) *Stage {
 	return st
 }
 
-// many is more than there are rows in a situation.
+// many exceeds the number of rows in any situation.
 const many = 100
 
-// Shown shows the answers of two calls and everything that can be read afterwards, so that two
-// stores that behave alike show the same. It ends with calls that reveal state which no reader
-// shows: heartbeats, and a claim of all rows that can be scheduled.
+// Shown shows the answers of two calls and everything that can be read afterwards, so that two stores that
+// behave alike show the same. It ends with calls that reveal state which no reader shows: heartbeats, and a
+// claim of all rows that can be scheduled.
 func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	p := newPlayer(Subject{Store: s})
 	p.begin, p.known = st.begin, slices.Clone(st.known)
@@ -164,11 +163,11 @@ func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 		p.names[id] = name
 	}
 	for _, id := range st.ids {
-		p.learn(id)
+		p.numberRow(id)
 	}
 	for _, a := range answers {
 		for _, id := range a.made {
-			p.learn(id)
+			p.numberRow(id)
 		}
 		if w := a.registered; w.Incarnation != 0 {
 			p.known = append(p.known, w)
@@ -178,69 +177,69 @@ func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 		}
 	}
 	rows, err := s.List(p.ctx, store.ExecutionQuery{Limit: many})
-	p.saw("all executions: %s", failed(err))
+	p.recordLine("all executions: %s", errorKind(err))
 	for i := range rows {
-		p.learn(rows[len(rows)-1-i].ID)
+		p.numberRow(rows[len(rows)-1-i].ID)
 	}
 	for n, a := range answers {
-		p.saw("answer %d: %s", n+1, a.head)
+		p.recordLine("answer %d: %s", n+1, a.head)
 		a.tell(p)
 	}
-	p.survey()
-	p.rest()
-	p.probe(st)
+	p.surveyStore()
+	p.recordUnsurveyed()
+	p.probeHiddenState(st)
 	return strings.Join(p.now, "\n")
 }
 
-// rest shows what the survey of TestSequences leaves out.
-func (p *player) rest() {
+// recordUnsurveyed records what the survey of TestSequences leaves out.
+func (p *player) recordUnsurveyed() {
 	counted, err := p.Store.Survey(p.ctx)
 	counted.Held = 0 // only a real database has transactions that are open
-	p.saw("survey: %s %+v", failed(err), counted)
+	p.recordLine("survey: %s %+v", errorKind(err), counted)
 	letters, err := p.Store.DeadLetters(p.ctx, store.DeadLetterQuery{Limit: many})
-	p.saw("dead letters: %s", failed(err))
+	p.recordLine("dead letters: %s", errorKind(err))
 	for _, l := range letters {
-		p.saw("  %d %s %s open %v handled %s", l.ID, l.Queue, l.Outcome, l.Open, p.moment(l.HandledAt))
+		p.recordLine("  %d %s %s open %v handled %s", l.ID, l.Queue, l.Outcome, l.Open, p.momentText(l.HandledAt))
 	}
 	observations, err := p.Store.Observations(p.ctx, store.ObservationQuery{Limit: many})
-	p.saw("observations: %s", failed(err))
+	p.recordLine("observations: %s", errorKind(err))
 	for _, o := range observations {
-		p.saw("  %s %s of %s would %s %s ended %s", o.Part, p.key(o.Key), p.incarnation(o.Worker.Incarnation), o.Would, o.Reason, p.moment(o.EndedAt))
+		p.recordLine("  %s %s of %s would %s %s ended %s", o.Part, p.keyText(o.Key), p.incarnationText(o.Worker.Incarnation), o.Would, o.Reason, p.momentText(o.EndedAt))
 	}
 	actions, err := p.Store.Actions(p.ctx, store.ActionQuery{Limit: many})
-	p.saw("actions: %s %+v", failed(err), actions)
+	p.recordLine("actions: %s %+v", errorKind(err), actions)
 	found, err := p.Store.Find(p.ctx, store.Finding{Cause: store.OwnerGone, Limit: many})
-	p.saw("whose owners are gone: %s [%s]", failed(err), p.keys(found))
+	p.recordLine("whose owners are gone: %s [%s]", errorKind(err), p.keyTexts(found))
 }
 
-// probe reveals state that no reader shows.
-func (p *player) probe(st *Stage) {
+// probeHiddenState reveals state that no reader shows.
+func (p *player) probeHiddenState(st *Stage) {
 	b := store.Beat{WorkerKey: st.worker, Number: 99, Lease: Lease, ConsumerAlive: true}
 	for i := range p.rows {
 		b.Held = append(b.Held, p.rows[i].Key())
 	}
 	reply, err := p.Store.Heartbeat(p.ctx, b)
-	p.saw("a heartbeat: %s, drain %v", failed(err), reply.Drain)
+	p.recordLine("a heartbeat: %s, drain %v", errorKind(err), reply.Drain)
 	for _, key := range reply.Lost {
-		p.saw("  lost %s", p.key(key))
+		p.recordLine("  lost %s", p.keyText(key))
 	}
 	for _, key := range reply.Cancel {
-		p.saw("  to be ended %s", p.key(key))
+		p.recordLine("  to be ended %s", p.keyText(key))
 	}
 	for _, w := range p.known[len(st.known):] {
 		reply, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 99, Lease: Lease, ConsumerAlive: true})
-		p.saw("a heartbeat of %s: %s, drain %v", p.incarnation(w.Incarnation), failed(err), reply.Drain)
+		p.recordLine("a heartbeat of %s: %s, drain %v", p.incarnationText(w.Incarnation), errorKind(err), reply.Drain)
 	}
 	rows, err := p.Store.ClaimForScheduling(p.ctx, store.SchedulingClaim{Executor: "probe", Expiry: time.Minute, Others: many})
 	var names []string
 	for i := range rows {
-		names = append(names, p.key(rows[i].Key()))
+		names = append(names, p.keyText(rows[i].Key()))
 	}
 	slices.Sort(names)
-	p.saw("claimed: %s %v", failed(err), names)
+	p.recordLine("claimed: %s %v", errorKind(err), names)
 }
 
-// Effective says that the call changes something if it is made first.
+// Effective reports whether the call changes something if it is made first.
 func (st *Stage) Effective(model State, w Write) bool {
 	s := model.Clone()
 	w.Do(context.Background(), s.Store)
@@ -251,11 +250,11 @@ func (st *Stage) Effective(model State, w Write) bool {
 // reverse.
 type Orders []string
 
-// Matter says that it makes a difference which call comes first.
+// Matter reports whether the order of the calls makes a difference.
 func (o Orders) Matter() bool { return o[0] != o[1] }
 
-// Orders asks the model for the results of two calls in either order. A call that skips locked rows
-// may also have found nothing.
+// Orders gets the results of two calls in either order from the model. A call that skips locked rows may also
+// have found nothing.
 func (st *Stage) Orders(model State, a, b Write) Orders {
 	ctx := context.Background()
 	forth, back := model.Clone(), model.Clone()
@@ -268,22 +267,22 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 	if a.Passes {
 		s := model.Clone()
 		two := b.Do(ctx, s.Store)
-		o = append(o, st.Shown(s.Store, a.pass(), two))
+		o = append(o, st.Shown(s.Store, a.skippedAnswer(), two))
 	}
 	if b.Passes {
 		s := model.Clone()
 		one := a.Do(ctx, s.Store)
-		o = append(o, st.Shown(s.Store, one, b.pass()))
+		o = append(o, st.Shown(s.Store, one, b.skippedAnswer()))
 	}
 	if a.Passes && b.Passes {
-		o = append(o, st.Shown(model.Clone().Store, a.pass(), b.pass()))
+		o = append(o, st.Shown(model.Clone().Store, a.skippedAnswer(), b.skippedAnswer()))
 	}
 	return o
 }
 
-// Apart asks the model for the results if each row of the two calls takes effect at its own moment,
-// in any order of the rows; none if both calls are about one row. A call that skips locked rows may
-// skip any of its own.
+// Apart gets the results from the model if each row of the two calls takes effect at its own moment, in any
+// order of the rows. It returns none if both calls are about one row. A call that skips locked rows may skip
+// any of its own.
 func (st *Stage) Apart(model State, a, b Write) Orders {
 	var o Orders
 	calls := []Write{a, b}
@@ -301,7 +300,7 @@ func (st *Stage) Apart(model State, a, b Write) Orders {
 	if len(all) == len(calls) {
 		return nil
 	}
-	permutations(len(all), func(order []int) {
+	forEachPermutation(len(all), func(order []int) {
 		for skips := range 1 << len(all) {
 			skipped := func(i int) bool { return skips&(1<<i) != 0 }
 			if slices.ContainsFunc(order, func(i int) bool { return skipped(i) && !calls[all[i].call].Passes }) {
@@ -312,19 +311,19 @@ func (st *Stage) Apart(model State, a, b Write) Orders {
 			for _, i := range order {
 				w, n := &calls[all[i].call], all[i].n
 				if skipped(i) {
-					answers[all[i].call][n] = w.pass()
+					answers[all[i].call][n] = w.skippedAnswer()
 				} else {
 					answers[all[i].call][n] = w.parts[n].Do(context.Background(), s.Store)
 				}
 			}
-			o = append(o, st.Shown(s.Store, together(answers[0]), together(answers[1])))
+			o = append(o, st.Shown(s.Store, joinAnswers(answers[0]), joinAnswers(answers[1])))
 		}
 	})
 	return o
 }
 
-// permutations calls do with every order of the numbers below n.
-func permutations(n int, do func(order []int)) {
+// forEachPermutation calls do with every order of the numbers below n.
+func forEachPermutation(n int, do func(order []int)) {
 	var rest func(order []int)
 	rest = func(order []int) {
 		if len(order) == n {
@@ -348,15 +347,15 @@ func (o Orders) Explain(shown string) string {
 		if possible == shown {
 			return ""
 		}
-		if d := unlike(strings.Split(shown, "\n"), strings.Split(possible, "\n")); n == 0 || strings.Count(d, "\n") < strings.Count(best, "\n") {
+		if d := lineDifferences(strings.Split(shown, "\n"), strings.Split(possible, "\n")); n == 0 || strings.Count(d, "\n") < strings.Count(best, "\n") {
 			best = d
 		}
 	}
 	return best
 }
 
-// unlike shows the lines that only one of two texts has.
-func unlike(got, want []string) string {
+// lineDifferences shows the lines that only one of two texts has.
+func lineDifferences(got, want []string) string {
 	var b strings.Builder
 	only := func(sign string, lines, others []string) {
 		for _, line := range lines {

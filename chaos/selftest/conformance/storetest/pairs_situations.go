@@ -11,16 +11,15 @@ import (
 // scheduling finds the intended row or none.
 var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "free", Timeout: RunTimeout, MaxRetries: 1}
 
-// keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
+// keyAge is the age of the key "old", and the age from which ForgetKeys forgets it.
 const keyAge = time.Second
 
-// Situations returns the states in which calls are made to meet. Each has two rows in one status:
-// one of an action with a single concurrency slot, created under the idempotency key "old", and one
-// without a limit.
+// Situations returns the states in which calls meet. Each has two rows in one status: one of an action with a
+// single concurrency slot, created under the idempotency key "old", and one without a limit.
 func Situations() []Situation {
 	at := func(s execution.Status, then func(b *fixture, st *Stage)) func(b *fixture, st *Stage) {
 		return func(b *fixture, st *Stage) {
-			st.lead(b, s)
+			st.advanceRows(b, s)
 			if then != nil {
 				then(b, st)
 			}
@@ -35,7 +34,7 @@ func Situations() []Situation {
 			b.must(b.Store.SetLifecycle(b.ctx, st.worker, execution.Draining))
 		})},
 		{"one is scheduled and one runs", at(execution.Scheduled, func(b *fixture, st *Stage) {
-			b.claim(st.worker, st.second)
+			b.claimDispatch(st.worker, st.second)
 			b.Advance(RunTimeout + time.Second)
 		})},
 		{"running past the deadline", at(execution.Running, later(RunTimeout+time.Second))},
@@ -43,49 +42,49 @@ func Situations() []Situation {
 		{"scheduled at a worker whose lease is over", at(execution.Scheduled, later(Lease+time.Second))},
 		{"running at an incarnation that is gone", at(execution.Running, func(b *fixture, st *Stage) {
 			b.Advance(Lease + time.Second)
-			st.knows(b.active("w"), "w")
+			st.addWorker(b.activeWorker("w"), "w")
 		})},
-		{"canceling", at(execution.Running, func(b *fixture, st *Stage) { b.cancel(st.key.ID) })},
+		{"canceling", at(execution.Running, func(b *fixture, st *Stage) { b.cancelExecution(st.key.ID) })},
 		{"failed, to be retried, with a child", at(execution.Running, func(b *fixture, st *Stage) {
-			st.child = b.child(st.key.ID, "").ID
-			b.create("shell.echo", 1) // waits for the slot
-			st.ended(b, execution.Failed)
+			st.child = b.createChild(st.key.ID, "").ID
+			b.createExecutions("shell.echo", 1) // waits for the slot
+			st.finishFirst(b, execution.Failed)
 		})},
 		{"completed, with a child", at(execution.Running, func(b *fixture, st *Stage) {
-			st.child = b.child(st.key.ID, "").ID
-			b.create("shell.echo", 1)
-			st.ended(b, execution.Completed)
+			st.child = b.createChild(st.key.ID, "").ID
+			b.createExecutions("shell.echo", 1)
+			st.finishFirst(b, execution.Completed)
 		})},
-		{"failed, without a child", at(execution.Running, func(b *fixture, st *Stage) { st.ended(b, execution.Failed) })},
+		{"failed, without a child", at(execution.Running, func(b *fixture, st *Stage) { st.finishFirst(b, execution.Failed) })},
 		{"failed after it was cancelled", at(execution.Running, func(b *fixture, st *Stage) {
-			st.child = b.child(st.key.ID, "").ID
-			b.cancel(st.key.ID)
-			st.ended(b, execution.Failed)
+			st.child = b.createChild(st.key.ID, "").ID
+			b.cancelExecution(st.key.ID)
+			st.finishFirst(b, execution.Failed)
 		})},
-		{"a retry that is scheduled, and a child", at(execution.Running, func(b *fixture, st *Stage) { st.retried(b) })},
+		{"a retry that is scheduled, and a child", at(execution.Running, func(b *fixture, st *Stage) { st.retryFirst(b) })},
 		{"a retry that has failed, and a child", at(execution.Running, func(b *fixture, st *Stage) {
-			st.retried(b)
-			b.claim(st.worker, st.key)
-			b.finish(st.worker, store.Finish{Key: st.key, To: execution.Failed, Reason: execution.Connection})
+			st.retryFirst(b)
+			b.claimDispatch(st.worker, st.key)
+			b.finishRun(st.worker, store.Finish{Key: st.key, To: execution.Failed, Reason: execution.Connection})
 		})},
 		{"completed and handled", at(execution.Running, func(b *fixture, st *Stage) {
-			st.ended(b, execution.Completed)
-			b.orchestrate(st.key.ID, 0, noRetry)
+			st.finishFirst(b, execution.Completed)
+			b.orchestrateEnd(st.key.ID, 0, noRetry)
 		})},
 		{"completed and handled, and a child waits", at(execution.Running, func(b *fixture, st *Stage) {
-			st.child = b.child(st.key.ID, "").ID
-			st.ended(b, execution.Completed)
-			b.orchestrate(st.key.ID, 0, noRetry)
+			st.child = b.createChild(st.key.ID, "").ID
+			st.finishFirst(b, execution.Completed)
+			b.orchestrateEnd(st.key.ID, 0, noRetry)
 		})},
 		{"failed and handled, and a child waits", at(execution.Running, func(b *fixture, st *Stage) {
-			st.child = b.child(st.key.ID, "").ID
-			st.ended(b, execution.Failed)
-			b.orchestrate(st.key.ID, 0, noRetry)
+			st.child = b.createChild(st.key.ID, "").ID
+			st.finishFirst(b, execution.Failed)
+			b.orchestrateEnd(st.key.ID, 0, noRetry)
 		})},
 		{"completed, and its slot was left behind", at(execution.Running, func(b *fixture, st *Stage) {
-			st.ended(b, execution.Completed)
+			st.finishFirst(b, execution.Completed)
 			b.LeaveSlot(st.key.ID)
-			b.create("shell.echo", 1)
+			b.createExecutions("shell.echo", 1)
 			b.Advance(2 * time.Minute)
 		})},
 		{"a worker asked to drain", at(execution.Scheduling, func(b *fixture, st *Stage) {
@@ -100,8 +99,8 @@ func Situations() []Situation {
 			b.must(err)
 		})},
 		{"outages of two workers, that of the later one first", at(execution.Requested, func(b *fixture, st *Stage) {
-			st.other = b.small("v")
-			st.knows(st.other, "v")
+			st.other = b.registerSmallWorker("v")
+			st.addWorker(st.other, "v")
 			for _, w := range []store.WorkerKey{st.other, st.worker} {
 				_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: w, Reason: "timed out"}})
 				b.must(err)
@@ -114,22 +113,22 @@ func Situations() []Situation {
 	}
 }
 
-func (st *Stage) knows(w store.WorkerKey, name string) {
+func (st *Stage) addWorker(w store.WorkerKey, name string) {
 	st.known = append(st.known, w)
 	st.names[w.ID] = name
 }
 
-// lead brings the two rows into a status.
-func (st *Stage) lead(b *fixture, to execution.Status) {
-	b.limited(1)
+// advanceRows brings the two rows into a status.
+func (st *Stage) advanceRows(b *fixture, to execution.Status) {
+	b.limitConcurrency(1)
 	b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
-	st.worker = b.small("w")
+	st.worker = b.registerSmallWorker("w")
 	st.process = b.process
-	st.knows(st.worker, "w")
+	st.addWorker(st.worker, "w")
 	created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "old"}})
 	b.must(err)
 	st.key = execution.Key{ID: created[0].ID}
-	st.second = execution.Key{ID: b.create(free.Ref, 1)[0]}
+	st.second = execution.Key{ID: b.createExecutions(free.Ref, 1)[0]}
 	st.chain = st.key.ID
 	b.Advance(keyAge)
 	if to == execution.Requested {
@@ -143,15 +142,15 @@ func (st *Stage) lead(b *fixture, to execution.Status) {
 	if to == execution.Scheduling {
 		return
 	}
-	st.key, st.second = b.dispatched(st.worker, st.key), b.dispatched(st.worker, st.second)
+	st.key, st.second = b.dispatchRow(st.worker, st.key), b.dispatchRow(st.worker, st.second)
 	if to == execution.Running {
-		b.claim(st.worker, st.key)
-		b.claim(st.worker, st.second)
+		b.claimDispatch(st.worker, st.key)
+		b.claimDispatch(st.worker, st.second)
 	}
 }
 
-// small registers an active worker that can run one execution at a time.
-func (fi *fixture) small(name string) store.WorkerKey {
+// registerSmallWorker registers an active worker that can run one execution at a time.
+func (fi *fixture) registerSmallWorker(name string) store.WorkerKey {
 	fi.t.Helper()
 	fi.process++
 	r, err := fi.Store.Register(fi.ctx, store.Registration{
@@ -164,7 +163,7 @@ func (fi *fixture) small(name string) store.WorkerKey {
 	return r.WorkerKey
 }
 
-func (fi *fixture) dispatched(w store.WorkerKey, key execution.Key) execution.Key {
+func (fi *fixture) dispatchRow(w store.WorkerKey, key execution.Key) execution.Key {
 	fi.t.Helper()
 	results, err := fi.Store.Dispatch(fi.ctx, "executor", []store.Dispatch{{Key: key, Worker: w, Timeout: DispatchTimeout}})
 	fi.must(err)
@@ -172,22 +171,22 @@ func (fi *fixture) dispatched(w store.WorkerKey, key execution.Key) execution.Ke
 	return results[0].Row.Key()
 }
 
-// ended ends the first row.
-func (st *Stage) ended(b *fixture, to execution.Status) {
+// finishFirst ends the first row.
+func (st *Stage) finishFirst(b *fixture, to execution.Status) {
 	f := store.Finish{Key: st.key, To: to}
 	if to == execution.Failed {
 		f.Reason = execution.Connection
 	}
-	b.finish(st.worker, f)
+	b.finishRun(st.worker, f)
 }
 
-// retried ends the first row and dispatches its retry, which becomes the row that the writes are
+// retryFirst ends the first row and dispatches its retry, which becomes the row that the writes are
 // about.
-func (st *Stage) retried(b *fixture) {
-	st.child = b.child(st.key.ID, "").ID
-	st.ended(b, execution.Failed)
+func (st *Stage) retryFirst(b *fixture) {
+	st.child = b.createChild(st.key.ID, "").ID
+	st.finishFirst(b, execution.Failed)
 	st.retries = 1
-	st.key = execution.Key{ID: b.orchestrate(st.key.ID, 1, 0).Retry}
-	b.expect("claimed for scheduling", b.claimed("executor").ID, st.key.ID)
-	st.key = b.dispatched(st.worker, st.key)
+	st.key = execution.Key{ID: b.orchestrateEnd(st.key.ID, 1, 0).Retry}
+	b.expect("claimed for scheduling", b.claimDueRow("executor").ID, st.key.ID)
+	st.key = b.dispatchRow(st.worker, st.key)
 }

@@ -9,19 +9,19 @@ import (
 	"handoff/core/store"
 )
 
-// The values from which commands choose; lawful and common ones come first.
+// The values from which commands choose. Valid and common ones come first.
 
 func pick[T any](n int, of ...T) T { return of[n%len(of)] }
 
 func executorNamed(n int) string { return pick(n, "e1", "e1", "e2") }
 
-func age(n int) time.Duration {
+func pickAge(n int) time.Duration {
 	return pick(n, 0, 0, 5*time.Second, 10*time.Second, time.Microsecond, 1500*time.Nanosecond, -time.Second)
 }
 
-// delay differs for every place of a batch, because the order is open among rows that one call
-// makes due at the same moment.
-func delay(n, place int) time.Duration {
+// pickDelay differs for every place of a batch, because the order is open among rows that one call makes due
+// at the same moment.
+func pickDelay(n, place int) time.Duration {
 	d := pick(n, 0, 0, 3*time.Second, 1500*time.Nanosecond, 5*time.Second, -time.Second)
 	if d > 0 {
 		d += time.Duration(place) * time.Millisecond
@@ -29,15 +29,15 @@ func delay(n, place int) time.Duration {
 	return d
 }
 
-func document(n int) []byte {
+func pickDocument(n int) []byte {
 	return pick(n, []byte(`{"n": 1}`), nil, []byte(`[1,  2]`), []byte(`null`), []byte(`"<ü>"`), []byte(`{`), []byte("\"\xff\""), []byte("1\x00"))
 }
 
-// sound is a document that every database accepts.
-func sound(n int) []byte { return document(n % 5) }
+// validDocument is a document that every database accepts.
+func validDocument(n int) []byte { return pickDocument(n % 5) }
 
-// limits are those that a request sets. If wrong is set, some are negative.
-func limits(n int, wrong bool) execution.Limits {
+// pickLimits returns the limits of a request. If wrong is set, some are negative.
+func pickLimits(n int, wrong bool) execution.Limits {
 	all := []execution.Limits{
 		{},
 		{},
@@ -53,7 +53,7 @@ func limits(n int, wrong bool) execution.Limits {
 	return pick(n, all...)
 }
 
-func result(n int) execution.Result {
+func pickResult(n int) execution.Result {
 	return pick(n,
 		execution.Result{Error: "it failed", FailedBy: execution.Reconciler},
 		execution.Result{},
@@ -63,55 +63,55 @@ func result(n int) execution.Result {
 	)
 }
 
-func reason(n int) execution.Reason {
+func pickReason(n int) execution.Reason {
 	return pick(n, execution.WorkerLost, execution.Connection, execution.NoReason, execution.Validation, execution.RunTimeout)
 }
 
-// prepare gives a sequence its first objects.
-func (p *player) prepare() {
+// prepareStore creates the first objects of a sequence.
+func (p *player) prepareStore() {
 	err := p.Store.PutActions(p.ctx, Actions())
 	if err != nil {
-		p.saw("putting actions: %s", failed(err))
+		p.recordLine("putting actions: %s", errorKind(err))
 		return
 	}
-	p.create([]store.NewExecution{{ActionRef: "shell.echo"}, {ActionRef: "python.run"}, {ActionRef: "shell.echo"}})
+	p.createExecutions([]store.NewExecution{{ActionRef: "shell.echo"}, {ActionRef: "python.run"}, {ActionRef: "shell.echo"}})
 	if rows, err := p.Store.Executions(p.ctx, p.ids); err == nil && len(rows) > 0 {
 		p.begin = rows[0].Created
 	}
 	for _, name := range []string{"w0", "w1"} {
-		p.ready(p.register(registration{Registration: store.Registration{Process: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease}}))
+		p.activateWorker(p.registerWorker(registration{Registration: store.Registration{Process: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease}}))
 	}
 }
 
-// ready makes a worker fit for work.
-func (p *player) ready(w store.WorkerKey) {
+// activateWorker makes a worker eligible for work.
+func (p *player) activateWorker(w store.WorkerKey) {
 	_, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
-	p.saw("heartbeat: %s, active: %s", failed(err), failed(p.Store.SetLifecycle(p.ctx, w, execution.Active)))
+	p.recordLine("heartbeat: %s, active: %s", errorKind(err), errorKind(p.Store.SetLifecycle(p.ctx, w, execution.Active)))
 }
 
-func (p *player) create(items []store.NewExecution) {
+func (p *player) createExecutions(items []store.NewExecution) {
 	created, err := p.Store.Create(p.ctx, items)
-	p.saw("Create: %s", failed(err))
+	p.recordLine("Create: %s", errorKind(err))
 	for _, c := range created {
-		p.learn(c.ID)
-		p.saw("  %s existed %v skipped %v unknown action %v, parent %v", p.id(c.ID), c.Existed, c.Skipped, c.UnknownAction, c.UnknownParent)
+		p.numberRow(c.ID)
+		p.recordLine("  %s existed %v skipped %v unknown action %v, parent %v", p.idText(c.ID), c.Existed, c.Skipped, c.UnknownAction, c.UnknownParent)
 	}
 }
 
-// registration returns a registration, which names the latest incarnation as its predecessor unless
-// it is stale.
+// registration is a request to register. It names the latest incarnation as its predecessor unless it is
+// stale.
 type registration struct {
 	store.Registration
 	stale bool
 }
 
-func (p *player) register(g registration) store.WorkerKey {
+func (p *player) registerWorker(g registration) store.WorkerKey {
 	if g.Attempt == 0 {
 		p.attempt++
 		g.Attempt = p.attempt
 	}
 	newest, err := p.Store.Newest(p.ctx, g.Name)
-	p.saw("Newest %s: %s, %s", g.Name, failed(err), p.incarnation(newest))
+	p.recordLine("Newest %s: %s, %s", g.Name, errorKind(err), p.incarnationText(newest))
 	if !g.stale {
 		g.After = newest
 	}
@@ -120,12 +120,12 @@ func (p *player) register(g registration) store.WorkerKey {
 		p.known = append(p.known, r.WorkerKey)
 		p.names[r.ID] = g.Name
 	}
-	p.saw("Register %s: %s, %s of %s", g.Name, failed(err), p.incarnation(r.Incarnation), p.worker(r.ID))
+	p.recordLine("Register %s: %s, %s of %s", g.Name, errorKind(err), p.incarnationText(r.Incarnation), p.workerText(r.ID))
 	return r.WorkerKey
 }
 
-// about chooses a row, mostly among those in some statuses, and mostly at its present epoch.
-func (p *player) about(it item, statuses ...execution.Status) (execution.Key, execution.Execution) {
+// chooseRow chooses a row, mostly among those in some statuses, and mostly at its present epoch.
+func (p *player) chooseRow(it item, statuses ...execution.Status) (execution.Key, execution.Execution) {
 	var fit []execution.Execution
 	for i := range p.rows {
 		if slices.Contains(statuses, p.rows[i].Status) {
@@ -149,8 +149,8 @@ func (p *player) about(it item, statuses ...execution.Status) (execution.Key, ex
 	return key, e
 }
 
-// incarnationOf chooses an incarnation: mostly the wanted one or else a current one.
-func (p *player) incarnationOf(n int, wanted store.WorkerKey) store.WorkerKey {
+// chooseIncarnation chooses an incarnation: mostly the wanted one or else a current one.
+func (p *player) chooseIncarnation(n int, wanted store.WorkerKey) store.WorkerKey {
 	switch {
 	case n < 12 && wanted.Incarnation != 0:
 		return wanted
@@ -166,8 +166,8 @@ func (p *player) incarnationOf(n int, wanted store.WorkerKey) store.WorkerKey {
 	return p.known[n%len(p.known)]
 }
 
-// fit is a worker that may get work, if there is one.
-func (p *player) fit(n int) store.WorkerKey {
+// chooseFitWorker chooses a worker that may get work, if there is one.
+func (p *player) chooseFitWorker(n int) store.WorkerKey {
 	var fit []store.WorkerKey
 	for i := range p.workers {
 		if w := &p.workers[i]; w.Lifecycle == execution.Active && w.LeaseValid() && w.ConsumerAlive {
@@ -189,20 +189,20 @@ func (p *player) beatOf(w store.WorkerKey) uint64 {
 	return 1
 }
 
-func owner(e *execution.Execution) store.WorkerKey {
+func rowOwner(e *execution.Execution) store.WorkerKey {
 	return store.WorkerKey{ID: e.Worker, Incarnation: e.Incarnation}
 }
 
-// leading are the statuses that a command is about, and the command that leads to them.
-type leading struct {
+// prerequisite has the statuses that a command needs, and the command that leads to them.
+type prerequisite struct {
 	statuses []execution.Status
 	by       op
 }
 
-// lead returns the command or, if there is no row in one of its statuses, the command that leads to
-// one: by chance alone few sequences would reach a running execution.
-func (p *player) lead(c command) command {
-	to := map[op]leading{
+// reachableCommand returns the command or, if no row has one of its statuses, the command that leads to one:
+// by chance alone few sequences would reach a running execution.
+func (p *player) reachableCommand(c command) command {
+	to := map[op]prerequisite{
 		opOrchestrate:        {[]execution.Status{execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled}, opFinish},
 		opFinish:             {[]execution.Status{execution.Running, execution.Canceling}, opClaim},
 		opReclaim:            {[]execution.Status{execution.Scheduled, execution.Running}, opClaim},
@@ -224,31 +224,31 @@ func (p *player) lead(c command) command {
 	return c
 }
 
-// do does one command.
-func (p *player) do(c command) {
-	c = p.lead(c)
+// runCommand does one command.
+func (p *player) runCommand(c command) {
+	c = p.reachableCommand(c)
 	switch c.op {
 	case opCreate:
-		p.create(p.newExecutions(c))
+		p.createExecutions(p.newExecutions(c))
 	case opAdvance:
-		p.advance(c)
+		p.advanceClock(c)
 	case opExecutions:
-		p.executions(c)
+		p.readExecutions(c)
 	case opPutActions:
 		p.putActions(c)
 	case opStoreDeadLetter:
 		err := p.Store.StoreDeadLetters(p.ctx, store.DeadLetter{
 			Key: execution.Key{ID: execution.ID(c.a % 2)}, Queue: "q", Reason: pick(c.b, "expired", "rejected", "\x00"), Body: []byte{0, 0xff}, Outcome: "kept",
 		})
-		p.saw("StoreDeadLetters: %s", failed(err))
+		p.recordLine("StoreDeadLetters: %s", errorKind(err))
 	case opFind:
-		f := store.Finding{Cause: store.ReclaimCause(c.a % (int(store.Unsettled) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a cause
+		f := store.Finding{Cause: store.ReclaimCause(c.a % (int(store.Unsettled) + 2)), Age: pickAge(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a cause
 		if c.items[0].b%3 == 0 {
-			key, _ := p.about(c.items[0])
+			key, _ := p.chooseRow(c.items[0])
 			f.Skip = []execution.ID{key.ID}
 		}
 		rows, err := p.Store.Find(p.ctx, f)
-		p.saw("Find %d of age %v, at most %d, without %s: %s [%s]", f.Cause, f.Age, f.Limit, p.listed(f.Skip), failed(err), p.keys(rows))
+		p.recordLine("Find %d of age %v, at most %d, without %s: %s [%s]", f.Cause, f.Age, f.Limit, p.sortedIDs(f.Skip), errorKind(err), p.keyTexts(rows))
 	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock:
 		p.asUser(c)
 	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate, opSettle, opDispatchDue:
@@ -263,18 +263,18 @@ func (p *player) do(c command) {
 func (p *player) newExecutions(c command) []store.NewExecution {
 	var items []store.NewExecution
 	for _, it := range c.items {
-		e := store.NewExecution{ActionRef: pick(it.row, "shell.echo", "python.run", "node.run"), Parameters: sound(it.a)}
+		e := store.NewExecution{ActionRef: pick(it.row, "shell.echo", "python.run", "node.run"), Parameters: validDocument(it.a)}
 		if len(c.items) == 1 {
 			e.ActionRef = pick(it.row, "shell.echo", "python.run", "node.run", "no.such", "no\x00")
-			e.Parameters = document(it.a)
+			e.Parameters = pickDocument(it.a)
 		}
 		if len(c.items) == 1 && it.twist < 6 {
-			key, _ := p.about(item{row: it.worker, twist: it.twist})
+			key, _ := p.chooseRow(item{row: it.worker, twist: it.twist})
 			e.Parent = key.ID
 			p.parents[p.chainOf(key.ID)] = true
 		}
-		e.Pinned, e.Actor = p.pin(it.worker), pick(it.a, "", "ci", "ops")
-		e.Limits = limits(it.a+it.b, len(c.items) == 1)
+		e.Pinned, e.Actor = p.choosePin(it.worker), pick(it.a, "", "ci", "ops")
+		e.Limits = pickLimits(it.a+it.b, len(c.items) == 1)
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
 		}
@@ -283,22 +283,22 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 	return items
 }
 
-// pin returns mostly no worker, else a registered one.
-func (p *player) pin(n int) execution.WorkerID {
+// choosePin returns mostly no worker, otherwise a registered one.
+func (p *player) choosePin(n int) execution.WorkerID {
 	if n < 9 || len(p.known) == 0 {
 		return 0
 	}
 	return p.known[n%min(2, len(p.known))].ID
 }
 
-func (p *player) executions(c command) {
+func (p *player) readExecutions(c command) {
 	var ids []execution.ID
 	for _, it := range c.items {
-		key, _ := p.about(it)
+		key, _ := p.chooseRow(it)
 		ids = append(ids, key.ID, key.ID)
 	}
 	rows, err := p.Store.Executions(p.ctx, ids)
-	p.saw("Executions: %s [%s]", failed(err), p.keys(rows))
+	p.recordLine("Executions: %s [%s]", errorKind(err), p.keyTexts(rows))
 }
 
 func (p *player) putActions(c command) {
@@ -311,11 +311,11 @@ func (p *player) putActions(c command) {
 		a.Concurrency = pick(it.twist, 1, 2, 0, 3, 0, 1, 2, -1)
 		actions = append(actions, a)
 	}
-	p.saw("PutActions: %s", failed(p.Store.PutActions(p.ctx, actions)))
+	p.recordLine("PutActions: %s", errorKind(p.Store.PutActions(p.ctx, actions)))
 }
 
-// moments are those at which something changes by itself, on the clock of the sequence.
-func (p *player) moments() []time.Duration {
+// changeMoments are the moments at which something changes by itself, on the clock of the sequence.
+func (p *player) changeMoments() []time.Duration {
 	var all []time.Duration
 	add := func(t time.Time, after ...time.Duration) {
 		for _, d := range after {
@@ -347,14 +347,14 @@ func (p *player) moments() []time.Duration {
 	return slices.Compact(all)
 }
 
-// advance moves the clock to just before, onto or just after such a moment, or by a plain step. The
+// advanceClock moves the clock to just before, onto or just after such a moment, or by a plain step. The
 // clock of a server can also be set back.
-func (p *player) advance(c command) {
+func (p *player) advanceClock(c command) {
 	d := pick(c.b, time.Microsecond, time.Second, 4*time.Second, 30*time.Second, -time.Second, -time.Microsecond)
-	if all := p.moments(); len(all) > 0 && c.a >= 6 {
+	if all := p.changeMoments(); len(all) > 0 && c.a >= 6 {
 		d = all[(c.a-6)%len(all)] - p.passed + pick(c.b, 0, time.Microsecond, -time.Microsecond)
 	}
 	p.passed += d
 	p.Advance(d)
-	p.saw("the clock moves by %v to %v", d, p.passed)
+	p.recordLine("the clock moves by %v to %v", d, p.passed)
 }

@@ -19,58 +19,58 @@ func (p *player) asWorker(c command) {
 		if it.twist >= 12 {
 			g.Attempt = p.attempt
 		}
-		if w := p.register(registration{g, it.twist == 9}); it.twist < 10 {
-			p.ready(w)
+		if w := p.registerWorker(registration{g, it.twist == 9}); it.twist < 10 {
+			p.activateWorker(w)
 		}
 	case opLifecycle:
-		w := p.incarnationOf(c.a, store.WorkerKey{})
+		w := p.chooseIncarnation(c.a, store.WorkerKey{})
 		to := pick(c.b, execution.Active, execution.Active, execution.Draining, execution.Starting, execution.Stopped, execution.Lost, execution.NoLifecycle)
-		p.saw("SetLifecycle %s %v: %s", p.incarnation(w.Incarnation), to, failed(p.Store.SetLifecycle(p.ctx, w, to)))
+		p.recordLine("SetLifecycle %s %v: %s", p.incarnationText(w.Incarnation), to, errorKind(p.Store.SetLifecycle(p.ctx, w, to)))
 	case opHeartbeat:
-		p.heartbeat(c)
+		p.sendHeartbeat(c)
 	case opClaim:
 		var cs []store.Claim
 		var w store.WorkerKey
 		for _, it := range c.items {
-			key, e := p.about(it, execution.Scheduled)
+			key, e := p.chooseRow(it, execution.Scheduled)
 			if w.Incarnation == 0 {
-				w = owner(&e)
+				w = rowOwner(&e)
 			}
 			cs = append(cs, store.Claim{Key: key, Beat: uint64(it.a % 3)}) //nolint:gosec // small
 		}
 		if c.b == 15 {
 			cs = nil
 		}
-		w = p.incarnationOf(c.a, w)
+		w = p.chooseIncarnation(c.a, w)
 		results, err := p.Store.Claim(p.ctx, w, cs)
-		p.saw("Claim by %s: %s", p.incarnation(w.Incarnation), failed(err))
+		p.recordLine("Claim by %s: %s", p.incarnationText(w.Incarnation), errorKind(err))
 		for i, r := range results {
-			p.saw("  %s deadline passed %v %s", p.key(cs[i].Key), r.DeadlinePassed, p.outcome(r.Outcome))
+			p.recordLine("  %s deadline passed %v %s", p.keyText(cs[i].Key), r.DeadlinePassed, p.outcomeText(r.Outcome))
 		}
 	case opFinish:
-		p.finish(c)
+		p.finishRows(c)
 	case opRelease:
-		_, e := p.about(it, execution.Scheduled)
-		w := p.incarnationOf(c.a, owner(&e))
+		_, e := p.chooseRow(it, execution.Scheduled)
+		w := p.chooseIncarnation(c.a, rowOwner(&e))
 		if c.b < 10 {
-			p.saw("draining: %s", failed(p.Store.SetLifecycle(p.ctx, w, execution.Draining)))
+			p.recordLine("draining: %s", errorKind(p.Store.SetLifecycle(p.ctx, w, execution.Draining)))
 		}
 		keys, err := p.Store.Release(p.ctx, w)
-		p.saw("Release by %s: %s", p.incarnation(w.Incarnation), failed(err))
+		p.recordLine("Release by %s: %s", p.incarnationText(w.Incarnation), errorKind(err))
 		for _, key := range keys {
-			p.saw("  %s", p.key(key))
+			p.recordLine("  %s", p.keyText(key))
 		}
 	case opKeepRefused:
-		key, e := p.about(it, execution.Completed)
-		err := p.Store.KeepRefusedResult(p.ctx, p.incarnationOf(c.a, owner(&e)), store.Finish{
-			Key: key, To: pick(c.b, execution.Completed, execution.Failed, execution.None), Reason: reason(it.a), Result: result(it.b),
+		key, e := p.chooseRow(it, execution.Completed)
+		err := p.Store.KeepRefusedResult(p.ctx, p.chooseIncarnation(c.a, rowOwner(&e)), store.Finish{
+			Key: key, To: pick(c.b, execution.Completed, execution.Failed, execution.None), Reason: pickReason(it.a), Result: pickResult(it.b),
 		})
-		p.saw("KeepRefusedResult: %s", failed(err))
+		p.recordLine("KeepRefusedResult: %s", errorKind(err))
 	}
 }
 
-func (p *player) heartbeat(c command) {
-	w := p.incarnationOf(c.a, store.WorkerKey{})
+func (p *player) sendHeartbeat(c command) {
+	w := p.chooseIncarnation(c.a, store.WorkerKey{})
 	b := store.Beat{
 		WorkerKey: w, Number: p.beatOf(w) + pick(c.b, uint64(1), 1, 1, 0, 2), ConsumerAlive: c.b < 12,
 		Lease:   pick(c.items[0].a, Lease, Lease, 30*time.Second, -time.Second, 1500*time.Nanosecond),
@@ -82,40 +82,40 @@ func (p *player) heartbeat(c command) {
 		}
 	}
 	for _, it := range c.items[1:] {
-		key, _ := p.about(it, execution.Running, execution.Scheduled)
+		key, _ := p.chooseRow(it, execution.Running, execution.Scheduled)
 		b.Held = append(b.Held, key)
 	}
 	reply, err := p.Store.Heartbeat(p.ctx, b)
-	p.saw("Heartbeat %d of %s, lease %v, consumes %v, full %v, %v ago: %s", b.Number, p.incarnation(w.Incarnation), b.Lease, b.ConsumerAlive, b.WasFull, b.FullAgo, failed(err))
+	p.recordLine("Heartbeat %d of %s, lease %v, consumes %v, full %v, %v ago: %s", b.Number, p.incarnationText(w.Incarnation), b.Lease, b.ConsumerAlive, b.WasFull, b.FullAgo, errorKind(err))
 	for _, key := range b.Held {
-		p.saw("  holds %s, lost %v, to be ended %v", p.key(key), slices.Contains(reply.Lost, key), slices.Contains(reply.Cancel, key))
+		p.recordLine("  holds %s, lost %v, to be ended %v", p.keyText(key), slices.Contains(reply.Lost, key), slices.Contains(reply.Cancel, key))
 	}
-	p.saw("  to drain %v", reply.Drain)
+	p.recordLine("  to drain %v", reply.Drain)
 	for _, key := range reply.Lost {
-		p.saw("  lost %s", p.key(key))
+		p.recordLine("  lost %s", p.keyText(key))
 	}
 	for _, o := range reply.Ended {
-		p.saw("  ended %s", p.outcome(o))
+		p.recordLine("  ended %s", p.outcomeText(o))
 	}
 }
 
-func (p *player) finish(c command) {
+func (p *player) finishRows(c command) {
 	var fs []store.Finish
 	var w store.WorkerKey
 	for _, it := range c.items {
-		key, e := p.about(it, execution.Running, execution.Canceling)
+		key, e := p.chooseRow(it, execution.Running, execution.Canceling)
 		if w.Incarnation == 0 {
-			w = owner(&e)
+			w = rowOwner(&e)
 		}
 		fs = append(fs, store.Finish{
 			Key: key, To: pick(it.a, execution.Completed, execution.Failed, execution.Failed, execution.Timeout, execution.Cancelled, execution.Running, execution.Abandoned, execution.None),
-			Reason: reason(it.b), Result: result(it.worker),
+			Reason: pickReason(it.b), Result: pickResult(it.worker),
 		})
 	}
-	w = p.incarnationOf(c.a, w)
+	w = p.chooseIncarnation(c.a, w)
 	outcomes, err := p.Store.Finish(p.ctx, w, fs)
-	p.saw("Finish by %s: %s", p.incarnation(w.Incarnation), failed(err))
+	p.recordLine("Finish by %s: %s", p.incarnationText(w.Incarnation), errorKind(err))
 	for i, o := range outcomes {
-		p.saw("  %s to %v: %s", p.key(fs[i].Key), fs[i].To, p.outcome(o))
+		p.recordLine("  %s to %v: %s", p.keyText(fs[i].Key), fs[i].To, p.outcomeText(o))
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// StepsVariable sets how many commands of random sequences are compared, and SeedVariable the first
-// sequence. A failure names it.
+// StepsVariable sets how many commands of random sequences are compared, and SeedVariable the first sequence.
+// A failure names it.
 const (
 	StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
 	SeedVariable  = "HANDOFF_CONFORMANCE_SEED"
 )
 
-func setting(t *testing.T, variable string, otherwise int) int {
+func envSetting(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
@@ -37,29 +37,29 @@ func setting(t *testing.T, variable string, otherwise int) int {
 // length is the number of commands of a sequence.
 const length = 60
 
-// arms are the two compared subjects.
-type arms struct{ reference, subject WithSubject }
+// subjectPair are the two compared subjects.
+type subjectPair struct{ reference, subject WithSubject }
 
-// compare plays a sequence to both.
-func (a arms) compare(t *testing.T, commands []command) (difference string, want []observation) {
+// compareCommands plays a sequence to both subjects.
+func (sp subjectPair) compareCommands(t *testing.T, commands []command) (difference string, want []observation) {
 	t.Helper()
 	var got []observation
-	a.reference(t, func(s Subject) { want = play(s, commands) })
-	a.subject(t, func(s Subject) { got = play(s, commands) })
-	return differ(commands, want, got), want
+	sp.reference(t, func(s Subject) { want = playCommands(s, commands) })
+	sp.subject(t, func(s Subject) { got = playCommands(s, commands) })
+	return firstDifference(commands, want, got), want
 }
 
-// shrinkFor is how long a difference is shrunk.
+// shrinkFor bounds the time in which a difference is shrunk.
 const shrinkFor = 30 * time.Second
 
-// shrink leaves out commands that the difference does not need, within the time.
-func (a arms) shrink(t *testing.T, commands []command, difference string) string {
+// shrinkDifference leaves out commands that the difference does not need, within the time.
+func (sp subjectPair) shrinkDifference(t *testing.T, commands []command, difference string) string {
 	t.Helper()
 	end := time.Now().Add(shrinkFor)
 	for size := len(commands) / 2; size > 0; size /= 2 {
 		for from := 0; from < len(commands) && time.Now().Before(end); {
 			less := slices.Delete(slices.Clone(commands), from, min(from+size, len(commands)))
-			if d, _ := a.compare(t, less); d != "" {
+			if d, _ := sp.compareCommands(t, less); d != "" {
 				commands, difference = less, d
 			} else {
 				from += size
@@ -72,16 +72,16 @@ func (a arms) shrink(t *testing.T, commands []command, difference string) string
 // tally counts the compared commands, and those with an effect.
 type tally struct{ commands, effective [ops]int }
 
-func (t *tally) add(commands []command, want []observation) {
+func (t *tally) countCommands(commands []command, want []observation) {
 	for n, one := range commands {
 		t.commands[one.op]++
-		if effective(want[n+1]) {
+		if hasEffect(want[n+1]) {
 			t.effective[one.op]++
 		}
 	}
 }
 
-func (t *tally) all() (n int) {
+func (t *tally) commandCount() (n int) {
 	for _, of := range t.commands {
 		n += of
 	}
@@ -93,7 +93,7 @@ func (t *tally) String() string {
 	for o, n := range t.commands {
 		each = append(each, fmt.Sprintf("%s %d (%d)", opNames[o], n, t.effective[o]))
 	}
-	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", t.all(), strings.Join(each, ", "))
+	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", t.commandCount(), strings.Join(each, ", "))
 }
 
 // Sequences compares random command sequences on a reference and a subject, atOnce at a time, until
@@ -102,18 +102,18 @@ func (t *tally) String() string {
 // called from several goroutines at a time.
 func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
-	a := arms{reference, subject}
-	checks := (setting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)
+	a := subjectPair{reference, subject}
+	checks := (envSetting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)
 	if testing.Short() {
 		checks *= 5 // rapid divides by this
 	}
-	seed := setting(t, SeedVariable, 1)
+	seed := envSetting(t, SeedVariable, 1)
 	for name, value := range map[string]int{"checks": checks, "seed": seed} {
-		set(t, name, strconv.Itoa(value))
+		setRapidFlag(t, name, strconv.Itoa(value))
 	}
 	// Leaving out commands finds the needed ones faster.
-	set(t, "shrinktime", "1ns")
-	set(t, "nofailfile", "true")
+	setRapidFlag(t, "shrinktime", "1ns")
+	setRapidFlag(t, "nofailfile", "true")
 
 	var mu sync.Mutex
 	var compared tally
@@ -122,12 +122,12 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	t.Run("random", func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			var under sync.WaitGroup
-			for _, lane := range rapid.SliceOfN(sequence(length), atOnce, atOnce).Draw(rt, "lanes") {
+			for _, lane := range rapid.SliceOfN(sequenceGenerator(length), atOnce, atOnce).Draw(rt, "lanes") {
 				under.Go(func() {
-					d, want := a.compare(t, lane)
+					d, want := a.compareCommands(t, lane)
 					mu.Lock()
 					defer mu.Unlock()
-					compared.add(lane, want)
+					compared.countCommands(lane, want)
 					if d != "" {
 						worst, difference = lane, d
 					}
@@ -141,25 +141,25 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	})
 	t.Log(&compared)
 	if difference != "" {
-		t.Errorf("%s\n(%s=%d)", a.shrink(t, worst, difference), SeedVariable, seed)
+		t.Errorf("%s\n(%s=%d)", a.shrinkDifference(t, worst, difference), SeedVariable, seed)
 	}
-	return compared.all()
+	return compared.commandCount()
 }
 
-func set(t *testing.T, name, value string) {
+func setRapidFlag(t *testing.T, name, value string) {
 	t.Helper()
 	if err := flag.Set("rapid."+name, value); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// effective says whether a command changed what the survey reads.
-func effective(o observation) bool {
+// hasEffect reports whether a command changed what the survey reads.
+func hasEffect(o observation) bool {
 	return slices.ContainsFunc(o, func(line string) bool { return strings.HasPrefix(line, "row ") || strings.HasPrefix(line, "worker ") })
 }
 
-// differ shows the sequence up to the first difference, or returns "".
-func differ(commands []command, want, got []observation) string {
+// firstDifference shows the sequence up to the first difference, or returns "".
+func firstDifference(commands []command, want, got []observation) string {
 	var told strings.Builder
 	for i := range want {
 		if slices.Equal(want[i], got[i]) {

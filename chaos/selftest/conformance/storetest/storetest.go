@@ -22,8 +22,8 @@ type Subject struct {
 	// boundaries are exact. It may be set back.
 	Advance func(d time.Duration)
 
-	// Kept is how many dead letters and refused results were stored. Audit returns the changes of
-	// status after the first `after`. A nil function is one that this subject does not have.
+	// Kept returns the numbers of stored dead letters and refused results. Audit returns the changes of
+	// status after the first `after`. A function is nil if the subject lacks it.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
 	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot
@@ -35,8 +35,8 @@ type Subject struct {
 	Foreign func(id execution.ID, write bool)
 }
 
-// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so
-// a body must not fail the test from another goroutine, and must not start any.
+// WithSubject runs a body on a fresh, empty subject. The model runs it as a task of a kernel, so a body must
+// not fail the test from another goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
 
 // Lease is the lease of every worker of the suite; DispatchTimeout of every dispatch; RunTimeout of
@@ -75,15 +75,15 @@ func (fi *fixture) expect(what string, got, want any) {
 	}
 }
 
-func (fi *fixture) refused(what string, err, want error) {
+func (fi *fixture) expectError(what string, err, want error) {
 	fi.t.Helper()
 	if !errors.Is(err, want) {
 		fi.t.Errorf("%s: %v, the contract says %v", what, err, want)
 	}
 }
 
-// register registers a worker as a new process.
-func (fi *fixture) register(name string) store.WorkerKey {
+// registerWorker registers a worker as a new process.
+func (fi *fixture) registerWorker(name string) store.WorkerKey {
 	fi.t.Helper()
 	fi.process++
 	newest, err := fi.Store.Newest(fi.ctx, name)
@@ -95,17 +95,17 @@ func (fi *fixture) register(name string) store.WorkerKey {
 	return r.WorkerKey
 }
 
-// active registers a worker that consumes and is active, after its first heartbeat.
-func (fi *fixture) active(name string) store.WorkerKey {
+// activeWorker registers a worker that consumes and is active, after its first heartbeat.
+func (fi *fixture) activeWorker(name string) store.WorkerKey {
 	fi.t.Helper()
-	w := fi.register(name)
+	w := fi.registerWorker(name)
 	_, err := fi.Store.Heartbeat(fi.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
 	fi.must(err)
 	fi.must(fi.Store.SetLifecycle(fi.ctx, w, execution.Active))
 	return w
 }
 
-// Actions are the actions of which cases and sequences can create executions.
+// Actions returns the actions of which cases and sequences can create executions.
 func Actions() []execution.Action {
 	return []execution.Action{
 		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 75)},
@@ -114,8 +114,8 @@ func Actions() []execution.Action {
 	}
 }
 
-// create creates executions of an action and returns their ids.
-func (fi *fixture) create(ref string, n int) []execution.ID {
+// createExecutions creates executions of an action and returns their ids.
+func (fi *fixture) createExecutions(ref string, n int) []execution.ID {
 	fi.t.Helper()
 	items := make([]store.NewExecution, n)
 	for i := range items {
@@ -130,8 +130,8 @@ func (fi *fixture) create(ref string, n int) []execution.ID {
 	return ids
 }
 
-// claimed claims one due row of the shell runtime for scheduling.
-func (fi *fixture) claimed(executor string) execution.Execution {
+// claimDueRow claims one due row of the shell runtime for scheduling.
+func (fi *fixture) claimDueRow(executor string) execution.Execution {
 	fi.t.Helper()
 	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{
 		Executor: executor, Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
@@ -143,11 +143,11 @@ func (fi *fixture) claimed(executor string) execution.Execution {
 	return rows[0]
 }
 
-// scheduled creates an execution and dispatches it to a worker.
-func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
+// scheduledExecution creates an execution and dispatches it to a worker.
+func (fi *fixture) scheduledExecution(w store.WorkerKey) execution.Key {
 	fi.t.Helper()
-	fi.create("shell.echo", 1)
-	row := fi.claimed("executor")
+	fi.createExecutions("shell.echo", 1)
+	row := fi.claimDueRow("executor")
 	results, err := fi.Store.Dispatch(fi.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
 	fi.must(err)
 	if !results[0].Applied {
@@ -156,46 +156,46 @@ func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
-// published records the broker's confirm of dispatches that no other transaction has locked.
-func (fi *fixture) published(keys ...execution.Key) {
+// markPublished records the broker's confirm of dispatches that no other transaction has locked.
+func (fi *fixture) markPublished(keys ...execution.Key) {
 	fi.t.Helper()
 	left, err := fi.Store.MarkPublished(fi.ctx, keys)
 	fi.must(err)
 	fi.expect("left unmarked", fmt.Sprint(left), "[]")
 }
 
-// running creates an execution that a worker has claimed.
-func (fi *fixture) running(w store.WorkerKey) execution.Key {
+// runningExecution creates an execution that a worker has claimed.
+func (fi *fixture) runningExecution(w store.WorkerKey) execution.Key {
 	fi.t.Helper()
-	key := fi.scheduled(w)
-	if r := fi.claim(w, key); !r.Applied {
+	key := fi.scheduledExecution(w)
+	if r := fi.claimDispatch(w, key); !r.Applied {
 		fi.t.Fatalf("the claim of execution %d was refused: %+v", key.ID, r)
 	}
 	return key
 }
 
-func (fi *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+func (fi *fixture) claimDispatch(w store.WorkerKey, key execution.Key) store.ClaimResult {
 	fi.t.Helper()
 	results, err := fi.Store.Claim(fi.ctx, w, []store.Claim{{Key: key, Beat: 1}})
 	fi.must(err)
 	return results[0]
 }
 
-func (fi *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+func (fi *fixture) finishRun(w store.WorkerKey, f store.Finish) store.Outcome {
 	fi.t.Helper()
 	outcomes, err := fi.Store.Finish(fi.ctx, w, []store.Finish{f})
 	fi.must(err)
 	return outcomes[0]
 }
 
-func (fi *fixture) reclaim(r store.Reclaim) store.Outcome {
+func (fi *fixture) reclaimRow(r store.Reclaim) store.Outcome {
 	fi.t.Helper()
 	outcomes, err := fi.Store.Reclaim(fi.ctx, []store.Reclaim{r})
 	fi.must(err)
 	return outcomes[0]
 }
 
-func (fi *fixture) find(f store.Finding) []execution.ID {
+func (fi *fixture) findRows(f store.Finding) []execution.ID {
 	fi.t.Helper()
 	f.Limit = max(f.Limit, 1)
 	rows, err := fi.Store.Find(fi.ctx, f)
@@ -207,7 +207,7 @@ func (fi *fixture) find(f store.Finding) []execution.ID {
 	return ids
 }
 
-func (fi *fixture) row(id execution.ID) execution.Execution {
+func (fi *fixture) readRow(id execution.ID) execution.Execution {
 	fi.t.Helper()
 	rows, err := fi.Store.Executions(fi.ctx, []execution.ID{id})
 	fi.must(err)
@@ -217,7 +217,7 @@ func (fi *fixture) row(id execution.ID) execution.Execution {
 	return rows[0]
 }
 
-func (fi *fixture) worker(w store.WorkerKey) store.WorkerRow {
+func (fi *fixture) readWorker(w store.WorkerKey) store.WorkerRow {
 	fi.t.Helper()
 	rows, err := fi.Store.Workers(fi.ctx, nil)
 	fi.must(err)
@@ -230,8 +230,8 @@ func (fi *fixture) worker(w store.WorkerKey) store.WorkerRow {
 	return store.WorkerRow{}
 }
 
-// unclaimed is a reclaim of a row that was never claimed.
-func unclaimed(key execution.Key, cause store.ReclaimCause, age time.Duration) store.Reclaim {
+// unclaimedReclaim is a reclaim of a row that was never claimed.
+func unclaimedReclaim(key execution.Key, cause store.ReclaimCause, age time.Duration) store.Reclaim {
 	return store.Reclaim{
 		Key: key, Cause: cause, Age: age, By: execution.Reconciler, Reason: execution.WorkerUnavailable,
 		Result: execution.Result{Error: "taken back", FailedBy: execution.Reconciler}, Policy: config.Reschedule, MaxDispatches: 2,
@@ -265,11 +265,11 @@ func Run(t *testing.T, world WithSubject) {
 	}
 }
 
-// RunCase runs one case on a subject on which nothing has happened yet.
+// RunCase runs one case on a fresh subject.
 func RunCase(t *testing.T, c Case, s Subject) {
 	b := &fixture{Subject: s, t: t, ctx: context.Background()}
 	b.must(s.Store.PutActions(b.ctx, Actions()))
 	c.body(b)
 }
 
-func list(ids ...execution.ID) string { return fmt.Sprint(ids) }
+func idList(ids ...execution.ID) string { return fmt.Sprint(ids) }

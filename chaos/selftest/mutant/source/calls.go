@@ -10,16 +10,16 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// order swaps two consecutive calls.
-func order(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+// swapCalls swaps two consecutive calls.
+func swapCalls(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		list := statementsOf(n)
 		for i := 1; i < len(list); i++ {
 			a, b := list[i-1], list[i]
-			if !s.calls(a) || !s.calls(b) {
+			if !s.makesMovableCall(a) || !s.makesMovableCall(b) {
 				continue
 			}
-			s.mutate(b.Pos(), []edit{s.replace(a, s.text(b)), s.replace(b, s.text(a))}, "%s before %s", quote(s.text(b)), quote(s.text(a)))
+			s.addCandidate(b.Pos(), []edit{s.replacementEdit(a, s.sourceText(b)), s.replacementEdit(b, s.sourceText(a))}, "%s before %s", quoteSource(s.sourceText(b)), quoteSource(s.sourceText(a)))
 		}
 	})
 }
@@ -36,10 +36,10 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// calls says that a statement makes a call that the operator order may move: not one that only
-// reports, and not one of package sync, which has its own operator.
-func (s *site) calls(st ast.Stmt) bool {
-	if s.idle(st) {
+// makesMovableCall reports whether a statement makes a call that the operator order may move. Calls that only
+// report, and calls of package sync, are excluded: sync has its own operator.
+func (s *site) makesMovableCall(st ast.Stmt) bool {
+	if s.isTextOnly(st) {
 		return false
 	}
 	var of []ast.Expr
@@ -49,35 +49,34 @@ func (s *site) calls(st ast.Stmt) bool {
 	case *ast.AssignStmt:
 		of = st.Rhs
 	case *ast.IfStmt:
-		return st.Init != nil && s.calls(st.Init)
+		return st.Init != nil && s.makesMovableCall(st.Init)
 	case *ast.GoStmt:
 		return true
 	}
 	for _, e := range of {
 		call, ok := ast.Unparen(e).(*ast.CallExpr)
-		if !ok || s.builtin(call) || s.told(call) {
+		if !ok || s.isBuiltinCall(call) || s.isTextCall(call) {
 			continue
 		}
-		if _, o := s.callee(call); o == nil || o.Pkg() == nil || o.Pkg().Path() != "sync" {
+		if _, o := s.calleeOf(call); o == nil || o.Pkg() == nil || o.Pkg().Path() != "sync" {
 			return true
 		}
 	}
 	return false
 }
 
-// dropped finds the candidates of the operator errors: it skips the branch of an error, or loses
-// an error.
-func dropped(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+// dropErrors adds the candidates of the operator errors: it skips the branch of an error, or loses an error.
+func dropErrors(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			s.nilError(n)
 		case *ast.AssignStmt:
-			s.forgotten(n)
+			s.forgetError(n)
 		case *ast.ReturnStmt:
-			s.returned(n)
+			s.returnNoError(n)
 		case *ast.CallExpr:
-			if name, o := s.callee(n); name == "Join" && o != nil && o.Pkg() != nil && o.Pkg().Path() == "errors" {
+			if name, o := s.calleeOf(n); name == "Join" && o != nil && o.Pkg() != nil && o.Pkg().Path() == "errors" {
 				s.withoutOne(n.Args, "join of errors")
 			}
 		}
@@ -88,31 +87,31 @@ func (s *site) nilError(n *ast.BinaryExpr) {
 	if !isError(s.typeOf(n.X)) || !s.fn.file.pkg.TypesInfo.Types[n.Y].IsNil() {
 		return
 	}
-	switch text := s.text(n); n.Op {
+	switch text := s.sourceText(n); n.Op {
 	case token.NEQ:
-		s.mutate(n.Pos(), []edit{s.replace(n, "("+text+" && false)")}, "the branch of %s is not taken", quote(text))
+		s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "("+text+" && false)")}, "the branch of %s is not taken", quoteSource(text))
 	case token.EQL:
-		s.mutate(n.Pos(), []edit{s.replace(n, "("+text+" || true)")}, "%s is taken for granted", quote(text))
+		s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "("+text+" || true)")}, "%s is taken for granted", quoteSource(text))
 	}
 }
 
-// forgotten sets an error to nil after the call that returned it.
-func (s *site) forgotten(n *ast.AssignStmt) {
+// forgetError sets an error to nil after the call that returned it.
+func (s *site) forgetError(n *ast.AssignStmt) {
 	if len(n.Rhs) != 1 {
 		return
 	}
 	call, ok := n.Rhs[0].(*ast.CallExpr)
-	if !ok || s.builtin(call) {
+	if !ok || s.isBuiltinCall(call) {
 		return
 	}
 	id, ok := n.Lhs[len(n.Lhs)-1].(*ast.Ident)
 	if !ok || id.Name == "_" || !isError(s.typeOf(id)) {
 		return
 	}
-	s.mutate(n.Pos(), []edit{s.replace(n, s.text(n)+"; "+id.Name+" = nil")}, "the error of %s is dropped", quote(s.text(call)))
+	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, s.sourceText(n)+"; "+id.Name+" = nil")}, "the error of %s is dropped", quoteSource(s.sourceText(call)))
 }
 
-func (s *site) returned(n *ast.ReturnStmt) {
+func (s *site) returnNoError(n *ast.ReturnStmt) {
 	if len(n.Results) == 0 {
 		return
 	}
@@ -121,14 +120,13 @@ func (s *site) returned(n *ast.ReturnStmt) {
 		return
 	}
 	if call, ok := last.(*ast.CallExpr); ok && len(n.Results) == 1 {
-		s.mutate(n.Pos(), []edit{s.replace(n, "_ = "+s.text(call)+"; return nil")}, "the error of %s is not returned", quote(s.text(call)))
+		s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "_ = "+s.sourceText(call)+"; return nil")}, "the error of %s is not returned", quoteSource(s.sourceText(call)))
 		return
 	}
-	s.mutate(last.Pos(), []edit{s.replace(last, "nil")}, "%s returns no error", quote(s.text(n)))
+	s.addCandidate(last.Pos(), []edit{s.replacementEdit(last, "nil")}, "%s returns no error", quoteSource(s.sourceText(n)))
 }
 
-// wakingNames are prefixes of names of functions that wake or tell another task or process, in
-// lower case.
+// wakingNames are prefixes, in lower case, of names of functions that wake or notify another task or process.
 var wakingNames = []string{"wake", "notify", "signal", "changed", "tell", "ask", "hint", "cancel", "stop", "close", "kick", "poke"}
 
 // wakingFunctions are the functions of a package that set a signal themselves.
@@ -156,31 +154,31 @@ func setsSignal(info *types.Info, call *ast.CallExpr) bool {
 	return ok && fun.Sel.Name == "Set" && isNamed(info.TypeOf(fun.X), "core/host", "Signal")
 }
 
-// wakes leaves out statements that wake a task, tell another process, or end a context.
-func wakes(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+// dropWakes leaves out statements that wake a task, notify another process, or end a context.
+func dropWakes(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		st, ok := n.(*ast.ExprStmt)
 		if !ok {
 			return
 		}
 		call, ok := st.X.(*ast.CallExpr)
-		if !ok || s.builtin(call) {
+		if !ok || s.isBuiltinCall(call) {
 			return
 		}
-		name, o := s.callee(call)
+		name, o := s.calleeOf(call)
 		known := slices.ContainsFunc(wakingNames, func(prefix string) bool { return strings.HasPrefix(strings.ToLower(name), prefix) })
 		if known || setsSignal(s.fn.file.pkg.TypesInfo, call) || o != nil && s.fn.file.waking[o] || isNamed(s.typeOf(call.Fun), "context", "CancelFunc") {
-			s.left(st, "call")
+			s.addOmission(st, "call")
 		}
 	})
 }
 
-// locks leaves out pairs of lock and unlock, and defers, and makes a defer run at once.
-func locks(s *site) {
+// dropLocks leaves out pairs of lock and unlock, and defers. It also makes a defer run at once.
+func dropLocks(s *site) {
 	pairs := map[string][]edit{}
 	var names []string
 	first := map[string]token.Pos{}
-	s.each(func(n ast.Node, _ []ast.Node) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		st, ok := n.(ast.Stmt)
 		if !ok {
 			return
@@ -191,8 +189,8 @@ func locks(s *site) {
 			call, _ = st.X.(*ast.CallExpr)
 		case *ast.DeferStmt:
 			call = st.Call
-			s.left(st, "defer")
-			s.mutate(st.Pos(), []edit{s.replace(st, s.text(st.Call))}, "%s runs at once", quote(s.text(st)))
+			s.addOmission(st, "defer")
+			s.addCandidate(st.Pos(), []edit{s.replacementEdit(st, s.sourceText(st.Call))}, "%s runs at once", quoteSource(s.sourceText(st)))
 		}
 		if call == nil {
 			return
@@ -201,17 +199,17 @@ func locks(s *site) {
 		if !ok || !strings.HasSuffix(strings.ToLower(fun.Sel.Name), "lock") {
 			return
 		}
-		if o := s.object(fun.Sel); o == nil || o.Pkg() == nil || o.Pkg().Path() != "sync" {
+		if o := s.objectOf(fun.Sel); o == nil || o.Pkg() == nil || o.Pkg().Path() != "sync" {
 			return
 		}
-		mutex := s.text(fun.X)
+		mutex := s.sourceText(fun.X)
 		if pairs[mutex] == nil {
 			names = append(names, mutex)
 			first[mutex] = st.Pos()
 		}
-		pairs[mutex] = append(pairs[mutex], s.replace(st, "if false { "+s.text(st)+" }"))
+		pairs[mutex] = append(pairs[mutex], s.replacementEdit(st, "if false { "+s.sourceText(st)+" }"))
 	})
 	for _, mutex := range names {
-		s.mutate(first[mutex], pairs[mutex], "the function does not lock %s", quote(mutex))
+		s.addCandidate(first[mutex], pairs[mutex], "the function does not lock %s", quoteSource(mutex))
 	}
 }

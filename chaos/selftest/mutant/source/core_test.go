@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestTheCoreHasEnoughCandidates demands that every quota can be filled, and that the statements
-// with all their mutants compile.
-func TestTheCoreHasEnoughCandidates(t *testing.T) {
+// TestCoreHasEnoughCandidates asserts that every quota can be filled, and that the statements with all their
+// mutants compile.
+func TestCoreHasEnoughCandidates(t *testing.T) {
 	for _, sql := range []bool{false, true} {
 		c, err := Load(root(t), sql)
 		if err != nil {
@@ -45,28 +45,28 @@ func TestTheCoreHasEnoughCandidates(t *testing.T) {
 	}
 }
 
-// Some statements repeat a restriction of their join for a table, so that the planner has one plan.
-// Without the repetition the answers are the same, so leaving it out is no mutant. A condition by
-// which alone a statement finds its rows is one.
-func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
+// Some statements repeat a restriction of their join for a table, so that the planner has one plan. Leaving
+// the repetition out does not change the answers, so it is no mutant. Leaving out a condition that alone
+// selects a statement's rows is one.
+func TestPlannerHintsHaveNoMutants(t *testing.T) {
 	c, err := Load(root(t), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	left := map[string]int{}
 	for _, m := range c.Candidates {
-		// After the text that is left out or replaced comes the line around it.
+		// The line around the text that is left out or replaced follows that text.
 		removed, _, _ := strings.Cut(strings.Replace(m.What, " replaced by ", " left out", 1), " left out")
 		if m.Operator == "sql-conditions" && strings.Contains(removed, " = any(") {
 			left[m.Func]++
 		}
 	}
-	for _, name := range []string{"finishRows", "insertPlain", "insertExecutions", "orchestrate", "markPublished"} {
+	for _, name := range []string{"finishRows", "insertPlain", "insertExecutions", "handleEnds", "markPublished"} {
 		if left[name] > 0 {
 			t.Errorf("%s: %d mutants leave out a restriction that changes no answer", name, left[name])
 		}
 	}
-	for _, name := range []string{"claimRows", "lockParents", "adopt", "selectExecutions"} {
+	for _, name := range []string{"claimRows", "lockParents", "markHasChildren", "selectExecutions"} {
 		if left[name] == 0 {
 			t.Errorf("%s: no mutant leaves out the only condition by which it finds its rows", name)
 		}

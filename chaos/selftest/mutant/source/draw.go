@@ -7,23 +7,22 @@ import (
 	"slices"
 )
 
-// Draw draws the sample: for each operator as many candidates as its quota, in the order of
-// sha256(seed, ID), but no more than three of one function. Without that bound a long table, such as
-// the table of transitions, would fill the sample: it is one function with hundreds of candidates.
-// An operator with fewer candidates than its quota gives all of them. fifth asks for the first fifth
-// of each quota instead, which is a sample by the same rule. The result is in the order of the
-// operators, and within each in the order of the draw.
+// Draw draws the sample: for each operator as many candidates as its quota, in the order of sha256(seed, ID),
+// but no more than three of one function. Without that bound a long table, such as the table of transitions,
+// would fill the sample: it is one function with hundreds of candidates. An operator with fewer candidates
+// than its quota gives all of them. fifth selects the first fifth of each quota instead, which is a sample by
+// the same rule. The result is in the order of the operators, and within each in the order of the draw.
 //
 // refused are the IDs of candidates that are not mutants, because the server refuses their SQL.
 //
-// The sample of a score is drawn with Seed. Later changes of the core add and remove candidates,
-// and so change the sample. The candidates with unchanged IDs keep their order.
+// The sample of a score is drawn with Seed. Later changes of the core add and remove candidates, and so
+// change the sample. The candidates with unchanged IDs keep their order.
 func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) []*Candidate {
 	var drawn []*Candidate
 	for _, o := range Operators() {
 		of := slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return c.Operator != o.Name || slices.Contains(refused, c.ID) })
 		slices.SortFunc(of, func(a, b *Candidate) int {
-			x, y := lot(seed, a), lot(seed, b)
+			x, y := lotHash(seed, a), lotHash(seed, b)
 			return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a.ID, b.ID))
 		})
 		quota := o.Quota
@@ -42,15 +41,15 @@ func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) [
 	return drawn
 }
 
-// perFunction is how many candidates of one operator a function gives at most.
+// perFunction is the largest number of candidates of one operator in one function.
 const perFunction = 3
 
-func lot(seed string, c *Candidate) [sha256.Size]byte {
+func lotHash(seed string, c *Candidate) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
 }
 
-// Spread orders a sample so that every beginning of it has the operators in about the proportion of
-// their quotas: a measurement that is cut short is then still a sample.
+// Spread orders a sample so that every prefix of it has the operators in about the proportion of their
+// quotas. So a measurement that is cut short is still a sample.
 func Spread(drawn []*Candidate) []*Candidate {
 	of, at := map[string]int{}, map[*Candidate]float64{}
 	for _, c := range drawn {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryEquivalentHasAProofAndAReader(t *testing.T) {
+func TestEveryEquivalentHasProofAndReader(t *testing.T) {
 	if _, err := Equivalents(); err != nil {
 		t.Error(err)
 	}

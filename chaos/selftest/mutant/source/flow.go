@@ -6,17 +6,17 @@ import (
 	"go/types"
 )
 
-// loops ends loops too early, or fails to end them.
-func loops(s *site) {
-	s.each(func(n ast.Node, above []ast.Node) {
+// changeLoops ends loops too early, or fails to end them.
+func changeLoops(s *site) {
+	s.visitNodes(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
 		case *ast.BranchStmt:
 			switch label := labelOf(n); n.Tok {
 			case token.CONTINUE:
-				s.replaced(n, "break"+label)
+				s.addReplacement(n, "break"+label)
 			case token.BREAK:
 				if inLoop(above) {
-					s.replaced(n, "continue"+label)
+					s.addReplacement(n, "continue"+label)
 				}
 			}
 		case *ast.RangeStmt:
@@ -25,9 +25,9 @@ func loops(s *site) {
 			s.onlyOne(n.Body)
 		case *ast.ReturnStmt:
 			if inLoop(above) {
-				text := s.text(n)
-				s.mutate(n.Pos(), []edit{s.replace(n, "if true { continue }; "+text)}, "%s in a loop goes on with the next", quote(text))
-				s.mutate(n.Pos(), []edit{s.replace(n, "if true { break }; "+text)}, "%s only ends the loop", quote(text))
+				text := s.sourceText(n)
+				s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "if true { continue }; "+text)}, "%s in a loop goes on with the next", quoteSource(text))
+				s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "if true { break }; "+text)}, "%s only ends the loop", quoteSource(text))
 			}
 		}
 	})
@@ -40,7 +40,7 @@ func labelOf(n *ast.BranchStmt) string {
 	return " " + n.Label.Name
 }
 
-// inLoop says whether a statement is in a loop of its own function.
+// inLoop reports whether a statement is in a loop of its own function.
 func inLoop(above []ast.Node) bool {
 	for i := len(above) - 1; i >= 0; i-- {
 		switch above[i].(type) {
@@ -54,31 +54,31 @@ func inLoop(above []ast.Node) bool {
 }
 
 func (s *site) onlyOne(body *ast.BlockStmt) {
-	end := s.fn.file.offset(body.Rbrace)
-	s.mutate(body.Pos(), []edit{{end, end, "; if true { break }\n"}}, "the loop ends after its first round")
+	end := s.fn.file.byteOffset(body.Rbrace)
+	s.addCandidate(body.Pos(), []edit{{end, end, "; if true { break }\n"}}, "the loop ends after its first round")
 }
 
-// results inverts boolean results, and replaces numbers, slices and maps by their zero value.
-func results(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+// changeResults inverts boolean results, and replaces numbers, slices and maps by their zero value.
+func changeResults(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		ret, ok := n.(*ast.ReturnStmt)
 		if !ok {
 			return
 		}
 		for _, e := range ret.Results {
-			s.result(ret, e)
+			s.changeResult(ret, e)
 		}
 	})
 }
 
-func (s *site) result(ret *ast.ReturnStmt, e ast.Expr) {
+func (s *site) changeResult(ret *ast.ReturnStmt, e ast.Expr) {
 	t := s.typeOf(e)
 	zero := ""
 	switch {
 	case t == nil || isError(t) || s.fn.file.pkg.TypesInfo.Types[e].IsNil():
 		return
 	case isBool(t):
-		text := s.text(e)
+		text := s.sourceText(e)
 		by := "!(" + text + ")"
 		switch text {
 		case "true":
@@ -86,7 +86,7 @@ func (s *site) result(ret *ast.ReturnStmt, e ast.Expr) {
 		case "false":
 			by = "true"
 		}
-		s.mutate(e.Pos(), []edit{s.replace(e, by)}, "result %s of %s inverted", quote(text), quote(s.text(ret)))
+		s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, by)}, "result %s of %s inverted", quoteSource(text), quoteSource(s.sourceText(ret)))
 		return
 	case isNumber(t):
 		zero = "0"
@@ -99,5 +99,5 @@ func (s *site) result(ret *ast.ReturnStmt, e ast.Expr) {
 	if zero == "" {
 		return
 	}
-	s.mutate(e.Pos(), []edit{s.replace(e, zero)}, "result %s of %s is %s", quote(s.text(e)), quote(s.text(ret)), zero)
+	s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, zero)}, "result %s of %s is %s", quoteSource(s.sourceText(e)), quoteSource(s.sourceText(ret)), zero)
 }

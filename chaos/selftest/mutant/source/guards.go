@@ -5,14 +5,14 @@ import (
 	"go/token"
 )
 
-// guards changes the conditions of branches. The condition is always evaluated, so that its side
+// changeGuards changes the conditions of branches. The condition is always evaluated, so that its side
 // effects remain.
-func guards(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+func changeGuards(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
 		case *ast.IfStmt:
 			if !s.comparesError(n.Cond) {
-				s.condition(n.Cond)
+				s.changeCondition(n.Cond)
 			}
 		case *ast.SwitchStmt:
 			if n.Tag != nil {
@@ -20,31 +20,31 @@ func guards(s *site) {
 			}
 			for _, clause := range n.Body.List {
 				for _, cond := range clause.(*ast.CaseClause).List {
-					s.condition(cond)
+					s.changeCondition(cond)
 				}
 			}
 		case *ast.BinaryExpr:
 			if n.Op == token.LAND || n.Op == token.LOR {
-				s.side(n, n.X, n.Y)
-				s.side(n, n.Y, n.X)
+				s.dropSide(n, n.X, n.Y)
+				s.dropSide(n, n.Y, n.X)
 			}
 		}
 	})
 }
 
-func (s *site) condition(e ast.Expr) {
-	text := s.text(e)
-	s.mutate(e.Pos(), []edit{s.replace(e, "("+text+") || true")}, "condition %s always met", quote(text))
-	s.mutate(e.Pos(), []edit{s.replace(e, "("+text+") && false")}, "condition %s never met", quote(text))
-	s.mutate(e.Pos(), []edit{s.replace(e, "!("+text+")")}, "condition %s negated", quote(text))
+func (s *site) changeCondition(e ast.Expr) {
+	text := s.sourceText(e)
+	s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "("+text+") || true")}, "condition %s always met", quoteSource(text))
+	s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "("+text+") && false")}, "condition %s never met", quoteSource(text))
+	s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "!("+text+")")}, "condition %s negated", quoteSource(text))
 }
 
-// side leaves one side of && or || out.
-func (s *site) side(whole *ast.BinaryExpr, out, kept ast.Expr) {
-	s.mutate(out.Pos(), []edit{s.replace(whole, "("+s.text(kept)+")")}, "%s left out of %s", quote(s.text(out)), quote(s.text(whole)))
+// dropSide removes one side of && or ||.
+func (s *site) dropSide(whole *ast.BinaryExpr, out, kept ast.Expr) {
+	s.addCandidate(out.Pos(), []edit{s.replacementEdit(whole, "("+s.sourceText(kept)+")")}, "%s left out of %s", quoteSource(s.sourceText(out)), quoteSource(s.sourceText(whole)))
 }
 
-// comparesError says that a condition only compares an error. The operator errors covers those.
+// comparesError reports whether a condition only compares an error. The operator errors covers those.
 func (s *site) comparesError(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	if !ok || b.Op != token.EQL && b.Op != token.NEQ {
@@ -53,16 +53,16 @@ func (s *site) comparesError(e ast.Expr) bool {
 	return isError(s.typeOf(b.X)) || isError(s.typeOf(b.Y))
 }
 
-// comparisons moves the bound of a comparison, or reverses it.
-func comparisons(s *site) {
+// changeComparisons moves the bound of a comparison, or reverses it.
+func changeComparisons(s *site) {
 	bound := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
 	turned := map[token.Token]string{token.LSS: ">", token.LEQ: ">=", token.GTR: "<", token.GEQ: "<="}
-	s.each(func(n ast.Node, _ []ast.Node) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			for _, to := range []string{bound[n.Op], turned[n.Op]} {
 				if to != "" {
-					s.compared(n, to)
+					s.replaceOperator(n, to)
 				}
 			}
 		case *ast.CallExpr:
@@ -72,16 +72,16 @@ func comparisons(s *site) {
 			}
 			switch fun.Sel.Name {
 			case "Before":
-				s.replaced(fun, s.text(fun.X)+".After")
+				s.addReplacement(fun, s.sourceText(fun.X)+".After")
 			case "After":
-				s.replaced(fun, s.text(fun.X)+".Before")
+				s.addReplacement(fun, s.sourceText(fun.X)+".Before")
 			}
 		}
 	})
 }
 
-func (s *site) compared(n *ast.BinaryExpr, to string) {
-	from := s.fn.file.offset(n.OpPos)
-	s.mutate(n.OpPos, []edit{{from, from + len(n.Op.String()), to}}, "%s replaced by %s",
-		quote(s.text(n)), quote(s.text(n.X)+" "+to+" "+s.text(n.Y)))
+func (s *site) replaceOperator(n *ast.BinaryExpr, to string) {
+	from := s.fn.file.byteOffset(n.OpPos)
+	s.addCandidate(n.OpPos, []edit{{from, from + len(n.Op.String()), to}}, "%s replaced by %s",
+		quoteSource(s.sourceText(n)), quoteSource(s.sourceText(n.X)+" "+to+" "+s.sourceText(n.Y)))
 }

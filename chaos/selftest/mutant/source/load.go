@@ -22,7 +22,7 @@ type Catalog struct {
 	Root string
 	// Candidates are in the order of packages, files, functions and operators.
 	Candidates []*Candidate
-	// Untyped is how many candidates of each operator were left out because they would not compile.
+	// Untyped is the number of each operator's candidates that were left out because they would not compile.
 	Untyped map[string]int
 	// LeftOut counts the functions and package variables without candidates, by reason.
 	LeftOut map[string]int
@@ -42,7 +42,7 @@ type file struct {
 	waking map[types.Object]bool
 }
 
-func (f *file) offset(p token.Pos) int { return f.pkg.Fset.Position(p).Offset }
+func (f *file) byteOffset(p token.Pos) int { return f.pkg.Fset.Position(p).Offset }
 
 // function is a declaration that can have mutants: a function, or a variable with an SQL statement.
 type function struct {
@@ -58,14 +58,14 @@ type function struct {
 // those in the SQL statements if sql is true, those in the Go code of the simulated core if not. It
 // parses and type-checks all of these, and lists only candidates that compile.
 func Load(root string, sql bool) (*Catalog, error) {
-	scopes := simulated()
+	scopes := simulatedScopes()
 	if sql {
-		scopes = statements()
+		scopes = statementScopes()
 	}
-	return load(root, scopes, sql)
+	return loadScopes(root, scopes, sql)
 }
 
-func load(root string, scopes []scope, sql bool) (*Catalog, error) {
+func loadScopes(root string, scopes []scope, sql bool) (*Catalog, error) {
 	var patterns []string
 	for _, s := range scopes {
 		patterns = append(patterns, "./"+s.dir)
@@ -112,27 +112,27 @@ func (c *Catalog) addPackage(p *packages.Package, s scope, sql bool) error {
 		f := &file{pkg: p, dir: s.dir, name: name, path: path, src: src, tree: p.Syntax[i], waking: waking}
 		c.files = append(c.files, f)
 		if slices.Contains(s.without, name) {
-			c.LeftOut["a file that the simulator does not run"] += len(f.functions())
+			c.LeftOut["a file that the simulator does not run"] += len(f.listFunctions())
 			continue
 		}
 		if sql {
 			c.addStatements(f)
 			continue
 		}
-		for _, fn := range f.functions() {
-			if why := unfit(fn); why != "" {
+		for _, fn := range f.listFunctions() {
+			if why := unfitReason(fn); why != "" {
 				c.LeftOut[why]++
 				continue
 			}
-			c.find(fn, false)
+			c.addCandidates(fn, false)
 		}
-		c.LeftOut["a package variable with a value"] += f.variables()
+		c.LeftOut["a package variable with a value"] += f.countVariables()
 	}
 	return nil
 }
 
-// functions lists the file's functions that have a body.
-func (f *file) functions() []*function {
+// listFunctions lists the file's functions that have a body.
+func (f *file) listFunctions() []*function {
 	var list []*function
 	for _, d := range f.tree.Decls {
 		if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil {
@@ -142,9 +142,9 @@ func (f *file) functions() []*function {
 	return list
 }
 
-// variables counts the file's package variables with a value. They have no mutants: their values
+// countVariables counts the file's package variables with a value. They have no mutants: their values
 // are set before a function could choose one.
-func (f *file) variables() int {
+func (f *file) countVariables() int {
 	n := 0
 	for _, d := range f.tree.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -183,8 +183,8 @@ func nameOf(d *ast.FuncDecl) string {
 	return name + "." + d.Name.Name
 }
 
-// unfit says why a function can't have mutants; empty if it can.
-func unfit(fn *function) string {
+// unfitReason returns the reason why a function can't have mutants; empty if it can.
+func unfitReason(fn *function) string {
 	d := fn.decl
 	switch {
 	case d.Recv == nil && d.Name.Name == "init":
@@ -206,8 +206,8 @@ func unfit(fn *function) string {
 	return ""
 }
 
-// find adds the candidates of one function, of all operators.
-func (c *Catalog) find(fn *function, sql bool) {
+// addCandidates adds the candidates of one function, of all operators.
+func (c *Catalog) addCandidates(fn *function, sql bool) {
 	texts := map[string]bool{}
 	for _, o := range Operators() {
 		if o.SQL != sql {
@@ -217,8 +217,8 @@ func (c *Catalog) find(fn *function, sql bool) {
 		o.find(s)
 		for _, m := range s.found {
 			// Two operators, or one twice, may produce the same text; the first keeps it.
-			from, to := fn.span()
-			text := apply(fn.file.src, from, to, m.edits)
+			from, to := fn.textRange()
+			text := applyEdits(fn.file.src, from, to, m.edits)
 			if texts[text] || text == string(fn.file.src[from:to]) {
 				continue
 			}
@@ -228,12 +228,12 @@ func (c *Catalog) find(fn *function, sql bool) {
 	}
 }
 
-// span is the position of a declaration's text in its file.
-func (fu *function) span() (from, to int) {
+// textRange is the position of a declaration's text in its file.
+func (fu *function) textRange() (from, to int) {
 	if fu.decl != nil {
-		return fu.file.offset(fu.decl.Pos()), fu.file.offset(fu.decl.End())
+		return fu.file.byteOffset(fu.decl.Pos()), fu.file.byteOffset(fu.decl.End())
 	}
-	return fu.file.offset(fu.literal.Pos()), fu.file.offset(fu.literal.End())
+	return fu.file.byteOffset(fu.literal.Pos()), fu.file.byteOffset(fu.literal.End())
 }
 
 // Digest identifies the source that is mutated: all files of the packages, with their comments and

@@ -16,9 +16,9 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Variable is the environment variable with the mutant's number, counted from 1, for a process that
-// was built with an overlay. Without it, or with a text that is no number of a mutant, the process
-// runs the unchanged core and reports nothing.
+// Variable is the environment variable for the number of the mutant that a process runs, counted from 1. The
+// process must have been built with an overlay. If the variable is missing or not a mutant's number, the
+// process runs the unchanged core and reports nothing.
 const Variable = "HANDOFF_SOURCE_MUTANT"
 
 // module begins the import paths of this module. Operators change only its own enumerations.
@@ -36,14 +36,14 @@ type span struct {
 	number   int
 }
 
-// generated is the text of one file with its mutants.
-type generated struct {
+// generatedFile is the text of one file with its mutants.
+type generatedFile struct {
 	text  []byte
 	spans []span
 }
 
-// generate returns the text of a file with its mutants; numbers has the number of each.
-func (f *file) generate(mutants []*Candidate, numbers map[*Candidate]int) generated {
+// withMutants returns the text of a file with its mutants. numbers maps each mutant to its number.
+func (f *file) withMutants(mutants []*Candidate, numbers map[*Candidate]int) generatedFile {
 	byFunction := map[*function][]*Candidate{}
 	var order []*function
 	for _, m := range mutants {
@@ -57,34 +57,34 @@ func (f *file) generate(mutants []*Candidate, numbers map[*Candidate]int) genera
 	var spans []span
 	for _, fn := range order {
 		if fn.decl == nil {
-			edits = append(edits, fn.pick(byFunction[fn], numbers))
+			edits = append(edits, fn.literalEdit(byFunction[fn], numbers))
 			continue
 		}
-		edits = append(edits, fn.ask(byFunction[fn], numbers)...)
+		edits = append(edits, fn.switchEdits(byFunction[fn], numbers)...)
 		for _, m := range byFunction[fn] {
 			from := copies.Len()
-			copies.WriteString("\n" + fn.mutated(m, numbers[m]) + "\n")
+			copies.WriteString("\n" + fn.copyText(m, numbers[m]) + "\n")
 			spans = append(spans, span{from, copies.Len(), numbers[m]})
 		}
 	}
 	if f.hasStatements(order) {
-		edits = append(edits, f.constants()...)
+		edits = append(edits, f.constantsToVariables()...)
 	}
-	head := apply(f.src, 0, len(f.src), edits)
+	head := applyEdits(f.src, 0, len(f.src), edits)
 	for i := range spans {
 		spans[i].from += len(head)
 		spans[i].to += len(head)
 	}
-	return generated{text: []byte(head + copies.String()), spans: spans}
+	return generatedFile{text: []byte(head + copies.String()), spans: spans}
 }
 
 func (f *file) hasStatements(list []*function) bool {
 	return slices.ContainsFunc(list, func(fn *function) bool { return fn.decl == nil })
 }
 
-// constants turns a file's string constants into variables, because only a variable can have a value
+// constantsToVariables turns a file's string constants into variables, because only a variable can have a value
 // that is chosen when the process starts.
-func (f *file) constants() []edit {
+func (f *file) constantsToVariables() []edit {
 	var edits []edit
 	for _, d := range f.tree.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -99,39 +99,39 @@ func (f *file) constants() []edit {
 			}
 		}
 		if text {
-			at := f.offset(g.TokPos)
+			at := f.byteOffset(g.TokPos)
 			edits = append(edits, edit{at, at + len("const"), "var"})
 		}
 	}
 	return edits
 }
 
-// pick replaces a literal by calls that choose between it and its mutants when the process starts.
-func (fu *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
-	from, to := fu.span()
+// literalEdit replaces a literal by calls that choose between it and its mutants when the process starts.
+func (fu *function) literalEdit(mutants []*Candidate, numbers map[*Candidate]int) edit {
+	from, to := fu.textRange()
 	text := string(fu.file.src[from:to])
 	for _, m := range mutants {
-		text = fmt.Sprintf("%s(%d, %s, %s)", picked, numbers[m], text, apply(fu.file.src, from, to, m.edits))
+		text = fmt.Sprintf("%s(%d, %s, %s)", picked, numbers[m], text, applyEdits(fu.file.src, from, to, m.edits))
 	}
 	return edit{from, to, text}
 }
 
-// copyName is the name of the copy of a function with a mutant.
+// copyName returns the name of the copy of a function with a mutant.
 func copyName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s__m%d", d.Name.Name, number)
 }
 
-// mutated is the text of a function's copy.
-func (fu *function) mutated(m *Candidate, number int) string {
+// copyText returns the text of a function's copy.
+func (fu *function) copyText(m *Candidate, number int) string {
 	f, d := fu.file, fu.decl
-	from, to := fu.span()
-	name := edit{f.offset(d.Name.Pos()), f.offset(d.Name.End()), copyName(d, number)}
-	return apply(f.src, from, to, append(slices.Clone(m.edits), name))
+	from, to := fu.textRange()
+	name := edit{f.byteOffset(d.Name.Pos()), f.byteOffset(d.Name.End()), copyName(d, number)}
+	return applyEdits(f.src, from, to, append(slices.Clone(m.edits), name))
 }
 
-// ask returns the edits that begin a function with a switch: if one of its mutants was chosen, it
-// calls that copy instead. Unnamed parameters get names, so that they can be passed on.
-func (fu *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
+// switchEdits returns the edits that begin a function with a switch: if one of its mutants was selected, the
+// function calls that copy instead. Unnamed parameters get names, so that they can be passed on.
+func (fu *function) switchEdits(mutants []*Candidate, numbers map[*Candidate]int) []edit {
 	f, d := fu.file, fu.decl
 	var edits []edit
 	unnamed := 0
@@ -145,7 +145,7 @@ func (fu *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit
 			}
 			if len(field.Names) == 0 {
 				n := name()
-				at := f.offset(field.Type.Pos())
+				at := f.byteOffset(field.Type.Pos())
 				edits = append(edits, edit{at, at, n + " "})
 				all = append(all, n+dots)
 			}
@@ -153,7 +153,7 @@ func (fu *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit
 				n := id.Name
 				if n == "_" {
 					n = name()
-					edits = append(edits, edit{f.offset(id.Pos()), f.offset(id.End()), n})
+					edits = append(edits, edit{f.byteOffset(id.Pos()), f.byteOffset(id.End()), n})
 				}
 				all = append(all, n+dots)
 			}
@@ -188,11 +188,11 @@ func (fu *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit
 		}
 	}
 	b.WriteString(" }; ")
-	at := f.offset(d.Body.Lbrace) + 1
+	at := f.byteOffset(d.Body.Lbrace) + 1
 	return append(edits, edit{at, at, b.String()})
 }
 
-// switchText is the text of the file that reads Variable. Each mutated package gets one.
+// switchText is the text of the file that reads Variable. Each mutated package has one.
 func switchText(name string) string {
 	return fmt.Sprintf(`package %s
 
@@ -223,7 +223,7 @@ func (c *Catalog) dropUntyped() error {
 	for i, m := range c.Candidates {
 		numbers[m] = i + 1
 		if m.fn.decl != nil {
-			if _, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+m.fn.mutated(m, i+1), parser.SkipObjectResolution); err != nil {
+			if _, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+m.fn.copyText(m, i+1), parser.SkipObjectResolution); err != nil {
 				bad[i+1] = true
 				continue
 			}
@@ -262,7 +262,7 @@ func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candid
 	spans := map[string][]span{}
 	var trees []*ast.File
 	for _, f := range files {
-		g := f.generate(byFile[f], numbers)
+		g := f.withMutants(byFile[f], numbers)
 		tree, err := parser.ParseFile(fset, f.path, g.text, parser.SkipObjectResolution)
 		if err != nil {
 			return fmt.Errorf("parsing the mutants of %s: %w", f.path, err)
@@ -277,7 +277,7 @@ func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candid
 	}
 	var outside []error
 	config := types.Config{
-		Importer: imported{p.Types}, Sizes: p.TypesSizes,
+		Importer: importerOf{p.Types}, Sizes: p.TypesSizes,
 		Error: func(err error) {
 			var at types.Error
 			if !errors.As(err, &at) {
@@ -299,11 +299,11 @@ func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candid
 	return nil
 }
 
-// imported imports what a loaded package imports, and the two packages that switchText needs.
-type imported struct{ of *types.Package }
+// importerOf imports what a loaded package imports, and the two packages that switchText needs.
+type importerOf struct{ of *types.Package }
 
 // Import implements types.Importer.
-func (i imported) Import(path string) (*types.Package, error) {
+func (i importerOf) Import(path string) (*types.Package, error) {
 	if path == "unsafe" {
 		return types.Unsafe, nil
 	}
@@ -318,7 +318,8 @@ func (i imported) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s does not import %s", i.of.Path(), path)
 }
 
-// standIn declares what switchText uses of os or strconv, for a package that does not import it.
+// standIn declares the functions of os or strconv that switchText uses, for a package that does not import
+// it.
 func standIn(path string) *types.Package {
 	p := types.NewPackage(path, path)
 	str, number := types.Typ[types.String], types.Typ[types.Int]
@@ -358,9 +359,9 @@ func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 		}
 		switch {
 		case byFile[f] != nil:
-			errs = append(errs, add(f.path, f.generate(byFile[f], numbers).text))
-		case sql: // a constant may consist of another file's
-			errs = append(errs, add(f.path, []byte(apply(f.src, 0, len(f.src), f.constants()))))
+			errs = append(errs, add(f.path, f.withMutants(byFile[f], numbers).text))
+		case sql: // a constant may use another file's constant
+			errs = append(errs, add(f.path, []byte(applyEdits(f.src, 0, len(f.src), f.constantsToVariables()))))
 		}
 		if at := filepath.Join(filepath.Dir(f.path), switchFile); replace[at] == "" {
 			errs = append(errs, add(at, []byte(switchText(f.pkg.Name))))

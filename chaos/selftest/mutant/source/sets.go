@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// sets replaces a constant of an enumeration by its neighbour, and leaves one element out of a
+// changeSets replaces a constant of an enumeration by its neighbour, and leaves one element out of a
 // list.
-func sets(s *site) {
-	s.each(func(n ast.Node, above []ast.Node) {
+func changeSets(s *site) {
+	s.visitNodes(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
 		case *ast.Ident:
-			s.neighbour(n, n)
+			s.changeToNeighbours(n, n)
 		case *ast.SelectorExpr:
-			s.neighbour(n, n.Sel)
+			s.changeToNeighbours(n, n.Sel)
 		case *ast.CaseClause:
 			s.withoutOne(n.List, "case list")
 			s.withoutClause(n, above)
@@ -41,32 +41,32 @@ func (s *site) isList(n *ast.CompositeLit) bool {
 	return false
 }
 
-// neighbour replaces a constant by the next one of its type, and by the one before. Each is a
+// changeToNeighbours replaces a constant by the next one of its type, and by the one before. Each is a
 // candidate; the first and the last constant have only one.
-func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
-	c, ok := s.object(name).(*types.Const)
+func (s *site) changeToNeighbours(whole ast.Expr, name *ast.Ident) {
+	c, ok := s.objectOf(name).(*types.Const)
 	if !ok {
 		return
 	}
-	family := enumeration(c)
+	family := enumerationOf(c)
 	at := slices.Index(family, c)
 	if at < 0 || len(family) < 2 {
 		return
 	}
 	if _, plain := whole.(*ast.Ident); plain && c.Pkg() != s.fn.file.pkg.Types {
-		return // the name after the dot of a package; the whole selector is a node of its own
+		return // the name after a package's dot; the whole selector is a separate node
 	}
 	for _, step := range []int{1, -1} {
 		if to := at + step; to >= 0 && to < len(family) {
-			s.replaced(whole, strings.TrimSuffix(s.text(whole), c.Name())+family[to].Name())
+			s.addReplacement(whole, strings.TrimSuffix(s.sourceText(whole), c.Name())+family[to].Name())
 		}
 	}
 }
 
-// enumeration returns all constants of c's type in its package, by value; nil if the type is not of
-// this module. The names of figures in core/telemetry do not count as an enumeration: dashboards
-// read them, and no part of the core decides by them.
-func enumeration(c *types.Const) []*types.Const {
+// enumerationOf returns all constants of c's type in its package, by value; nil if the type is not of this
+// module. The names of figures in core/telemetry are no enumeration: dashboards read them, and no part of the
+// core decides by them.
+func enumerationOf(c *types.Const) []*types.Const {
 	named, ok := types.Unalias(c.Type()).(*types.Named)
 	if !ok || c.Pkg() == nil || named.Obj().Pkg() != c.Pkg() || !strings.HasPrefix(c.Pkg().Path(), module) ||
 		strings.HasSuffix(c.Pkg().Path(), "core/telemetry") {
@@ -99,13 +99,13 @@ func (s *site) withoutOne(list []ast.Expr, what string) {
 	}
 	f := s.fn.file
 	for i, e := range list {
-		gone := edit{f.offset(e.Pos()), f.offset(e.End()), ""}
+		gone := edit{f.byteOffset(e.Pos()), f.byteOffset(e.End()), ""}
 		if i+1 < len(list) {
-			gone.to = f.offset(list[i+1].Pos())
+			gone.to = f.byteOffset(list[i+1].Pos())
 		} else {
-			gone.from = f.offset(list[i-1].End())
+			gone.from = f.byteOffset(list[i-1].End())
 		}
-		s.mutate(e.Pos(), []edit{gone}, "%s left out of a %s of %d", quote(s.text(e)), what, len(list))
+		s.addCandidate(e.Pos(), []edit{gone}, "%s left out of a %s of %d", quoteSource(s.sourceText(e)), what, len(list))
 	}
 }
 
@@ -118,5 +118,5 @@ func (s *site) withoutClause(n *ast.CaseClause, above []ast.Node) {
 	if !ok || sw.Tag == nil {
 		return
 	}
-	s.mutate(n.Pos(), []edit{s.replace(n, "")}, "case %s left out", quote(s.text(n)))
+	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "")}, "case %s left out", quoteSource(s.sourceText(n)))
 }

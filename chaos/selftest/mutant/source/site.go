@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// site is one function as an operator sees it, with the candidates that the operator found there.
+// site is one function as an operator sees it, with the candidates that the operator made there.
 type site struct {
 	fn       *function
 	operator string
 	found    []*Candidate
 }
 
-// mutate adds a candidate at a position.
-func (s *site) mutate(at token.Pos, edits []edit, what string, args ...any) {
+// addCandidate adds a candidate at a position.
+func (s *site) addCandidate(at token.Pos, edits []edit, what string, args ...any) {
 	f := s.fn.file
 	s.found = append(s.found, &Candidate{
 		ID:      fmt.Sprintf("%s/%s:%s:%s:%d", f.dir, f.name, s.fn.name, s.operator, len(s.found)+1),
@@ -26,45 +26,47 @@ func (s *site) mutate(at token.Pos, edits []edit, what string, args ...any) {
 	})
 }
 
-// replaced adds a candidate in which a node has another text.
-func (s *site) replaced(n ast.Node, by string) {
-	s.mutate(n.Pos(), []edit{s.replace(n, by)}, "%s replaced by %s", quote(s.text(n)), quote(by))
+// addReplacement adds a candidate in which a node has another text.
+func (s *site) addReplacement(n ast.Node, by string) {
+	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, by)}, "%s replaced by %s", quoteSource(s.sourceText(n)), quoteSource(by))
 }
 
-// left adds a candidate in which a statement is left out, that is not executed. It stays in the
-// text, so that the compiler does not report unused variables and imports.
-func (s *site) left(n ast.Stmt, what string) {
-	s.mutate(n.Pos(), []edit{s.replace(n, "if false { "+s.text(n)+" }")}, "%s %s left out", what, quote(s.text(n)))
+// addOmission adds a candidate in which a statement is not executed. It stays in the text, so that the
+// compiler does not report unused variables and imports.
+func (s *site) addOmission(n ast.Stmt, what string) {
+	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "if false { "+s.sourceText(n)+" }")}, "%s %s left out", what, quoteSource(s.sourceText(n)))
 }
 
-func (s *site) replace(n ast.Node, by string) edit {
-	return edit{s.fn.file.offset(n.Pos()), s.fn.file.offset(n.End()), by}
+func (s *site) replacementEdit(n ast.Node, by string) edit {
+	return edit{s.fn.file.byteOffset(n.Pos()), s.fn.file.byteOffset(n.End()), by}
 }
 
-func (s *site) text(n ast.Node) string {
-	return string(s.fn.file.src[s.fn.file.offset(n.Pos()):s.fn.file.offset(n.End())])
+func (s *site) sourceText(n ast.Node) string {
+	return string(s.fn.file.src[s.fn.file.byteOffset(n.Pos()):s.fn.file.byteOffset(n.End())])
 }
 
 func (s *site) typeOf(e ast.Expr) types.Type { return s.fn.file.pkg.TypesInfo.TypeOf(e) }
 
-func (s *site) object(id *ast.Ident) types.Object { return s.fn.file.pkg.TypesInfo.ObjectOf(id) }
+func (s *site) objectOf(id *ast.Ident) types.Object { return s.fn.file.pkg.TypesInfo.ObjectOf(id) }
 
-// constant is the value of a constant expression, nil if the expression is not constant.
-func (s *site) constant(e ast.Expr) constant.Value { return s.fn.file.pkg.TypesInfo.Types[e].Value }
+// constantValue is the value of a constant expression, nil if the expression is not constant.
+func (s *site) constantValue(e ast.Expr) constant.Value {
+	return s.fn.file.pkg.TypesInfo.Types[e].Value
+}
 
-// each visits the nodes of the function's body in order, each with the nodes above it, outermost
+// visitNodes visits the nodes of the function's body in order, each with the nodes above it, outermost
 // first. It skips code that only makes logs and texts of errors.
-func (s *site) each(visit func(n ast.Node, above []ast.Node)) {
+func (s *site) visitNodes(visit func(n ast.Node, above []ast.Node)) {
 	var above []ast.Node
 	ast.Inspect(s.fn.decl.Body, func(n ast.Node) bool {
 		if n == nil {
 			above = above[:len(above)-1]
 			return true
 		}
-		if e, ok := n.(ast.Expr); ok && s.told(e) {
+		if e, ok := n.(ast.Expr); ok && s.isTextCall(e) {
 			return false
 		}
-		if st, ok := n.(ast.Stmt); ok && s.idle(st) {
+		if st, ok := n.(ast.Stmt); ok && s.isTextOnly(st) {
 			return false
 		}
 		visit(n, above)
@@ -73,8 +75,8 @@ func (s *site) each(visit func(n ast.Node, above []ast.Node)) {
 	})
 }
 
-// told says that an expression only makes a text for people: a log line, the text of an error.
-func (s *site) told(e ast.Expr) bool {
+// isTextCall reports whether an expression only makes a text for people: a log line, or the text of an error.
+func (s *site) isTextCall(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
 		return false
@@ -83,7 +85,7 @@ func (s *site) told(e ast.Expr) bool {
 	if !ok {
 		return false
 	}
-	o := s.object(fun.Sel)
+	o := s.objectOf(fun.Sel)
 	if o == nil || o.Pkg() == nil {
 		return false
 	}
@@ -96,45 +98,46 @@ func (s *site) told(e ast.Expr) bool {
 	return false
 }
 
-// idle says that a statement only makes texts for people (told), and so do all statements in it.
-func (s *site) idle(st ast.Stmt) bool {
+// isTextOnly reports whether a statement, with all statements in it, only makes texts for people
+// (isTextCall).
+func (s *site) isTextOnly(st ast.Stmt) bool {
 	switch st := st.(type) {
 	case *ast.ExprStmt:
-		return s.told(st.X)
+		return s.isTextCall(st.X)
 	case *ast.BlockStmt:
 		for _, inner := range st.List {
-			if !s.idle(inner) {
+			if !s.isTextOnly(inner) {
 				return false
 			}
 		}
 		return len(st.List) > 0
 	case *ast.IfStmt:
-		return st.Init == nil && s.idle(st.Body) && (st.Else == nil || s.idle(st.Else))
+		return st.Init == nil && s.isTextOnly(st.Body) && (st.Else == nil || s.isTextOnly(st.Else))
 	case *ast.RangeStmt:
-		return s.idle(st.Body)
+		return s.isTextOnly(st.Body)
 	}
 	return false
 }
 
-// callee is the name of a called function and its object; empty and nil for anything else.
-func (s *site) callee(call *ast.CallExpr) (string, types.Object) {
+// calleeOf returns the name of a called function and its object; empty and nil for anything else.
+func (s *site) calleeOf(call *ast.CallExpr) (string, types.Object) {
 	switch fun := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
-		return fun.Name, s.object(fun)
+		return fun.Name, s.objectOf(fun)
 	case *ast.SelectorExpr:
-		return fun.Sel.Name, s.object(fun.Sel)
+		return fun.Sel.Name, s.objectOf(fun.Sel)
 	}
 	return "", nil
 }
 
-// builtin says that a call is one of the language's own functions, or a conversion.
-func (s *site) builtin(call *ast.CallExpr) bool {
+// isBuiltinCall reports whether a call is a conversion or calls one of the language's own functions.
+func (s *site) isBuiltinCall(call *ast.CallExpr) bool {
 	t := s.fn.file.pkg.TypesInfo.Types[call.Fun]
 	return t.IsBuiltin() || t.IsType()
 }
 
-// quote quotes a piece of source in one line, shortened to 90 bytes.
-func quote(text string) string {
+// quoteSource quotes a piece of source in one line, shortened to 90 bytes.
+func quoteSource(text string) string {
 	const most = 90
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > most {
@@ -180,8 +183,8 @@ func isInteger(t types.Type) bool {
 	return ok && b.Info()&types.IsInteger != 0
 }
 
-// parent is the innermost of the nodes above.
-func parent(above []ast.Node) ast.Node {
+// parentOf returns the innermost of the nodes above.
+func parentOf(above []ast.Node) ast.Node {
 	if len(above) == 0 {
 		return nil
 	}

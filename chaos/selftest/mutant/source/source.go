@@ -1,23 +1,23 @@
-// Package source makes mutants from the core's own source text: small mistakes that nobody chose.
+// Package source makes mutants from the core's own source text: small mistakes that were not chosen by hand.
 //
-// The authors of the harness's rules (its invariants, for example) also write the planted mutants
-// (package mutant). A harness that kills all of those only shows what its authors thought of. Here
-// an operator is a kind of mistake, such as "the branch of an error is not taken". It is applied
-// wherever it fits, and each way to apply it is a candidate. A sample of the candidates is drawn by
-// a hash. The share of the sample that the harness kills is its score.
+// The authors of the harness's rules (its invariants, for example) also write the planted mutants (package
+// mutant). A harness that kills all of those only shows what its authors thought of. Here an operator is a
+// kind of mistake, such as "the branch of an error is not taken". It is applied wherever it fits, and each
+// way to apply it is a candidate. A sample of the candidates is drawn by a hash. The share of the sample that
+// the harness kills is its score.
 //
-// Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score
-// measures: they were committed before, and the hash of that commit is the seed of the draw
-// (Seed). A change of an operator or of a quota makes a new sample and needs a new seed. The old and
-// the new score are then not comparable.
+// Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score measures:
+// they were committed before, and the hash of that commit is the seed of the draw (Seed). A change of an
+// operator or of a quota makes a new sample and needs a new seed. The old and the new score are then not
+// comparable.
 //
-// There are two sets of candidates: the Go code of the core that the simulator runs, and the SQL
-// statements of the PostgreSQL adapter, which it does not run. Load lists one of them.
+// There are two sets of candidates: the Go code of the core that the simulator runs, and the SQL statements
+// of the PostgreSQL adapter, which it does not run. Load lists one of them.
 //
-// The core contains nothing of this. Overlay writes copies of the mutated functions beside the
-// originals into files of a temporary folder, and `go build -overlay` compiles these files instead.
-// Each original asks at its start which mutant the process was started with (Variable). A mutated
-// SQL statement is chosen when the process starts. One build serves all mutants.
+// The core contains nothing of this. Overlay writes copies of the mutated functions beside the originals into
+// files of a temporary folder, and `go build -overlay` compiles these files instead. Each original asks at
+// its start which mutant the process was started with (Variable). A mutated SQL statement is chosen when the
+// process starts. One build serves all mutants.
 package source
 
 import (
@@ -37,8 +37,8 @@ type Candidate struct {
 	// File is the base name of the file, Line the line of the change.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Func is the function's name, with its receiver; for SQL, the name of the statement's variable
-	// or constant.
+	// Func is the function's name, with its receiver. For SQL it is the name of the statement's variable or
+	// constant.
 	Func string `json:"func"`
 	// Operator is the name of the operator.
 	Operator string `json:"operator"`
@@ -60,8 +60,8 @@ type edit struct {
 	text     string
 }
 
-// apply returns src[from:to] with the edits applied. They lie inside and don't overlap.
-func apply(src []byte, from, to int, edits []edit) string {
+// applyEdits returns src[from:to] with the edits applied. They lie inside and don't overlap.
+func applyEdits(src []byte, from, to int, edits []edit) string {
 	sorted := slices.SortedFunc(slices.Values(edits), func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	out := make([]byte, 0, to-from)
 	at := from
@@ -77,12 +77,12 @@ func apply(src []byte, from, to int, edits []edit) string {
 type Operator struct {
 	// Name is the operator's name in IDs and tables.
 	Name string
-	// About says in a line what it does.
+	// About describes the operator in one line.
 	About string
-	// Quota is how many of its candidates are in the sample of its set (Operators).
+	// Quota is the number of its candidates in the sample of its set (Operators).
 	Quota int
-	// SQL says that it works on the statements of the store's PostgreSQL adapter, and not on the
-	// core that the simulator runs.
+	// SQL reports whether it works on the statements of the store's PostgreSQL adapter, and not on the core
+	// that the simulator runs.
 	SQL bool
 
 	find func(*site)
@@ -93,19 +93,19 @@ type Operator struct {
 // fifth of every quota is a sample as well.
 func Operators() []Operator {
 	return []Operator{
-		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: guards},
-		{Name: "comparisons", Quota: 30, About: "a comparison at a bound or a deadline includes or excludes the bound, or is turned round", find: comparisons},
-		{Name: "sets", Quota: 30, About: "a status, reason or another constant of a set becomes its neighbour, or is left out of a list", find: sets},
-		{Name: "order", Quota: 20, About: "two calls that follow each other change places", find: order},
-		{Name: "errors", Quota: 30, About: "the branch of an error is not taken, or an error is dropped", find: dropped},
-		{Name: "wakes", Quota: 15, About: "a wake-up, a notification or a cancellation is left out", find: wakes},
-		{Name: "loops", Quota: 20, About: "continue and break change places, a loop ends after its first element, a return only ends the loop", find: loops},
-		{Name: "clocks", Quota: 20, About: "a moment is read from another clock, or is another moment in scope", find: clocks},
-		{Name: "fields", Quota: 25, About: "a field of a record becomes another one of the same type", find: fields},
-		{Name: "counts", Quota: 25, About: "a count is one more or one less, min becomes max, + becomes -", find: counts},
-		{Name: "locks", Quota: 10, About: "a pair of lock and unlock is left out, a defer is left out or runs at once", find: locks},
-		{Name: "results", Quota: 15, About: "a boolean result is inverted, another one is its zero value", find: results},
-		{Name: "durations", Quota: 10, About: "a duration or a default is halved or doubled", find: durations},
+		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: changeGuards},
+		{Name: "comparisons", Quota: 30, About: "a comparison at a bound or a deadline includes or excludes the bound, or is turned round", find: changeComparisons},
+		{Name: "sets", Quota: 30, About: "a status, reason or another constant of a set becomes its neighbour, or is left out of a list", find: changeSets},
+		{Name: "order", Quota: 20, About: "two calls that follow each other change places", find: swapCalls},
+		{Name: "errors", Quota: 30, About: "the branch of an error is not taken, or an error is dropped", find: dropErrors},
+		{Name: "wakes", Quota: 15, About: "a wake-up, a notification or a cancellation is left out", find: dropWakes},
+		{Name: "loops", Quota: 20, About: "continue and break change places, a loop ends after its first element, a return only ends the loop", find: changeLoops},
+		{Name: "clocks", Quota: 20, About: "a moment is read from another clock, or is another moment in scope", find: changeClocks},
+		{Name: "fields", Quota: 25, About: "a field of a record becomes another one of the same type", find: changeFields},
+		{Name: "counts", Quota: 25, About: "a count is one more or one less, min becomes max, + becomes -", find: changeCounts},
+		{Name: "locks", Quota: 10, About: "a pair of lock and unlock is left out, a defer is left out or runs at once", find: dropLocks},
+		{Name: "results", Quota: 15, About: "a boolean result is inverted, another one is its zero value", find: changeResults},
+		{Name: "durations", Quota: 10, About: "a duration or a default is halved or doubled", find: changeDurations},
 
 		{Name: "sql-comparisons", SQL: true, Quota: 15, About: "a comparison includes or excludes its bound, or is turned round", find: sqlComparisons},
 		{Name: "sql-conditions", SQL: true, Quota: 20, About: "a condition of a where, join or case is left out", find: sqlConditions},
@@ -124,11 +124,10 @@ type scope struct {
 	without []string
 }
 
-// simulated is the simulated core. Subfolders have adapters to the real world, which the simulator
-// replaces by models. A file is left out if two seeds of every scenario run less than half of its
-// statements: such files read files, arguments and bytes, and print lists, which only the daemons
-// do.
-func simulated() []scope {
+// simulatedScopes returns the simulated core. Subfolders have adapters to the real world, which the simulator
+// replaces by models. A file is left out if two seeds of every scenario run less than half of its statements.
+// Such files read files, arguments and bytes, and print lists, which only the daemons do.
+func simulatedScopes() []scope {
 	return []scope{
 		{dir: "core/executor"},
 		{dir: "core/worker"},
@@ -146,5 +145,5 @@ func simulated() []scope {
 	}
 }
 
-// statements is where the SQL is.
-func statements() []scope { return []scope{{dir: "core/store/postgres"}} }
+// statementScopes returns the package with the SQL.
+func statementScopes() []scope { return []scope{{dir: "core/store/postgres"}} }

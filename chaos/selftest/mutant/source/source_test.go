@@ -26,14 +26,14 @@ func root(t *testing.T) string {
 
 func loadSmall(t *testing.T) *Catalog {
 	t.Helper()
-	c, err := load(root(t), []scope{{dir: small}}, false)
+	c, err := loadScopes(root(t), []scope{{dir: small}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func TestEveryOperatorFindsItsPlaces(t *testing.T) {
+func TestEveryOperatorFindsCandidates(t *testing.T) {
 	c := loadSmall(t)
 	var b strings.Builder
 	found := map[string]bool{}
@@ -64,7 +64,7 @@ func TestEveryOperatorFindsItsPlaces(t *testing.T) {
 	}
 }
 
-func TestAnOverlayIsOneProgramForAllMutants(t *testing.T) {
+func TestOverlayBuildsAllMutants(t *testing.T) {
 	c := loadSmall(t)
 	dir := t.TempDir()
 	overlay, err := c.Overlay(dir, c.Candidates)
@@ -107,7 +107,7 @@ func TestAnOverlayIsOneProgramForAllMutants(t *testing.T) {
 	}
 }
 
-func TestQuotasAmountToTheSample(t *testing.T) {
+func TestQuotasSumToSample(t *testing.T) {
 	core, sql := 0, 0
 	for _, o := range Operators() {
 		if o.Quota%5 != 0 {
@@ -124,7 +124,7 @@ func TestQuotasAmountToTheSample(t *testing.T) {
 	}
 }
 
-// made are candidates of one operator, `each` for every function.
+// made returns candidates of one operator, `each` for every function.
 func made(operator string, functions, each int) []*Candidate {
 	var list []*Candidate
 	for f := range functions {
@@ -136,7 +136,7 @@ func made(operator string, functions, each int) []*Candidate {
 	return list
 }
 
-func TestTheDrawDependsOnSeedAndIDsAlone(t *testing.T) {
+func TestDrawDependsOnlyOnSeedAndID(t *testing.T) {
 	list := made("guards", 80, 5)
 	first := Draw(list, "seed", false)
 	slices.Reverse(list)
@@ -154,7 +154,7 @@ func TestTheDrawDependsOnSeedAndIDsAlone(t *testing.T) {
 	}
 }
 
-func TestOneFunctionGivesAFewMutantsOnly(t *testing.T) {
+func TestDrawLimitsMutantsPerFunction(t *testing.T) {
 	if drawn := Draw(made("guards", 1, 400), "seed", false); len(drawn) != perFunction {
 		t.Errorf("%d of one function", len(drawn))
 	}

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The statements of the PostgreSQL adapter are texts in package variables and constants. An
-// operator's result need not be valid SQL, which only a server can decide. A candidate that the
-// server refuses to prepare is no mutant. The caller names it to Draw, which takes the next one.
+// The statements of the PostgreSQL adapter are texts in package variables and constants. An operator's result
+// need not be valid SQL, which only a server can decide. A candidate that the server refuses to prepare is no
+// mutant. The caller passes it to Draw, which draws the next one instead.
 
 // addStatements adds the candidates in the statements of one file: in its raw string literals.
 func (c *Catalog) addStatements(f *file) {
@@ -34,7 +34,7 @@ func (c *Catalog) addStatements(f *file) {
 						if part > 1 {
 							name = fmt.Sprintf("%s.%d", name, part)
 						}
-						c.find(&function{file: f, name: name, literal: lit}, true)
+						c.addCandidates(&function{file: f, name: name, literal: lit}, true)
 					}
 					return true
 				})
@@ -60,10 +60,10 @@ func (s *site) inSQL(from, to int, by string) {
 	} else {
 		by = " " + strings.TrimSpace(by) + " "
 	}
-	base := s.fn.file.offset(s.fn.literal.Pos())
+	base := s.fn.file.byteOffset(s.fn.literal.Pos())
 	shown := ""
 	if strings.TrimSpace(by) != "" {
-		shown = quote(by)
+		shown = quoteSource(by)
 	}
 	// The description quotes the whole line, because one "=" looks like another.
 	around := strings.LastIndexByte(text[:from], '\n') + 1
@@ -71,8 +71,8 @@ func (s *site) inSQL(from, to int, by string) {
 	if end < 0 {
 		end = len(text) - to
 	}
-	s.mutate(s.fn.literal.Pos()+token.Pos(from), []edit{{base + from, base + to, by}}, what+" in %s",
-		quote(text[from:to]), shown, quote(text[around:to+end]))
+	s.addCandidate(s.fn.literal.Pos()+token.Pos(from), []edit{{base + from, base + to, by}}, what+" in %s",
+		quoteSource(text[from:to]), shown, quoteSource(text[around:to+end]))
 }
 
 var (
@@ -124,8 +124,8 @@ func sqlComparisons(s *site) {
 	}
 }
 
-// sqlConditions leaves out one condition of a conjunction. The condition ends at the next word that
-// can't belong to it, or at the closing bracket around it.
+// sqlConditions removes one condition of a conjunction. The condition ends at the next word that can't belong
+// to it, or at the closing bracket around it.
 func sqlConditions(s *site) {
 	text := s.sqlText()
 	for _, m := range sqlConnect.FindAllStringIndex(text, -1) {

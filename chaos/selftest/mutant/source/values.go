@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// clocks reads a moment from another clock, or uses another moment that is in scope.
-func clocks(s *site) {
-	s.each(func(n ast.Node, above []ast.Node) {
+// changeClocks reads a moment from another clock, or uses another moment that is in scope.
+func changeClocks(s *site) {
+	s.visitNodes(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			fun, ok := n.Fun.(*ast.SelectorExpr)
@@ -18,19 +18,19 @@ func clocks(s *site) {
 			}
 			switch {
 			case fun.Sel.Name == "Monotonic" && isDuration(s.typeOf(n)):
-				s.replaced(n, "time.Duration("+s.text(fun.X)+".Now().UnixNano())")
+				s.addReplacement(n, "time.Duration("+s.sourceText(fun.X)+".Now().UnixNano())")
 			case fun.Sel.Name == "Now" && isTime(s.typeOf(n)) && isNamed(s.typeOf(fun.X), "core/host", "Host"):
-				s.replaced(n, "time.Unix(0, int64("+s.text(fun.X)+".Monotonic()))")
+				s.addReplacement(n, "time.Unix(0, int64("+s.sourceText(fun.X)+".Monotonic()))")
 			default:
 				return
 			}
 			s.otherMoment(n, n.Pos(), "")
 		case *ast.Ident:
-			v, ok := s.object(n).(*types.Var)
-			if !ok || v.IsField() || s.fn.file.pkg.TypesInfo.Defs[n] != nil || assigned(n, above) {
+			v, ok := s.objectOf(n).(*types.Var)
+			if !ok || v.IsField() || s.fn.file.pkg.TypesInfo.Defs[n] != nil || isAssigned(n, above) {
 				return
 			}
-			if p, ok := parent(above).(*ast.KeyValueExpr); ok && p.Key == n {
+			if p, ok := parentOf(above).(*ast.KeyValueExpr); ok && p.Key == n {
 				return
 			}
 			if isDuration(v.Type()) || isTime(v.Type()) {
@@ -40,9 +40,9 @@ func clocks(s *site) {
 	})
 }
 
-// assigned says that an identifier is written to, and not read.
-func assigned(n *ast.Ident, above []ast.Node) bool {
-	a, ok := parent(above).(*ast.AssignStmt)
+// isAssigned reports whether an identifier is written, and not read.
+func isAssigned(n *ast.Ident, above []ast.Node) bool {
+	a, ok := parentOf(above).(*ast.AssignStmt)
 	if !ok {
 		return false
 	}
@@ -78,24 +78,24 @@ func (s *site) otherMoment(e ast.Expr, at token.Pos, self string) {
 					last = i
 				}
 			}
-			s.replaced(e, here[last].Name())
+			s.addReplacement(e, here[last].Name())
 			here = append(here[:last], here[last+1:]...)
 			left--
 		}
 	}
 }
 
-// fields replaces a field of a record by another one of its type.
-func fields(s *site) {
-	s.each(func(n ast.Node, _ []ast.Node) {
+// changeFields replaces a field of a record by another one of its type.
+func changeFields(s *site) {
+	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			sel := s.fn.file.pkg.TypesInfo.Selections[n]
 			if sel == nil || sel.Kind() != types.FieldVal || len(sel.Index()) != 1 {
 				return
 			}
-			for _, other := range s.siblings(sel.Recv(), sel.Obj()) {
-				s.replaced(n, s.text(n.X)+"."+other)
+			for _, other := range s.siblingFields(sel.Recv(), sel.Obj()) {
+				s.addReplacement(n, s.sourceText(n.X)+"."+other)
 			}
 		case *ast.CompositeLit:
 			t := s.typeOf(n)
@@ -108,9 +108,9 @@ func fields(s *site) {
 				if !ok {
 					continue
 				}
-				if v, ok := s.object(key).(*types.Var); ok && v.IsField() {
-					for _, other := range s.siblings(t, v) {
-						s.mutate(kv.Pos(), []edit{s.replace(key, other)}, "%s sets %s", quote(s.text(kv)), other)
+				if v, ok := s.objectOf(key).(*types.Var); ok && v.IsField() {
+					for _, other := range s.siblingFields(t, v) {
+						s.addCandidate(kv.Pos(), []edit{s.replacementEdit(key, other)}, "%s sets %s", quoteSource(s.sourceText(kv)), other)
 					}
 				}
 			}
@@ -118,9 +118,9 @@ func fields(s *site) {
 	})
 }
 
-// siblings are the next and the previous field of a field's type in a record, among those that this
+// siblingFields are the next and the previous field of a field's type in a record, among those that this
 // package may name. A field of an interface type has none: it holds a service and not data.
-func (s *site) siblings(record types.Type, field types.Object) []string {
+func (s *site) siblingFields(record types.Type, field types.Object) []string {
 	if p, ok := record.Underlying().(*types.Pointer); ok {
 		record = p.Elem()
 	}
@@ -151,11 +151,11 @@ func (s *site) siblings(record types.Type, field types.Object) []string {
 	return out
 }
 
-// counts adds or subtracts one, and reverses arithmetic.
-func counts(s *site) {
+// changeCounts adds or subtracts one, and reverses arithmetic.
+func changeCounts(s *site) {
 	turned := map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*"}
 	assigns := map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+="}
-	s.each(func(n ast.Node, above []ast.Node) {
+	s.visitNodes(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
 		case *ast.BasicLit:
 			if n.Kind == token.INT && !s.inDuration(above) {
@@ -163,35 +163,35 @@ func counts(s *site) {
 			}
 		case *ast.Ident, *ast.SelectorExpr:
 			e := n.(ast.Expr)
-			if s.constant(e) != nil && isInteger(s.typeOf(e)) && s.plain(s.typeOf(e)) && !s.nameAfter(e, above) {
+			if s.constantValue(e) != nil && isInteger(s.typeOf(e)) && s.isPlainNumber(s.typeOf(e)) && !s.nameAfter(e, above) {
 				s.oneOff(e)
 			}
 		case *ast.CallExpr:
-			s.counted(n)
+			s.changeBuiltinCall(n)
 		case *ast.BinaryExpr:
-			if to := turned[n.Op]; to != "" && isNumber(s.typeOf(n)) && s.constant(n) == nil {
-				s.compared(n, to)
+			if to := turned[n.Op]; to != "" && isNumber(s.typeOf(n)) && s.constantValue(n) == nil {
+				s.replaceOperator(n, to)
 			}
 		case *ast.AssignStmt:
 			if to := assigns[n.Tok]; to != "" && isNumber(s.typeOf(n.Lhs[0])) {
-				from := s.fn.file.offset(n.TokPos)
-				s.mutate(n.Pos(), []edit{{from, from + 2, to}}, "%s with %s", quote(s.text(n)), to)
+				from := s.fn.file.byteOffset(n.TokPos)
+				s.addCandidate(n.Pos(), []edit{{from, from + 2, to}}, "%s with %s", quoteSource(s.sourceText(n)), to)
 			}
 		case *ast.IncDecStmt:
-			s.left(n, "step")
+			s.addOmission(n, "step")
 		}
 	})
 }
 
-// plain says that a type is a plain number, and not an enumeration.
-func (s *site) plain(t types.Type) bool {
+// isPlainNumber reports whether a type is a plain number, and not an enumeration.
+func (s *site) isPlainNumber(t types.Type) bool {
 	_, basic := types.Unalias(t).(*types.Basic)
 	return basic
 }
 
-// nameAfter says that an expression is the name after a dot, or the key of a key and value.
+// nameAfter reports whether an expression is the name after a dot, or the key of a key and value.
 func (s *site) nameAfter(e ast.Expr, above []ast.Node) bool {
-	switch p := parent(above).(type) {
+	switch p := parentOf(above).(type) {
 	case *ast.SelectorExpr:
 		return p.Sel == e
 	case *ast.KeyValueExpr:
@@ -201,55 +201,54 @@ func (s *site) nameAfter(e ast.Expr, above []ast.Node) bool {
 }
 
 func (s *site) oneOff(e ast.Expr) {
-	text := s.text(e)
-	s.replaced(e, "("+text+" + 1)")
-	s.replaced(e, "("+text+" - 1)")
+	text := s.sourceText(e)
+	s.addReplacement(e, "("+text+" + 1)")
+	s.addReplacement(e, "("+text+" - 1)")
 }
 
-func (s *site) counted(n *ast.CallExpr) {
+func (s *site) changeBuiltinCall(n *ast.CallExpr) {
 	if !s.fn.file.pkg.TypesInfo.Types[n.Fun].IsBuiltin() {
 		return
 	}
-	args := strings.TrimPrefix(s.text(n), s.text(n.Fun))
-	switch name, _ := s.callee(n); name {
+	args := strings.TrimPrefix(s.sourceText(n), s.sourceText(n.Fun))
+	switch name, _ := s.calleeOf(n); name {
 	case "len":
 		s.oneOff(n)
 	case "min":
-		s.replaced(n, "max"+args)
+		s.addReplacement(n, "max"+args)
 	case "max":
-		s.replaced(n, "min"+args)
+		s.addReplacement(n, "min"+args)
 	}
 }
 
-// inDuration says that a number belongs to a constant duration, which the operator durations
-// covers.
+// inDuration reports whether a number belongs to a constant duration, which the operator durations covers.
 func (s *site) inDuration(above []ast.Node) bool {
-	e, ok := parent(above).(ast.Expr)
-	return ok && isDuration(s.typeOf(e)) && s.constant(e) != nil
+	e, ok := parentOf(above).(ast.Expr)
+	return ok && isDuration(s.typeOf(e)) && s.constantValue(e) != nil
 }
 
-// durations halves and doubles constant durations, wherever they are, and the numbers among the
+// changeDurations halves and doubles constant durations, wherever they are, and the numbers among the
 // configuration's defaults.
-func durations(s *site) {
-	s.each(func(n ast.Node, above []ast.Node) {
+func changeDurations(s *site) {
+	s.visitNodes(func(n ast.Node, above []ast.Node) {
 		e, ok := n.(ast.Expr)
-		if !ok || s.constant(e) == nil || s.nameAfter(e, above) {
+		if !ok || s.constantValue(e) == nil || s.nameAfter(e, above) {
 			return
 		}
 		number := isDuration(s.typeOf(e))
-		if kv, ok := parent(above).(*ast.KeyValueExpr); ok && kv.Value == e && s.fn.file.dir == "core/config" {
+		if kv, ok := parentOf(above).(*ast.KeyValueExpr); ok && kv.Value == e && s.fn.file.dir == "core/config" {
 			number = number || isNumber(s.typeOf(e))
 		}
 		if !number || s.inDuration(above) || isZero(e) {
 			return
 		}
-		text := s.text(e)
-		s.mutate(e.Pos(), []edit{s.replace(e, "("+text+")/2")}, "%s halved", quote(text))
-		s.mutate(e.Pos(), []edit{s.replace(e, "("+text+")*2")}, "%s doubled", quote(text))
+		text := s.sourceText(e)
+		s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "("+text+")/2")}, "%s halved", quoteSource(text))
+		s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "("+text+")*2")}, "%s doubled", quoteSource(text))
 	})
 }
 
-// isZero says that an expression is the literal 0, which halving and doubling don't change.
+// isZero reports whether an expression is the literal 0, which halving and doubling don't change.
 func isZero(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Value == "0"

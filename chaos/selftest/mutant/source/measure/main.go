@@ -1,5 +1,5 @@
-// Command measure measures the harness: what share of a sample of small mistakes in the core's own
-// source does the library of scenarios kill? It answers on a page.
+// Command measure measures the harness: it reports which share of a sample of small mistakes in the core's
+// own source the library of scenarios kills. It writes the answer to a page.
 package main
 
 import (
@@ -22,15 +22,14 @@ import (
 	"handoff/reports"
 )
 
-// The default numbers of seeds of each scenario and profile for a mutant, unvaried and varied. A
-// surviving mutant takes about fifteen seconds of one processor; more seeds find
-// little.
+// The default numbers of seeds of each scenario and profile for a mutant, plain and varied. A surviving
+// mutant takes about fifteen seconds of one processor; more seeds find little.
 const (
 	sourceSeeds       = 2
 	sourceVariedSeeds = 2
 )
 
-// prefix begins what the program says about its own failure.
+// prefix begins the program's reports of its own failures.
 const prefix = "measure: "
 
 const help = `measure [flags]                       measure, or go on with an interrupted measurement
@@ -60,11 +59,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runProgram(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runProgram is the whole program; it returns the exit code.
+func runProgram(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := options{out: stdout, err: stderr}
 	flags := flag.NewFlagSet("measure", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -75,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&o.size.Varied, "varied-seeds", sourceVariedSeeds, "varied runs of each, beside those of --seeds")
 	flags.BoolVar(&o.unit, "unit", false, "run survivors against the unit tests of their package and of the oracle, too; the raw score does not count that")
 	flags.BoolVar(&o.again, "again", false, "forget the results in --out")
-	flags.StringVar(&o.file, "out", "", "the results, reports/out/source.json unless it is given; an interrupted measurement goes on with this `FILE`")
+	flags.StringVar(&o.file, "out", "", "the results, reports/out/source.json unless it is given; an interrupted measurement continues with this `FILE`")
 	flags.StringVar(&o.keep, "keep", "", "keep the build in this `FOLDER`; HANDOFF_SOURCE_MUTANT=NUMBER FOLDER/chaos replay … then shows a mutant's run")
 	flags.StringVar(&o.only, "only", "", "those mutants whose ID contains this `TEXT`")
 	flags.StringVar(&o.part, "shard", "", "do share `I/N` only, as in 2/4; then put the results of all shares together")
@@ -88,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return verdict.ExitUsage
 	}
-	err := o.check()
+	err := o.checkFlags()
 	switch {
 	case err != nil:
 	case flags.NArg() > 0:
@@ -102,7 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(stderr, err)
 }
 
-// failure is an error with an exit code of its own.
+// failure is an error with its own exit code.
 type failure struct {
 	code int
 	text string
@@ -111,13 +110,13 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usage refuses the user's request.
-func usage(format string, args ...any) error {
+// usageError refuses the user's request.
+func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// broken says that the measurement could not be made.
-func broken(format string, args ...any) error {
+// brokenError reports that the measurement could not be made.
+func brokenError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
 
@@ -134,31 +133,31 @@ func exitCode(stderr io.Writer, err error) int {
 	return verdict.ExitBroken
 }
 
-// check refuses flags that contradict each other.
-func (o *options) check() (err error) {
+// checkFlags refuses flags that contradict each other.
+func (o *options) checkFlags() (err error) {
 	if o.share, err = shard.Parse(o.part); err != nil {
-		return usage("--shard %v", err)
+		return usageError("--shard %v", err)
 	}
 	switch {
 	case o.sample != 60 && o.sample != 300:
-		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
+		return usageError("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
 	case o.size.Seeds < 1:
-		return usage("--seeds %d: at least 1 seed is needed", o.size.Seeds)
+		return usageError("--seeds %d: at least 1 seed is needed", o.size.Seeds)
 	case o.size.Varied < 0:
-		return usage("--varied-seeds %d: 0 or more are needed", o.size.Varied)
+		return usageError("--varied-seeds %d: 0 or more are needed", o.size.Varied)
 	case o.procs < 1:
-		return usage("--parallel %d: at least 1 is needed", o.procs)
+		return usageError("--parallel %d: at least 1 is needed", o.procs)
 	case o.before != "" && o.into == "":
-		return usage("--before is for the page of the score: add --table FILE")
+		return usageError("--before is for the page of the score: add --table FILE")
 	case o.sql && !o.share.Whole():
-		return usage("--sql with --shard: statements are judged on one machine; leave out --shard")
+		return usageError("--sql with --shard: statements are judged on one machine; leave out --shard")
 	case o.into != "" && !o.share.Whole():
-		return usage("--table with --shard: the page is made of all shares; give it when they are put together")
+		return usageError("--table with --shard: the page is made of all shares; give it when they are put together")
 	}
 	return nil
 }
 
-// putTogether puts the results of all shares together, and makes the page if it is wanted. Proofs about survivors
+// putTogether merges the results of all shares, and makes the page if it is requested. Proofs about survivors
 // are written once the survivors are known, so the page may come from a later commit than its results.
 func (o *options) putTogether(files []string) error {
 	var all *score.Results
@@ -172,19 +171,19 @@ func (o *options) putTogether(files []string) error {
 			continue
 		}
 		if part.Asked != all.Asked {
-			return usage("%s and %s are not of one measurement: one has %d mutants, the other %d", files[0], file, all.Asked, part.Asked)
+			return usageError("%s and %s are not of one measurement: one has %d mutants, the other %d", files[0], file, all.Asked, part.Asked)
 		}
 		if err := all.Merge(part); err != nil {
-			return usage("%s: %v", file, err)
+			return usageError("%s: %v", file, err)
 		}
 	}
 	fmt.Fprint(o.out, all.Summary())
 	if o.file != "" {
 		if err := os.MkdirAll(filepath.Dir(o.file), 0o750); err != nil {
-			return broken("%v", err)
+			return brokenError("%v", err)
 		}
 		if err := all.Write(o.file); err != nil {
-			return broken("%v", err)
+			return brokenError("%v", err)
 		}
 	}
 	if missing := all.Asked - len(all.Results); missing > 0 {
@@ -193,33 +192,33 @@ func (o *options) putTogether(files []string) error {
 	return o.writePage(all)
 }
 
-// readResults reads results that may come from another machine. Everything in them that people see must
-// be printable.
+// readResults reads results that may come from another machine. All texts for readers in them must be
+// printable.
 func readResults(file string) (*score.Results, error) {
 	results, there, err := score.Read(file)
 	switch {
 	case err != nil:
-		return nil, usage("%v", err)
+		return nil, usageError("%v", err)
 	case !there:
-		return nil, usage("%s: no results there: the file does not exist", file)
+		return nil, usageError("%s: no results there: the file does not exist", file)
 	}
 	for _, m := range results.Results {
 		text := strings.Join([]string{m.ID, m.Package, m.Operator, m.About, m.By, m.Target, m.Message, m.Unit}, " ")
 		if text != reports.Printable(text, "") {
-			return nil, usage("%s: the result of %s has letters that can't be shown", file, reports.Printable(m.ID, ""))
+			return nil, usageError("%s: the result of %s has letters that can't be shown", file, reports.Printable(m.ID, ""))
 		}
 	}
 	return results, nil
 }
 
-// writePage writes the page of the score, if it is wanted.
+// writePage writes the page of the score, if it is requested.
 func (o *options) writePage(results *score.Results) error {
 	if o.into == "" {
 		return nil
 	}
 	equivalents, err := source.Equivalents()
 	if err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
 	var before *score.Results
 	if o.before != "" {
@@ -229,10 +228,10 @@ func (o *options) writePage(results *score.Results) error {
 	}
 	page, err := results.Page(equivalents, before)
 	if err != nil {
-		return broken("%s is not written: %v\nthe results stay: once that is mended, give their file as the argument, and --table again", o.into, err)
+		return brokenError("%s is not written: %v\nthe results are kept: fix that, then give their file as the argument, with --table", o.into, err)
 	}
 	if err := os.WriteFile(o.into, []byte(page), 0o600); err != nil {
-		return broken("writing the score to %s: %v", o.into, err)
+		return brokenError("writing the score to %s: %v", o.into, err)
 	}
 	return nil
 }

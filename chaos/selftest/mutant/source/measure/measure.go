@@ -29,7 +29,7 @@ func measureSource(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	work, err := o.folder()
+	work, err := o.buildFolder()
 	if err != nil {
 		return err
 	}
@@ -37,17 +37,17 @@ func measureSource(ctx context.Context, o options) error {
 		defer os.RemoveAll(work)
 	}
 	m := &measurement{options: o, root: root, work: work, bin: filepath.Join(work, "measure")}
-	switch err := m.measure(ctx); {
+	switch err := m.measureSample(ctx); {
 	case err != nil && ctx.Err() != nil && m.done == 0:
-		return broken("interrupted before a mutant was judged: there is nothing to go on with")
+		return brokenError("interrupted before a mutant was judged: there is nothing to continue")
 	case err != nil:
 		return err
 	}
 	return o.writePage(m.results)
 }
 
-// folder is the folder of the build.
-func (o *options) folder() (string, error) {
+// buildFolder makes the folder of the build, and returns its path.
+func (o *options) buildFolder() (string, error) {
 	work, err := o.keep, error(nil)
 	if work == "" {
 		work, err = os.MkdirTemp("", "source-mutants")
@@ -55,28 +55,28 @@ func (o *options) folder() (string, error) {
 		work, err = filepath.Abs(work)
 	}
 	if err != nil {
-		return "", broken("making a folder for the build: %v", err)
+		return "", brokenError("making a folder for the build: %v", err)
 	}
 	return work, nil
 }
 
-func (m *measurement) measure(ctx context.Context) error {
-	catalog, err := m.open()
+func (m *measurement) measureSample(ctx context.Context) error {
+	catalog, err := m.openResults()
 	if err != nil {
 		return err
 	}
 	if m.sql {
 		return m.measureSQL(ctx)
 	}
-	if err := m.choose(catalog); err != nil {
+	if err := m.chooseSample(catalog); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(m.order, m.undone) || m.keep != "" {
-		if err := m.prepare(ctx, catalog); err != nil {
+	if slices.ContainsFunc(m.order, m.needsRun) || m.keep != "" {
+		if err := m.buildMutants(ctx, catalog); err != nil {
 			return err
 		}
 	}
-	if err := m.all(ctx, m.order, m.one); err != nil {
+	if err := m.runMutants(ctx, m.order, m.completeMutant); err != nil {
 		return err
 	}
 	fmt.Fprint(m.out, m.results.Summary())
@@ -103,7 +103,7 @@ type measurement struct {
 	cpu     float64
 }
 
-// moduleRoot is the folder of the sources that are mutated.
+// moduleRoot returns the folder of the sources that are mutated.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
 	var name, dir string
@@ -111,45 +111,45 @@ func moduleRoot() (string, error) {
 		_, err = fmt.Sscan(string(out), &name, &dir)
 	}
 	if err != nil || name != "handoff" {
-		return "", broken("this mutates the source of this project: start it in its folder (go list -m says %q)", bytes.TrimSpace(out))
+		return "", brokenError("this mutates the source of this project: start it in its folder (go list -m says %q)", bytes.TrimSpace(out))
 	}
 	return dir, nil
 }
 
-// open reads existing results, and lists the candidates.
-func (m *measurement) open() (*source.Catalog, error) {
+// openResults reads existing results, and lists the candidates.
+func (m *measurement) openResults() (*source.Catalog, error) {
 	const instead = "; --again forgets what is there, --out FILE writes to another file"
 	var before *score.Results
 	if !m.again {
 		var err error
 		if before, _, err = score.Read(m.file); err != nil {
-			return nil, usage("--out %v"+instead, err)
+			return nil, usageError("--out %v"+instead, err)
 		}
 	}
-	if err := m.writable(); err != nil {
-		return nil, usage("--out %s can't be written, so nothing is measured: %v", m.file, err)
+	if err := m.checkWritable(); err != nil {
+		return nil, usageError("--out %s can't be written, so nothing is measured: %v", m.file, err)
 	}
 	fmt.Fprintln(m.err, "listing candidates")
 	catalog, err := source.Load(m.root, false)
 	if err != nil {
-		return nil, broken("%v", err)
+		return nil, brokenError("%v", err)
 	}
-	m.results = newResults(catalog, revision(m.root), false)
+	m.results = newResults(catalog, harnessRevision(m.root), false)
 	m.results.Size = m.size
 	if before != nil {
 		if m.sql {
 			m.results.Size, m.results.Asked = before.Size, before.Asked // no runs judge statements
 		}
 		if err := m.results.Merge(before); err != nil {
-			return nil, usage("--out %s: %v"+instead, m.file, err)
+			return nil, usageError("--out %s: %v"+instead, m.file, err)
 		}
 	}
 	return catalog, nil
 }
 
-// writable says whether the file of results can be written, before the measurement takes half an
-// hour. It makes the folder of the file.
-func (m *measurement) writable() error {
+// checkWritable checks that the file of results can be written, before the measurement takes half an hour. It
+// makes the folder of the file.
+func (m *measurement) checkWritable() error {
 	folder := filepath.Dir(m.file)
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (m *measurement) writable() error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// choose draws the sample, and selects the requested part of it.
-func (m *measurement) choose(catalog *source.Catalog) error {
+// chooseSample draws the sample, and selects the requested part of it.
+func (m *measurement) chooseSample(catalog *source.Catalog) error {
 	m.full = source.Draw(catalog.Candidates, source.Seed, false)
 	m.numbers = map[*source.Candidate]int{}
 	for i, c := range m.full {
@@ -172,9 +172,9 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 	if m.sample == 60 {
 		whole = source.Draw(catalog.Candidates, source.Seed, true)
 	}
-	whole = m.named(whole)
+	whole = m.selectNamed(whole)
 	if len(whole) == 0 {
-		return usage("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
+		return usageError("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
 	}
 	m.order, m.results.Asked = shard.Part(m.share, whole), len(whole)
 	if !m.share.Whole() {
@@ -185,21 +185,21 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 	return nil
 }
 
-// named returns the mutants that --only selects, or all.
-func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
+// selectNamed returns the mutants that --only selects, or all.
+func (m *measurement) selectNamed(order []*source.Candidate) []*source.Candidate {
 	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
 }
 
-// prepare builds the mutants, and runs the original core.
-func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err error) {
+// buildMutants builds the mutants, and runs the original core.
+func (m *measurement) buildMutants(ctx context.Context, catalog *source.Catalog) (err error) {
 	fmt.Fprintf(m.err, "building %d mutants\n", len(m.full))
 	if m.overlay, err = catalog.Overlay(m.work, m.full); err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
-	// Guarded like the program of make chaos, so that the score is valid for its runs.
+	// The build is guarded like the program of make chaos, so that the score is valid for its runs.
 	guarded, err := weave.Write(m.root, m.overlay, filepath.Join(m.work, "guarded"), weave.Guard)
 	if err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
 	programs := []string{"./chaos/selftest/mutant/source/measure"}
 	if m.keep != "" {
@@ -208,12 +208,12 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	build := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-overlay", guarded.File, "-o", m.work}, programs)...) //nolint:gosec // fixed packages
 	build.Dir = m.root
 	if out, err := build.CombinedOutput(); err != nil {
-		return broken("building the mutants: %v\n%s", err, out)
+		return brokenError("building the mutants: %v\n%s", err, out)
 	}
 	fmt.Fprintf(m.err, "running the true core: %s of the library\n", m.size)
 	m.truth = filepath.Join(m.work, "truth.json")
 	if out, err := m.sourceRun(ctx, "--out", m.truth).CombinedOutput(); err != nil {
-		return broken("running the true core: %v\n%s", err, out)
+		return brokenError("running the true core: %v\n%s", err, out)
 	}
 	truth, err := readTruth(m.truth)
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	}
 	unjudged := truth.Unjudged()
 	if len(m.results.Results) > 0 && !slices.Equal(unjudged, m.results.Unjudged) {
-		return broken("%s: its true core failed %d varied runs, and this one fails %d, or others: its runs are not deterministic; --again forgets the results", m.file, len(m.results.Unjudged), len(unjudged))
+		return brokenError("%s: its true core failed %d varied runs, and this one fails %d, or others: its runs are not deterministic; --again forgets the results", m.file, len(m.results.Unjudged), len(unjudged))
 	}
 	m.results.Unjudged = unjudged
 	for _, run := range unjudged {
@@ -236,9 +236,9 @@ func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, m.bin, all...) //nolint:gosec // the program that was built for this
 }
 
-// revision is the commit of the harness and the core, with "-dirty" appended if files have changed
-// since. The page of the score does not count: one measurement writes it, and the next adds to it.
-func revision(root string) string {
+// harnessRevision returns the commit of the harness and the core, with "-dirty" appended if files have
+// changed since. The page of the score does not count: one measurement writes it, and the next adds to it.
+func harnessRevision(root string) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
 		if err != nil {
@@ -270,8 +270,8 @@ func newResults(c *source.Catalog, commit string, sql bool) *score.Results {
 	return r
 }
 
-// all runs the sample, as many mutants at a time as there are processors.
-func (m *measurement) all(ctx context.Context, order []*source.Candidate, one func(context.Context, *source.Candidate) error) error {
+// runMutants runs the sample, --parallel mutants at a time.
+func (m *measurement) runMutants(ctx context.Context, order []*source.Candidate, one func(context.Context, *source.Candidate) error) error {
 	jobs := make(chan *source.Candidate)
 	var group sync.WaitGroup
 	errs := make(chan error, m.procs)
@@ -305,25 +305,25 @@ func (m *measurement) all(ctx context.Context, order []*source.Candidate, one fu
 		}
 	}
 	if ctx.Err() != nil {
-		return broken("interrupted after %d of %d mutants: the same command goes on", m.done, len(order))
+		return brokenError("interrupted after %d of %d mutants: the same command continues", m.done, len(order))
 	}
 	return nil
 }
 
-// undone says that a mutant, or its unit tests, must still run.
-func (m *measurement) undone(c *source.Candidate) bool {
+// needsRun reports whether a mutant, or its unit tests, must still run.
+func (m *measurement) needsRun(c *source.Candidate) bool {
 	r := m.results.Results[c.ID]
 	return r == nil || m.unit && !r.Killed() && r.Unit == ""
 }
 
-// one completes the results of one mutant: its runs and, if requested, its unit tests.
-func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
+// completeMutant completes the results of one mutant: its runs and, if requested, its unit tests.
+func (m *measurement) completeMutant(ctx context.Context, c *source.Candidate) error {
 	m.mu.Lock()
 	old := m.results.Results[c.ID]
 	m.mu.Unlock()
 	r := old
 	if old == nil {
-		fresh, err := m.judge(ctx, c)
+		fresh, err := m.judgeMutant(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -352,15 +352,14 @@ func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
 	return m.results.Write(m.file)
 }
 
-// judge runs the library with one mutant.
-func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Result, error) {
-	// The process itself ends a hanging run; this limit is for a process that hangs outside of a
-	// run.
+// judgeMutant runs the library with one mutant.
+func (m *measurement) judgeMutant(ctx context.Context, c *source.Candidate) (*score.Result, error) {
+	// The process itself ends a hanging run. This limit is for a process that hangs outside of a run.
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute+time.Duration(m.size.Seeds+m.size.Varied)*2*time.Minute)
 	defer cancel()
 	out := filepath.Join(m.work, fmt.Sprintf("result%d.json", m.numbers[c]))
 	if err := os.Remove(out); err != nil && !os.IsNotExist(err) { // left by an earlier run with the same --keep
-		return nil, broken("removing an old result: %v", err)
+		return nil, brokenError("removing an old result: %v", err)
 	}
 	cmd := m.sourceRun(limit, "--truth", m.truth, "--out", out)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]), "GOMAXPROCS=1")
@@ -380,8 +379,8 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Re
 		*r = score.Result{By: score.Hang, Reached: true}
 	case unread == nil:
 	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, prefix):
-		// It did not end by itself, or could not be run: that says nothing about the mutant.
-		return nil, broken("running %s: %v: %s", c.ID, err, first)
+		// The process was killed or could not be run, so the failure says nothing about the mutant.
+		return nil, brokenError("running %s: %v: %s", c.ID, err, first)
 	default:
 		*r = score.Result{By: score.Crash, Reached: true, Message: fmt.Sprintf("%v: %s", err, first)}
 	}

@@ -18,11 +18,11 @@ import (
 func measured(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), args, &stdout, &stderr)
+	code = runProgram(t.Context(), args, &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
-func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
+func TestContradictoryFlagsAreRefused(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--sample 61":            "--sample 61: allowed are 300, and 60",
 		"--varied-seeds -1":      "--varied-seeds -1: 0 or more",
@@ -41,20 +41,19 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-// A file that is none of results is refused before anything is measured, and not read with
-// --again.
-func TestAFileWithoutResultsIsRefused(t *testing.T) {
+// A file without results is refused before anything is measured. With --again it is not read.
+func TestFileWithoutResultsIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.json")
 	if err := os.WriteFile(file, []byte("{\n\tx"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := file + ":2:2 has no results: invalid character 'x'"
 	m := &measurement{root: t.TempDir(), options: options{file: file, err: io.Discard}}
-	if _, err := m.open(); err == nil || !strings.HasPrefix(err.Error(), "--out "+want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
+	if _, err := m.openResults(); err == nil || !strings.HasPrefix(err.Error(), "--out "+want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
 		t.Errorf("%v, want %s", err, want)
 	}
-	m.again = true // goes on to the source, of which the folder has none
-	if _, err := m.open(); err == nil || strings.Contains(err.Error(), file) {
+	m.again = true // continues to the source, which the folder does not have
+	if _, err := m.openResults(); err == nil || strings.Contains(err.Error(), file) {
 		t.Errorf("with --again: %v", err)
 	}
 	if code, _, errs := measured(t, "--table", "x", file); code != 2 || !strings.Contains(errs, want) {
@@ -62,9 +61,9 @@ func TestAFileWithoutResultsIsRefused(t *testing.T) {
 	}
 }
 
-// A file that can't be written is refused before anything is measured, and a measurement that is
-// interrupted early says so.
-func TestAMeasurementThatCanKeepNothingDoesNotBegin(t *testing.T) {
+// A file that can't be written is refused before anything is measured. A measurement that is interrupted
+// early reports that.
+func TestMeasurementNeedsWritableFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lists the candidates of the core")
 	}
@@ -93,7 +92,7 @@ func results(t *testing.T, text string) string {
 	}
 	r := &score.Results{
 		Seed: "seed", Core: "core", Commit: "commit", Size: score.Size{Seeds: 2, Varied: 1}, Asked: 5, Unjudged: []string{"calm (hardened, varied), seed 1"},
-		// More than is measured here, because the proofs are about the real sample.
+		// The numbers exceed what is measured here, because the proofs are about the real sample.
 		Quotas: []score.Quota{{Operator: "guards", Quota: 6}}, LeftOut: map[string]int{"an init function": 2}, Results: map[string]*score.Result{},
 	}
 	for i, id := range shard.Part(part, []string{"e", "d", "c", "b", "a"}) {
@@ -110,8 +109,8 @@ func results(t *testing.T, text string) string {
 	return file
 }
 
-// .ci/shards does this with mutants that are built and run.
-func TestTheResultsOfAllSharesAreThoseOfOneRun(t *testing.T) {
+// .ci/shards does the same with mutants that are built and run.
+func TestSharesAddUpToWhole(t *testing.T) {
 	one, first, second := results(t, ""), results(t, "1/2"), results(t, "2/2")
 	merged, page := filepath.Join(t.TempDir(), "merged", "source.json"), filepath.Join(t.TempDir(), "score.md")
 	code, out, errs := measured(t, "--out", merged, "--table", page, "--before", one, second, first, second)
@@ -133,7 +132,7 @@ func TestTheResultsOfAllSharesAreThoseOfOneRun(t *testing.T) {
 	}
 }
 
-func TestWhatBrokeAProgramIsItsFirstLine(t *testing.T) {
+func TestFirstLineNamesCrash(t *testing.T) {
 	if got := firstLine("noise\npanic: runtime error: index out of range\n\ngoroutine 1"); got != "panic: runtime error: index out of range" {
 		t.Errorf("%q", got)
 	}
@@ -142,7 +141,7 @@ func TestWhatBrokeAProgramIsItsFirstLine(t *testing.T) {
 	}
 }
 
-func TestTheFailedCaseIsTheInnermostOne(t *testing.T) {
+func TestFirstFailureIsInnermostCase(t *testing.T) {
 	out := "=== RUN x\n--- FAIL: TestContract (3s)\n    --- FAIL: TestContract/claim/a_late_one (0.1s)\n"
 	if got := firstFailure(out); got != "TestContract/claim/a_late_one (0.1s)" {
 		t.Errorf("%q", got)
@@ -154,7 +153,7 @@ func TestTheFailedCaseIsTheInnermostOne(t *testing.T) {
 
 // The results of two measurements of one commit belong together, although the first one has written
 // the page.
-func TestThePageOfTheScoreIsNoChangeOfTheHarness(t *testing.T) {
+func TestRevisionIgnoresScorePage(t *testing.T) {
 	root := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()
@@ -177,13 +176,13 @@ func TestThePageOfTheScoreIsNoChangeOfTheHarness(t *testing.T) {
 	git("init", "-q")
 	git("add", ".")
 	git("commit", "-q", "-m", "first")
-	clean := revision(root)
+	clean := harnessRevision(root)
 	write("docs/score.md", "2")
-	if now := revision(root); now != clean {
+	if now := harnessRevision(root); now != clean {
 		t.Errorf("with another page the harness is %s, want %s", now, clean)
 	}
 	write("core.go", "2")
-	if now := revision(root); now != clean+"-dirty" {
+	if now := harnessRevision(root); now != clean+"-dirty" {
 		t.Errorf("with another core the harness is %s, want %s-dirty", now, clean)
 	}
 }

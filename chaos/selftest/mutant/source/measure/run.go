@@ -30,8 +30,8 @@ const (
 	sourcePatience = 2 * time.Minute
 )
 
-// sourceRun is the configuration of the process of one source mutant: a measurement starts its own
-// program, built with the mutants' overlay, with the mutant's number in its environment.
+// sourceRun is the configuration of one core's process. A measurement starts its own program, built with the
+// mutants' overlay, with the mutant's number in its environment.
 type sourceRun struct {
 	size       score.Size
 	truth, out string
@@ -49,12 +49,12 @@ func runOne(args []string) error {
 	flags.StringVar(&o.truth, "truth", "", "the true core's runs; without it this is the true core, and writes them to --out")
 	flags.StringVar(&o.out, "out", "", "where the result goes")
 	if err := flags.Parse(args); err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
-	return o.run()
+	return o.runLibrary()
 }
 
-func (s *sourceRun) run() error {
+func (s *sourceRun) runLibrary() error {
 	// Garbage collection takes a tenth of a run's time, and one run holds little memory, so it may
 	// wait until half of the limit is used.
 	debug.SetGCPercent(sourceGarbage)
@@ -62,7 +62,7 @@ func (s *sourceRun) run() error {
 	debug.SetMemoryLimit(sourceMemory / 2)
 	library, err := scenarios.Library()
 	if err != nil {
-		return s.write(&score.Result{By: score.Start, Reached: true, Message: err.Error()})
+		return s.writeResult(&score.Result{By: score.Start, Reached: true, Message: err.Error()})
 	}
 	var truth *score.Truth
 	if s.truth != "" {
@@ -77,7 +77,7 @@ func (s *sourceRun) run() error {
 		once.Do(func() {
 			result = r
 			if s.truth != "" {
-				failed = s.write(r)
+				failed = s.writeResult(r)
 			}
 			switch {
 			case leave && s.truth == "":
@@ -89,7 +89,7 @@ func (s *sourceRun) run() error {
 		})
 	}
 	go watchMemory(func() { report(&score.Result{By: score.Memory, Reached: true}, true) })
-	own := explore.SourceMutant(explore.Targets(eventful(library)), s.size, truth, sourcePatience, func(r *score.Result) {
+	own := explore.SourceMutant(explore.Targets(sortByMutants(library)), s.size, truth, sourcePatience, func(r *score.Result) {
 		report(r, r.By == score.Hang)
 	})
 	if s.truth != "" {
@@ -98,12 +98,12 @@ func (s *sourceRun) run() error {
 	if result.Killed() {
 		return notTrue(result)
 	}
-	return s.write(own)
+	return s.writeResult(own)
 }
 
-// notTrue says that the original core fails, so there is nothing to compare mutants with.
+// notTrue reports that the original core fails, so there is nothing to compare mutants with.
 func notTrue(r *score.Result) error {
-	return broken("the true core does not pass: %s in %s, seed %d: %s", r.By, r.Target, r.Seed, r.Message)
+	return brokenError("the true core does not pass: %s in %s, seed %d: %s", r.By, r.Target, r.Seed, r.Message)
 }
 
 // readTruth reads the results of the original core.
@@ -113,15 +113,15 @@ func readTruth(path string) (truth *score.Truth, err error) {
 		err = json.Unmarshal(text, &truth)
 	}
 	if err != nil {
-		return nil, broken("reading the true core's runs from %s: %v", path, err)
+		return nil, brokenError("reading the true core's runs from %s: %v", path, err)
 	}
 	return truth, nil
 }
 
-// eventful sorts the scenarios by the number of planted mutants that call them their own, the most
-// first: much happens in these, so they are likely to kill others too. The order affects how soon a
-// mutant is killed, but not whether.
-func eventful(library []*scenario.Scenario) []*scenario.Scenario {
+// sortByMutants sorts the scenarios by the number of planted mutants that name them as their own, the most
+// first. Much happens in these, so they are likely to kill others too. The order affects how soon a mutant is
+// killed, but not whether.
+func sortByMutants(library []*scenario.Scenario) []*scenario.Scenario {
 	own := map[string]int{}
 	for _, m := range mutant.All() {
 		own[m.Scenario]++
@@ -129,13 +129,13 @@ func eventful(library []*scenario.Scenario) []*scenario.Scenario {
 	return slices.SortedStableFunc(slices.Values(library), func(a, b *scenario.Scenario) int { return own[b.Name] - own[a.Name] })
 }
 
-func (s *sourceRun) write(v any) error {
+func (s *sourceRun) writeResult(v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
 		err = os.WriteFile(s.out, text, 0o600)
 	}
 	if err != nil {
-		return broken("writing the result to %s: %v", s.out, err)
+		return brokenError("writing the result to %s: %v", s.out, err)
 	}
 	return nil
 }

@@ -22,30 +22,30 @@ import (
 // contractTests is the package whose tests judge the mutants of SQL.
 const contractTests = "chaos/selftest/conformance/postgrestest"
 
-// sqlStage is a part of those tests. A mutant goes through the stages until one fails.
+// sqlStage is a part of those tests. A mutant passes through the stages until one fails.
 type sqlStage struct{ flags, env []string }
 
-// sqlStages has the tests first that kill the most for the least time.
+// sqlStages are in the order of mutants killed per time.
 //
 //nolint:gochecknoglobals // a table
 var sqlStages = []sqlStage{
 	{flags: []string{"-test.run", "^TestContract$"}},
-	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}, env: []string{"HANDOFF_CONFORMANCE_PAIRS=alone"}},
+	{flags: []string{"-test.run", "^(TestPairs|TestCallsUseTimeAfterLockWait)$"}, env: []string{"HANDOFF_CONFORMANCE_PAIRS=alone"}},
 	{flags: []string{"-test.run", "^TestSequences$"}, env: []string{"HANDOFF_CONFORMANCE_STEPS=3000"}},
 	{flags: []string{"-test.run", "^TestPairs$"}},
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
 
-// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about
-// the statements of the store: the schema, the server's faults, the queries of the pages, what a
-// statement costs, and controls.
+// aboutOtherThings are patterns for names of tests that run in an earlier stage, or that do not judge the
+// statements of the store. Those are tests of the schema, the server's faults, the queries of the pages, what
+// a statement costs, and controls.
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
-	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "TransitionsOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
-	"AFullDisk", "AServerWithout", "ConnectionCut", "ReplyLost", "Unavailable", "DeadlineUnderWay", "HeartbeatTakesOneRoundTrip",
-	"ThePagesSQL", "EachQuery", "NoQuery", "QueryOf", "TheDepth", "Costs", "EveryMethodHasACost", "Plans", "RequestsOfTheAPI", "OneRowByHand",
-	"PairsFind", "LinearizableFinds",
+	"Contract$", "Pairs$", "CallsUse", "Sequences$", "Migrations", "MigrationWaits", "MigrationTimeout", "PausedMigration", "DatabaseTransitions", "ImpossibleStates",
+	"AuditAndViews", "SchemaIsReady", "RetriableFunction", "EligibleWorkers", "RetriesCount", "FullDisk", "ExhaustedServer", "ConnectionCut", "ReplyLost",
+	"Unavailable", "DeadlineDuringCall", "HeartbeatTakesOneRoundTrip", "Documented", "ObservationsQuery", "QueueDepth", "Costs", "EveryMethodHasCost",
+	"Plans", "APIRequests", "UnreadableRow", "PairsDetect", "LinearizableDetects",
 }
 
 // notTaken occurs in the output of a test whose statement PostgreSQL could not prepare: class 42,
@@ -63,12 +63,12 @@ type contracts struct {
 func (m *measurement) measureSQL(ctx context.Context) error {
 	catalog, err := source.Load(m.root, true)
 	if err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
 	of := newResults(catalog, m.results.Commit, true)
 	if m.results.SQL != nil {
 		if err := of.Merge(m.results.SQL); err != nil {
-			return usage("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
+			return usageError("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
 		}
 	}
 	m.results.SQL = of
@@ -78,7 +78,7 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 	}
 	fmt.Fprintf(m.err, "building %d candidates\n", len(catalog.Candidates))
 	if m.overlay, err = catalog.Overlay(m.work, catalog.Candidates); err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
 	if _, err := m.unitBinary(ctx, contractTests); err != nil {
 		return err
@@ -89,14 +89,14 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 		return err
 	}
 	defer down()
-	if r, out, err := j.contract(ctx, nil); err != nil || r.Killed() {
-		return broken("the true statements do not keep the contract: %v\n%s", err, out)
+	if r, out, err := j.runContract(ctx, nil); err != nil || r.Killed() {
+		return brokenError("the true statements do not keep the contract: %v\n%s", err, out)
 	}
 	for {
 		refused := len(of.Refused)
-		m.order = m.named(source.Spread(source.Draw(catalog.Candidates, source.Seed, m.sample == 60, of.Refused...)))
+		m.order = m.selectNamed(source.Spread(source.Draw(catalog.Candidates, source.Seed, m.sample == 60, of.Refused...)))
 		m.done = 0
-		if err := m.all(ctx, m.order, j.oneStatement); err != nil {
+		if err := m.runMutants(ctx, m.order, j.oneStatement); err != nil {
 			return err
 		}
 		if len(of.Refused) == refused || ctx.Err() != nil {
@@ -117,7 +117,7 @@ func (co *contracts) oneStatement(ctx context.Context, c *source.Candidate) erro
 	var out string
 	if !known {
 		var err error
-		if r, out, err = co.contract(ctx, c); err != nil {
+		if r, out, err = co.runContract(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (co *contracts) startServers(ctx context.Context) (down func(), err error) 
 		}
 		if err != nil {
 			down()
-			return nil, broken("starting PostgreSQL for the contract: %v", err)
+			return nil, brokenError("starting PostgreSQL for the contract: %v", err)
 		}
 		co.free <- s.Postgres.URL
 	}
@@ -179,9 +179,9 @@ func withoutSync(ctx context.Context, url string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// contract runs the contract with a mutant, or with the original statements for nil, up to the
+// runContract runs the contract with a mutant, or with the original statements for nil, up to the
 // first failure.
-func (co *contracts) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
+func (co *contracts) runContract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
 	server := <-co.free
 	defer func() { co.free <- server }()
 	r := &score.Result{Reached: true}
@@ -191,7 +191,7 @@ func (co *contracts) contract(ctx context.Context, c *source.Candidate) (*score.
 		env = append(env, fmt.Sprintf("%s=%d", source.Variable, co.numbers[c]))
 	}
 	for _, stage := range sqlStages {
-		out, err := co.stage(ctx, stage, env, r)
+		out, err := co.runStage(ctx, stage, env, r)
 		if err != nil || r.Killed() {
 			return r, out, err
 		}
@@ -199,8 +199,8 @@ func (co *contracts) contract(ctx context.Context, c *source.Candidate) (*score.
 	return r, "", nil
 }
 
-// stage runs a part of the tests, and notes their time and whether one failed.
-func (co *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
+// runStage runs a part of the tests, and records their time and whether one failed.
+func (co *contracts) runStage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	//nolint:gosec // the program that was built for this
@@ -223,9 +223,9 @@ func (co *contracts) stage(ctx context.Context, stage sqlStage, env []string, r 
 	case errors.As(err, &exit):
 		r.By, r.Message = score.Contract, firstFailure(out)
 	case err != nil:
-		return out, broken("running the contract: %v", err)
+		return out, brokenError("running the contract: %v", err)
 	case strings.Contains(out, "not run: "):
-		return out, broken("the contract was not run: it needs PostgreSQL\n%s", out)
+		return out, brokenError("the contract was not run: it needs PostgreSQL\n%s", out)
 	}
 	return out, nil
 }

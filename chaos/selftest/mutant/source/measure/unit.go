@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// unitPatience is the longest time for the short tests of a package with a mutant; they
-	// normally take a second.
+	// unitPatience is the time limit for the short tests of a package with a mutant; they normally take a
+	// second.
 	unitPatience = 60 * time.Second
 	// unitMemory bounds the addresses of that test process, in bytes. Go reserves far more than it uses.
 	unitMemory = 12 << 30
-	// goldenTests compare with recorded results of the original core: a difference is no mistake.
+	// goldenTests compare with recorded results of the original core. A difference is no mistake.
 	goldenTests = "^TestHistories$"
 )
 
@@ -37,8 +37,8 @@ type unitBinaries struct {
 // no other test of its bounds.
 var oracleTests = [...]string{"chaos/oracle", "chaos/selftest/conformance/policytest"} //detlint:ok a constant table, never written
 
-// unitTests runs the tests of a mutant's package with the mutant, then those that ask the oracle, up to
-// the first failure, and notes the result.
+// unitTests runs the tests of a mutant's package with the mutant, then those of the oracle, up to the first
+// failure, and records the result.
 func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *score.Result) error {
 	result := score.UnitSurvived
 	for _, dir := range append([]string{c.Package}, oracleTests[:]...) {
@@ -75,7 +75,7 @@ func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string
 			}
 			failed, out, _, err := m.runUnitTests(ctx, bin, dir, 0)
 			if err == nil && failed {
-				err = broken("the unit tests of %s fail without any mutant:\n%s", dir, out)
+				err = brokenError("the unit tests of %s fail without any mutant:\n%s", dir, out)
 			}
 			return bin, err
 		})
@@ -92,7 +92,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 	defer cancel()
 	args := []string{bin, "-test.short", "-test.failfast", "-test.skip", goldenTests, "-test.timeout", unitPatience.String()}
 	if runtime.GOOS == "linux" {
-		// A mutant may take all memory there is; then the kernel ends any process of the machine.
+		// A mutant may exhaust all memory. Then the kernel would kill any process of the machine.
 		args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, unitMemory>>10)}, args...)
 	}
 	cmd := exec.CommandContext(limit, args[0], args[1:]...) //nolint:gosec // the program that was built for this
@@ -104,7 +104,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 	case ctx.Err() != nil:
 		return false, "", 0, ctx.Err()
 	case cmd.ProcessState == nil || limit.Err() == nil && cmd.ProcessState.ExitCode() < 0:
-		return false, "", 0, broken("running the unit tests of %s: %v\n%s", dir, err, bytes.TrimSpace(text))
+		return false, "", 0, brokenError("running the unit tests of %s: %v\n%s", dir, err, bytes.TrimSpace(text))
 	}
 	return err != nil, string(text), processorTime(cmd), nil
 }
@@ -115,7 +115,7 @@ func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", m.overlay, "-o", bin, "./"+dir)
 	cmd.Dir = m.root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", broken("building the tests of %s with the mutants: %v\n%s", dir, err, out)
+		return "", brokenError("building the tests of %s with the mutants: %v\n%s", dir, err, out)
 	}
 	return bin, nil
 }

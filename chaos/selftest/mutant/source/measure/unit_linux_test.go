@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A mutant may make a package's tests take all memory there is. They are bounded, and so only fail.
-func TestTheUnitTestsOfAMutantHaveBoundedMemory(t *testing.T) {
+// A mutant may make a package's tests exhaust all memory. They are limited, so that they only fail.
+func TestUnitTestsHaveBoundedMemory(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "some.test")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nulimit -v\nexit 2\n"), 0o755); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)

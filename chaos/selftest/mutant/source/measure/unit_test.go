@@ -11,8 +11,7 @@ import (
 	"handoff/chaos/selftest/mutant/source/score"
 )
 
-// unitMeasurement has a package that panics at its start if condition holds, a Go expression over
-// mutant.
+// unitMeasurement has a package that panics at its start if condition, a Go expression over mutant, is true.
 func unitMeasurement(t *testing.T, condition string) *measurement {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", "..", "..", "..", ".."))
@@ -33,7 +32,7 @@ func unitMeasurement(t *testing.T, condition string) *measurement {
 	return m
 }
 
-func TestUnitTestsJudgeAMutantOfTheirPackage(t *testing.T) {
+func TestUnitTestsJudgeMutantOfPackage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the tests of a package")
 	}
@@ -46,11 +45,11 @@ func TestUnitTestsJudgeAMutantOfTheirPackage(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(m.work); err != nil || len(files) != 1+len(oracleTests) {
-		t.Errorf("built %v, %v; want the tests of its package and of those that ask the oracle, once", files, err)
+		t.Errorf("built %v, %v; want the tests of its package and those of the oracle, once", files, err)
 	}
 }
 
-func TestUnitTestsThatFailWithoutAMutantJudgeNothing(t *testing.T) {
+func TestFailingUnitTestsJudgeNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the tests of a package")
 	}

@@ -22,20 +22,20 @@ type Tally struct {
 }
 
 // Raw is the share of killed mutants, in percent.
-func (t Tally) Raw() float64 { return percent(t.Killed, t.Mutants) }
+func (t Tally) Raw() float64 { return percentOf(t.Killed, t.Mutants) }
 
 // Adjusted is the share without the equivalent mutants.
-func (t Tally) Adjusted() float64 { return percent(t.Killed, t.Mutants-t.Equivalent) }
+func (t Tally) Adjusted() float64 { return percentOf(t.Killed, t.Mutants-t.Equivalent) }
 
-func percent(n, of int) float64 {
+func percentOf(n, of int) float64 {
 	if of == 0 {
 		return 0
 	}
 	return 100 * float64(n) / float64(of)
 }
 
-// add counts a mutant. A killed mutant is not equivalent, whatever a proof says.
-func (t *Tally) add(r *Result, equivalent bool) {
+// countResult counts a mutant. A killed mutant is not equivalent, whatever a proof says.
+func (t *Tally) countResult(r *Result, equivalent bool) {
 	t.Mutants++
 	switch {
 	case r.Killed():
@@ -47,7 +47,7 @@ func (t *Tally) add(r *Result, equivalent bool) {
 
 // Summary is the score in a few lines.
 func (r *Results) Summary() string {
-	t := r.tallies(nil)
+	t := r.countResults(nil)
 	all := t.all
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d mutants of the core's source killed: %.1f %%", all.Killed, all.Mutants, all.Raw())
@@ -62,7 +62,7 @@ func (r *Results) Summary() string {
 		fmt.Fprintf(&b, "%5d  %s\n", t.killers[name], name)
 	}
 	if t.asked > 0 {
-		fmt.Fprintf(&b, "with unit tests: %s\n", t.units())
+		fmt.Fprintf(&b, "with unit tests: %s\n", t.unitTestScore())
 	}
 	return b.String()
 }
@@ -79,51 +79,51 @@ func sortedKillers(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
-// Page is the page of the score. before are the results of an earlier harness to show beside these, or nil.
-// It refuses proofs that can't be right: see check.
+// Page returns the page of the score. before are an earlier harness's results, shown for comparison, or nil.
+// It refuses proofs that can't be right: see checkProofs.
 func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error) {
-	if err := r.check(equivalents); err != nil {
+	if err := r.checkProofs(equivalents); err != nil {
 		return "", err
 	}
 	proved := map[string]bool{}
 	for _, e := range equivalents {
 		proved[e.ID] = true
 	}
-	now, then := r.tallies(proved), new(Results).tallies(nil)
+	now, then := r.countResults(proved), new(Results).countResults(nil)
 	if before != nil {
-		then = before.tallies(nil)
+		then = before.countResults(nil)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, head, now.all.Mutants, r.sample(), now.all.Raw(), now.all.Adjusted(), now.units(), now.all.Killed, now.all.Equivalent,
-		r.Size, len(r.Unjudged), r.Seed, short(r.Commit), short(r.Core))
+	fmt.Fprintf(&b, head, now.all.Mutants, r.sampleSize(), now.all.Raw(), now.all.Adjusted(), now.unitTestScore(), now.all.Killed, now.all.Equivalent,
+		r.Size, len(r.Unjudged), r.Seed, shortHash(r.Commit), shortHash(r.Core))
 	if before != nil {
-		both, earlier, later := before.common(r)
-		fmt.Fprintf(&b, beforeHead, short(before.Commit), before.Size, then.all.Raw(), then.all.Killed, then.all.Mutants, both, percent(earlier, both), percent(later, both))
+		both, earlier, later := before.countShared(r)
+		fmt.Fprintf(&b, beforeHead, shortHash(before.Commit), before.Size, then.all.Raw(), then.all.Killed, then.all.Mutants, both, percentOf(earlier, both), percentOf(later, both))
 	}
 	b.WriteString("## By operator\n\n")
-	r.table(&b, now.operators, then.operators)
-	section(&b, "By package", "package", now.packages, then.packages)
-	killers(&b, now, then)
-	r.proofs(&b, equivalents)
-	survivors(&b, r.Sorted(), proved)
-	r.left(&b)
+	r.writeOperators(&b, now.operators, then.operators)
+	writeSection(&b, "By package", "package", now.packages, then.packages)
+	writeKillers(&b, now, then)
+	r.writeProofs(&b, equivalents)
+	writeSurvivors(&b, r.Sorted(), proved)
+	r.writeLeftOut(&b)
 	if r.SQL != nil {
 		var earlier *Results
 		if before != nil {
 			earlier = before.SQL
 		}
-		r.SQL.statements(&b, proved, earlier)
-		r.SQL.proofs(&b, equivalents)
+		r.SQL.writeStatements(&b, proved, earlier)
+		r.SQL.writeProofs(&b, equivalents)
 	}
 	return b.String(), nil
 }
 
-// tallies are the counts of one sample.
-type tallies struct {
+// sampleTally are the counts of one sample.
+type sampleTally struct {
 	all                 Tally
 	operators, packages map[string]*Tally
 	killers             map[string]int
-	// asked is how many survivors were run against unit tests.
+	// asked is the number of survivors that were run against unit tests.
 	asked int
 }
 
@@ -131,11 +131,11 @@ type tallies struct {
 // test kills.
 const unitTest = "unit test"
 
-func (r *Results) tallies(proved map[string]bool) tallies {
-	t := tallies{operators: map[string]*Tally{}, packages: map[string]*Tally{}, killers: map[string]int{}}
+func (r *Results) countResults(proved map[string]bool) sampleTally {
+	t := sampleTally{operators: map[string]*Tally{}, packages: map[string]*Tally{}, killers: map[string]int{}}
 	for _, m := range r.Results {
-		for _, tally := range []*Tally{&t.all, tally(t.operators, m.Operator), tally(t.packages, m.Package)} {
-			tally.add(m, proved[m.ID])
+		for _, tally := range []*Tally{&t.all, tallyFor(t.operators, m.Operator), tallyFor(t.packages, m.Package)} {
+			tally.countResult(m, proved[m.ID])
 		}
 		if m.Unit != "" && !m.Killed() {
 			t.asked++
@@ -149,24 +149,24 @@ func (r *Results) tallies(proved map[string]bool) tallies {
 	return t
 }
 
-// units is the share that the simulator or a unit test kills, and the number of survivors that were
-// not run against unit tests.
-func (t tallies) units() string {
-	switch left := t.all.Mutants - t.all.Killed - t.asked; {
-	case t.asked == 0 && left > 0:
+// unitTestScore returns the share that the simulator or a unit test kills, and the number of survivors that
+// were not run against unit tests.
+func (s sampleTally) unitTestScore() string {
+	switch left := s.all.Mutants - s.all.Killed - s.asked; {
+	case s.asked == 0 && left > 0:
 		return "not measured"
 	case left > 0:
-		return fmt.Sprintf("%.1f %%, and %d were not asked", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants), left)
+		return fmt.Sprintf("%.1f %%, and %d were not asked", percentOf(s.all.Killed+s.killers[unitTest], s.all.Mutants), left)
 	}
-	return fmt.Sprintf("%.1f %%", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants))
+	return fmt.Sprintf("%.1f %%", percentOf(s.all.Killed+s.killers[unitTest], s.all.Mutants))
 }
 
 // statementsIn is the prefix of the IDs of mutants of SQL.
 const statementsIn = "core/store/postgres/"
 
-// check refuses proofs that can't be right: of a killed mutant, or of more than a tenth of the
-// measured ones. If the whole sample was measured, each proof must be of one of its mutants.
-func (r *Results) check(equivalents []Equivalent) error {
+// checkProofs refuses proofs that can't be right: of a killed mutant, or of more than a tenth of the measured
+// ones. If the whole sample was measured, each proof must be of one of its mutants.
+func (r *Results) checkProofs(equivalents []Equivalent) error {
 	var errs []error
 	of := map[*Results]int{}
 	for _, e := range equivalents {
@@ -176,9 +176,9 @@ func (r *Results) check(equivalents []Equivalent) error {
 		}
 		m := in.Results[e.ID]
 		switch {
-		case m == nil && in.sample() > 0 && len(in.Results) >= in.sample():
+		case m == nil && in.sampleSize() > 0 && len(in.Results) >= in.sampleSize():
 			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no mutant of the sample: remove the entry", e.ID))
-		case m == nil: // of a part that was not measured
+		case m == nil: // in a part that was not measured
 		case m.Killed():
 			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: %s killed it in %s, seed %d (%s): remove the entry", e.ID, m.By, m.Target, m.Seed, m.Message))
 		case m.Unit == UnitKilled:
@@ -195,9 +195,9 @@ func (r *Results) check(equivalents []Equivalent) error {
 	return errors.Join(errs...)
 }
 
-// common counts the mutants that an earlier sample shares with a later one, and how many were
+// countShared counts the mutants that an earlier sample shares with a later one, and how many were
 // killed in each. After a change of the core, the same ID may be another mutant.
-func (r *Results) common(later *Results) (both, killedBefore, killedLater int) {
+func (r *Results) countShared(later *Results) (both, killedBefore, killedLater int) {
 	for id, m := range r.Results {
 		other := later.Results[id]
 		if other == nil || withoutLine(m.About) != withoutLine(other.About) {
@@ -221,8 +221,8 @@ func withoutLine(about string) string {
 	return file + " " + what
 }
 
-// proofs lists every proof that counts.
-func (r *Results) proofs(b *strings.Builder, equivalents []Equivalent) {
+// writeProofs lists every proof that counts.
+func (r *Results) writeProofs(b *strings.Builder, equivalents []Equivalent) {
 	n := 0
 	for _, e := range equivalents {
 		m := r.Results[e.ID]
@@ -236,24 +236,24 @@ func (r *Results) proofs(b *strings.Builder, equivalents []Equivalent) {
 			}
 			b.WriteString("\n## " + title + "\n\nNo test can tell these from the true core. Who read the code and wrote the proof is named in brackets.\n\n")
 		}
-		fmt.Fprintf(b, "- `%s`: %s (%s)\n", quoted(m.About), strings.Join(strings.Fields(e.Proof), " "), e.Reader)
+		fmt.Fprintf(b, "- `%s`: %s (%s)\n", withoutBackticks(m.About), strings.Join(strings.Fields(e.Proof), " "), e.Reader)
 	}
 }
 
-func quoted(about string) string { return strings.ReplaceAll(about, "`", "'") }
+func withoutBackticks(about string) string { return strings.ReplaceAll(about, "`", "'") }
 
-// statements is the part of the page on the mutants of SQL.
-func (r *Results) statements(b *strings.Builder, proved map[string]bool, before *Results) {
-	now, then := r.tallies(proved), new(Results).tallies(nil)
+// writeStatements writes the part of the page about the mutants of SQL.
+func (r *Results) writeStatements(b *strings.Builder, proved map[string]bool, before *Results) {
+	now, then := r.countResults(proved), new(Results).countResults(nil)
 	if before != nil {
-		then = before.tallies(nil)
+		then = before.countResults(nil)
 	}
 	all := now.all
 	fmt.Fprintf(b, sqlHead, all.Killed, all.Mutants, all.Raw(), all.Equivalent, all.Adjusted(), len(r.Refused))
 	if before != nil {
 		fmt.Fprintf(b, "Before: %.1f %%, %d of %d.\n\n", then.all.Raw(), then.all.Killed, then.all.Mutants)
 	}
-	r.table(b, now.operators, then.operators)
+	r.writeOperators(b, now.operators, then.operators)
 	b.WriteString("\nSurvivors:\n\n")
 	for _, m := range r.Sorted() {
 		if !m.Killed() {
@@ -261,7 +261,7 @@ func (r *Results) statements(b *strings.Builder, proved map[string]bool, before 
 			if proved[m.ID] {
 				note = " (equivalent)"
 			}
-			fmt.Fprintf(b, "- `%s`%s\n", quoted(m.About), note)
+			fmt.Fprintf(b, "- `%s`%s\n", withoutBackticks(m.About), note)
 		}
 	}
 }
@@ -307,7 +307,7 @@ The core has changed since, and the sample with it: of the %d mutants that both 
 
 `
 
-func (r *Results) sample() int {
+func (r *Results) sampleSize() int {
 	n := 0
 	for _, q := range r.Quotas {
 		n += q.Quota
@@ -315,43 +315,43 @@ func (r *Results) sample() int {
 	return n
 }
 
-func short(hash string) string { return hash[:min(len(hash), 12)] }
+func shortHash(hash string) string { return hash[:min(len(hash), 12)] }
 
-func tally(of map[string]*Tally, name string) *Tally {
+func tallyFor(of map[string]*Tally, name string) *Tally {
 	if of[name] == nil {
 		of[name] = new(Tally)
 	}
 	return of[name]
 }
 
-// table has a row for each operator. Without earlier results their column stays empty.
-func (r *Results) table(b *strings.Builder, operators, before map[string]*Tally) {
+// writeOperators writes a row for each operator. Without earlier results their column stays empty.
+func (r *Results) writeOperators(b *strings.Builder, operators, before map[string]*Tally) {
 	b.WriteString("| operator | candidates | quota | run | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, q := range r.Quotas {
-		t := tally(operators, q.Operator)
+		t := tallyFor(operators, q.Operator)
 		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %.0f %% | %s | %d | %.0f %% |\n",
-			q.Operator, q.Candidates, q.Quota, t.Mutants, t.Killed, t.Raw(), earlier(before[q.Operator]), t.Equivalent, t.Adjusted())
+			q.Operator, q.Candidates, q.Quota, t.Mutants, t.Killed, t.Raw(), earlierScore(before[q.Operator]), t.Equivalent, t.Adjusted())
 	}
 }
 
-func section(b *strings.Builder, title, column string, of, before map[string]*Tally) {
+func writeSection(b *strings.Builder, title, column string, of, before map[string]*Tally) {
 	fmt.Fprintf(b, "\n## %s\n\n| %s | mutants | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|\n", title, column)
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		t := of[name]
-		fmt.Fprintf(b, "| %s | %d | %d | %.0f %% | %s | %d | %.0f %% |\n", name, t.Mutants, t.Killed, t.Raw(), earlier(before[name]), t.Equivalent, t.Adjusted())
+		fmt.Fprintf(b, "| %s | %d | %d | %.0f %% | %s | %d | %.0f %% |\n", name, t.Mutants, t.Killed, t.Raw(), earlierScore(before[name]), t.Equivalent, t.Adjusted())
 	}
 }
 
-// earlier is an earlier raw score, or nothing.
-func earlier(t *Tally) string {
+// earlierScore returns an earlier raw score, or nothing.
+func earlierScore(t *Tally) string {
 	if t == nil || t.Mutants == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f %%", t.Raw())
 }
 
-// killers is the table by killer. Each mutant is in one row.
-func killers(b *strings.Builder, now, then tallies) {
+// writeKillers writes the table by killer. Each mutant is in one row.
+func writeKillers(b *strings.Builder, now, then sampleTally) {
 	b.WriteString("\n## By killer\n\n| killer | mutants | before |\n|---|---:|---:|\n")
 	all := maps.Clone(now.killers)
 	for name := range then.killers {
@@ -367,8 +367,8 @@ func killers(b *strings.Builder, now, then tallies) {
 	b.WriteString("\nA unit test is asked about what the simulator leaves alive. The raw score does not count it.\n")
 }
 
-// survivors lists the mutants that the harness does not see, for authors of rules.
-func survivors(b *strings.Builder, list []*Result, proved map[string]bool) {
+// writeSurvivors lists the mutants that the harness does not detect, for authors of rules.
+func writeSurvivors(b *strings.Builder, list []*Result, proved map[string]bool) {
 	for _, kind := range []string{"survived", "not reached"} {
 		operator := ""
 		fmt.Fprintf(b, "\n## %s\n", strings.ToUpper(kind[:1])+kind[1:])
@@ -386,12 +386,12 @@ func survivors(b *strings.Builder, list []*Result, proved map[string]bool) {
 			} else if m.Unit == UnitKilled {
 				note = " (a unit test kills it)"
 			}
-			fmt.Fprintf(b, "- `%s`%s\n", quoted(m.About), note)
+			fmt.Fprintf(b, "- `%s`%s\n", withoutBackticks(m.About), note)
 		}
 	}
 }
 
-func (r *Results) left(b *strings.Builder) {
+func (r *Results) writeLeftOut(b *strings.Builder) {
 	b.WriteString("\n## Left out\n\nNo mutants are made of\n\n")
 	for _, why := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		fmt.Fprintf(b, "- %s: %d\n", why, r.LeftOut[why])

@@ -40,7 +40,7 @@ type Result struct {
 	ID       string `json:"id"`
 	Package  string `json:"package"`
 	Operator string `json:"operator"`
-	// About describes the mutant in a line.
+	// About describes the mutant in one line.
 	About string `json:"about"`
 	// By is its killer, empty for a survivor.
 	By string `json:"by,omitempty"`
@@ -49,12 +49,12 @@ type Result struct {
 	Target  string `json:"target,omitempty"`
 	Seed    uint64 `json:"seed,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Reached says that the history of some run differs from the true core's.
+	// Reached reports whether the history of some run differs from the true core's.
 	Reached bool `json:"reached"`
-	// Runs is how many runs were made.
+	// Runs is the number of runs.
 	Runs int `json:"runs"`
-	// Unit is the result of the unit tests, its package's and the oracle's: UnitKilled, UnitSurvived, or empty if
-	// they were not run. The raw score does not count it.
+	// Unit is the result of the unit tests, its package's and the oracle's: UnitKilled, UnitSurvived, or
+	// empty if they were not run. The raw score does not count it.
 	Unit string `json:"unit,omitempty"`
 	// CPU is the processor time, in seconds. It differs between machines, so it is not stored.
 	CPU float64 `json:"-"`
@@ -66,10 +66,10 @@ const (
 	UnitSurvived = "survived"
 )
 
-// Killed says that something killed the mutant.
+// Killed reports whether something killed the mutant.
 func (r *Result) Killed() bool { return r.By != "" }
 
-// Killer is the row of the table by killer to which a result belongs.
+// Killer returns the row of the table by killer for a result.
 func (r *Result) Killer() string {
 	switch {
 	case r.Killed():
@@ -86,12 +86,12 @@ type Quota struct {
 	Operator   string `json:"operator"`
 	Quota      int    `json:"quota"`
 	Candidates int    `json:"candidates"`
-	// Untyped is how many places were left out because the mutant would not compile.
+	// Untyped is the number of places that were left out because the mutant would not compile.
 	Untyped int `json:"untyped"`
 }
 
-// Size is how many runs judge a mutant: these seeds of every scenario and profile. With more runs
-// more mutants are killed, so measurements of different sizes can't be mixed.
+// Size is the number of runs that judge a mutant: these seeds of every scenario and profile. More runs kill
+// more mutants, so measurements of different sizes can't be mixed.
 type Size struct {
 	// Seeds counts plain seeds, Varied those of varied runs besides (package vary).
 	Seeds  int `json:"seeds"`
@@ -103,14 +103,14 @@ func (s Size) String() string { return fmt.Sprintf("%d plain and %d varied seeds
 
 // Results are the results of one sample on one core, judged by one harness.
 type Results struct {
-	// Seed is the seed of the draw, Core a digest of the mutated source, Commit the revision of the
-	// harness, and Size how many runs judge. Results can be merged if these are equal. For SQL the
-	// size is zero: a contract judges those mutants.
+	// Seed is the seed of the draw, Core a digest of the mutated source, Commit the revision of the harness,
+	// and Size the number of runs. Results can be merged if these are equal. For SQL the size is zero: a
+	// contract judges those mutants.
 	Seed   string `json:"seed"`
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
 	Size   Size   `json:"size,omitzero"`
-	// Asked is how many mutants the whole measurement has, also if these results are a share of it.
+	// Asked is the number of mutants in the whole measurement, even if these results are a share of it.
 	Asked int `json:"asked,omitempty"`
 	// Unjudged are the varied runs that the true core fails. They judge no mutant.
 	Unjudged []string `json:"unjudged,omitempty"`
@@ -125,7 +125,7 @@ type Results struct {
 	SQL *Results `json:"sql,omitempty"`
 }
 
-// Read reads a file of results. If the file does not exist, there are none, and ok is false.
+// Read reads a file of results. If the file does not exist, it returns no results, and ok is false.
 func Read(path string) (r *Results, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +135,7 @@ func Read(path string) (r *Results, ok bool, err error) {
 		return nil, false, fmt.Errorf("%s can't be read: %w", path, errors.Unwrap(err))
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, false, misread(path, text, err)
+		return nil, false, unreadableError(path, text, err)
 	}
 	if r == nil || r.Seed == "" || r.Core == "" || r.Commit == "" {
 		return nil, false, fmt.Errorf("%s has no results: seed, core or commit is missing", path)
@@ -143,8 +143,8 @@ func Read(path string) (r *Results, ok bool, err error) {
 	return r, true, nil
 }
 
-// misread says where and why a file is no JSON of results.
-func misread(path string, text []byte, err error) error {
+// unreadableError returns an error with the position and the reason that make a file unreadable as results.
+func unreadableError(path string, text []byte, err error) error {
 	at, why := len(text), err.Error()
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -204,26 +204,26 @@ func (r *Results) Merge(other *Results) error {
 		}
 	}
 	for id, o := range other.Results {
-		if mine := r.Results[id]; mine == nil || better(o, mine) {
+		if mine := r.Results[id]; mine == nil || isMoreConclusive(o, mine) {
 			r.Results[id] = o
 		}
 	}
 	return nil
 }
 
-// better says that a is more conclusive about a mutant than b.
-func better(a, b *Result) bool {
+// isMoreConclusive reports whether a is more conclusive about a mutant than b.
+func isMoreConclusive(a, b *Result) bool {
 	if a.Killed() != b.Killed() {
 		return a.Killed()
 	}
 	if a.Killed() {
 		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Target, b.Target), cmp.Compare(a.By, b.By)) < 0
 	}
-	return cmp.Or(compare(a.Reached, b.Reached), cmp.Compare(a.Unit, b.Unit)) > 0
+	return cmp.Or(compareBools(a.Reached, b.Reached), cmp.Compare(a.Unit, b.Unit)) > 0
 }
 
-// compare orders false before true.
-func compare(a, b bool) int {
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -233,7 +233,7 @@ func compare(a, b bool) int {
 	return 1
 }
 
-// Sorted are the results in the order of operators and IDs.
+// Sorted returns the results in the order of operators and IDs.
 func (r *Results) Sorted() []*Result {
 	at := map[string]int{}
 	for i, q := range r.Quotas {
@@ -255,10 +255,9 @@ type Truth struct {
 type Lines struct {
 	// Hashes are the histories' hashes, from seed 1 on, in hexadecimal digits.
 	Hashes []string
-	// Fails are the seeds of varied runs that the true core fails: a mutant's failure there says
-	// nothing about the mutant.
+	// Fails are the seeds of varied runs that the true core fails. A mutant's failure there does not count.
 	Fails []uint64
-	// Passes says that a sweep of all seeds passes.
+	// Passes reports whether a sweep of all seeds passes.
 	Passes bool
 }
 

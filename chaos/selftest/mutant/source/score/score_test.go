@@ -27,7 +27,7 @@ func sample() *Results {
 	)
 }
 
-func TestWhatIsNotReachedCountsAsSurvivor(t *testing.T) {
+func TestUnreachedMutantCountsAsSurvivor(t *testing.T) {
 	summary := sample().Summary()
 	want := "2 of 4 mutants of the core's source killed: 50.0 %, by 2 plain and 1 varied seeds of every scenario and profile\n" +
 		"    1  invariant 4\n    1  invariant 12\n    1  unit test\n    1  not reached\nwith unit tests: 75.0 %\n"
@@ -67,7 +67,7 @@ func many() *Results {
 	return r
 }
 
-func TestThePageHasRawAndAdjustedScore(t *testing.T) {
+func TestPageHasRawAndAdjustedScore(t *testing.T) {
 	r := many()
 	text := page(t, r, []Equivalent{{ID: "p", Reader: "a second reader", Proof: "Both branches\nreturn nil."}}, nil)
 	has(t, text,
@@ -83,7 +83,7 @@ func TestThePageHasRawAndAdjustedScore(t *testing.T) {
 	)
 }
 
-func TestUnitTestsAreCountedBesideTheRawScore(t *testing.T) {
+func TestUnitTestsCountSeparately(t *testing.T) {
 	has(t, page(t, sample(), nil, nil),
 		"| raw score: killed by the simulator alone | **50.0 %** |",
 		"| beside it: with unit tests | 75.0 % |",
@@ -92,7 +92,7 @@ func TestUnitTestsAreCountedBesideTheRawScore(t *testing.T) {
 	)
 }
 
-func TestThePageHasTheScoreFromBefore(t *testing.T) {
+func TestPageHasEarlierScore(t *testing.T) {
 	before, now := many(), many()
 	before.Size, before.Commit = Size{1, 0}, "earlier"
 	before.Results["q"].By, before.Results["r"].By, before.Results["s"].By = "", "", Hang
@@ -108,7 +108,7 @@ func TestThePageHasTheScoreFromBefore(t *testing.T) {
 	)
 }
 
-func TestProofsThatCanNotBeRightAreRefused(t *testing.T) {
+func TestImpossibleProofsAreRefused(t *testing.T) {
 	of := func(ids ...string) (list []Equivalent) {
 		for _, id := range ids {
 			list = append(list, Equivalent{ID: id, Reader: "a second reader", Proof: "p"})
@@ -139,7 +139,7 @@ func TestProofsThatCanNotBeRightAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheVariedRunsThatJudgeNothingAreListed(t *testing.T) {
+func TestUnjudgedVariedRunsAreListed(t *testing.T) {
 	r := sample()
 	r.Unjudged = []string{"ttl-race (hardened, varied), seed 1"}
 	has(t, page(t, r, nil, nil), "| varied runs that the true core fails, which judge nothing | 1 |", "- ttl-race (hardened, varied), seed 1")
@@ -148,7 +148,7 @@ func TestTheVariedRunsThatJudgeNothingAreListed(t *testing.T) {
 	}
 }
 
-func TestStatementsHaveATableOfTheirOwn(t *testing.T) {
+func TestStatementsHaveOwnTable(t *testing.T) {
 	r := sample()
 	r.SQL = results(&Result{ID: "s", Operator: "order", About: "skip locked left out", Reached: true}, &Result{ID: "t", Operator: "order", By: Contract})
 	r.SQL.Refused = []string{"u"}
@@ -162,7 +162,7 @@ func TestStatementsHaveATableOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestResultsGoOnWhereTheyStopped(t *testing.T) {
+func TestResultsResumeAfterInterruption(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	if _, ok, err := Read(path); ok || err != nil {
 		t.Errorf("no file: %v, %v", ok, err)
@@ -176,8 +176,8 @@ func TestResultsGoOnWhereTheyStopped(t *testing.T) {
 	}
 }
 
-// A file that somebody has named by mistake, or that was cut off, is told with its position.
-func TestAFileWithoutResultsIsRefused(t *testing.T) {
+// The error names the position in a file that was named by mistake or was cut off.
+func TestFileWithoutResultsIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	for text, want := range map[string]string{
 		"":                              ":1:1 has no results: unexpected end of JSON input",
@@ -199,7 +199,7 @@ func TestAFileWithoutResultsIsRefused(t *testing.T) {
 	}
 }
 
-func TestMergingHasNoOrder(t *testing.T) {
+func TestMergeIgnoresOrder(t *testing.T) {
 	parts := func() (one, two *Results) {
 		return results(
 				&Result{ID: "killed in two"}, &Result{ID: "earlier in two", By: "panic", Seed: 7}, &Result{ID: "asked in two"}, &Result{ID: "only in one"},
@@ -239,7 +239,7 @@ func TestMergingHasNoOrder(t *testing.T) {
 	}
 }
 
-func TestResultsOfAnotherBuildAreRefused(t *testing.T) {
+func TestMergeRefusesOtherBuild(t *testing.T) {
 	other := sample()
 	other.Core = "another"
 	if err := sample().Merge(other); err == nil || !strings.Contains(err.Error(), "measure again") {
@@ -247,7 +247,7 @@ func TestResultsOfAnotherBuildAreRefused(t *testing.T) {
 	}
 }
 
-func TestMeasurementsOfDifferentSizeAreNotMixed(t *testing.T) {
+func TestMergeRefusesOtherSize(t *testing.T) {
 	other := sample()
 	other.Size.Varied++
 	if err := sample().Merge(other); err == nil || !strings.Contains(err.Error(), "2 plain and 1 varied seeds can't be merged with those of 2 plain and 2 varied") {
@@ -255,7 +255,7 @@ func TestMeasurementsOfDifferentSizeAreNotMixed(t *testing.T) {
 	}
 }
 
-func TestWhatTheTrueCoreFailsIsTheSameInAllParts(t *testing.T) {
+func TestMergeRefusesOtherUnjudgedRuns(t *testing.T) {
 	fresh, one, other := results(), sample(), sample()
 	one.Unjudged = []string{"a"}
 	if err := fresh.Merge(one); err != nil || len(fresh.Unjudged) != 1 {
