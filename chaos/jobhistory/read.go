@@ -53,10 +53,10 @@ type Fields struct {
 type Reader struct {
 	name string
 	// next reads the next line, and line counts them; unit is their name in messages.
-	next  func(*Fields) error
-	line  int
-	unit  string
-	lines *bufio.Scanner
+	next   func(*Fields) error
+	line   int
+	unit   string
+	lines  *bufio.Scanner
 	header Header
 	// first is the first event, if it was read while a header was looked for.
 	first []byte
@@ -134,7 +134,9 @@ func (r *Reader) Origin() time.Time {
 	return time.Unix(0, r.origin).UTC()
 }
 
-func (r *Reader) refuse(err error) error { return fmt.Errorf("%s:%s%d: %w", r.name, r.unit, r.line, err) }
+func (r *Reader) refuse(err error) error {
+	return fmt.Errorf("%s:%s%d: %w", r.name, r.unit, r.line, err)
+}
 
 func (r *Reader) readLine() ([]byte, error) {
 	if line := r.first; line != nil {

@@ -248,12 +248,12 @@ func TestStallMakesTimeInconclusive(t *testing.T) {
 
 func TestPromisesRefuseMistakesWithPosition(t *testing.T) {
 	for text, want := range map[string]string{
-		"{delivery: twice}":             "at-least-once",
-		"{overlap: sometimes}":          "never",
-		"{lease: soon}":                 "lease",
-		"{recovery: {killed: 10s}}":     "silent",
-		"{stop: {within: 4s}}":          "jobs",
-		"{atempts: 3}":                  "attempts",
+		"{delivery: twice}":              "at-least-once",
+		"{overlap: sometimes}":           "never",
+		"{lease: soon}":                  "lease",
+		"{recovery: {killed: 10s}}":      "silent",
+		"{stop: {within: 4s}}":           "jobs",
+		"{atempts: 3}":                   "attempts",
 		"{lease: {after: 8s, renew: 1}}": "renewed",
 	} {
 		if _, err := Parse("system.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "system.yaml:1:") || !strings.Contains(err.Error(), want) {

@@ -14,6 +14,7 @@ import (
 
 	"handoff/chaos/audit"
 	"handoff/chaos/invariant"
+	"handoff/chaos/jobhistory"
 	"handoff/chaos/live/capability"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
@@ -26,6 +27,8 @@ import (
 
 type checkFlags struct {
 	url, scenario, json string
+	// sql and promises are files: a query whose rows are a public history, and what the system promises.
+	sql, promises string
 	// profile is empty for a history unless given: its header names one.
 	profile string
 }
@@ -33,9 +36,17 @@ type checkFlags struct {
 func (a *app) checkCommand() *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check HISTORY.jsonl | FOLDER | --database-url URL",
-		Short: "Judge a recorded history, or a database's audit table, with the same invariants, reading only",
-		Long: `Judges what was written elsewhere. A FOLDER is what a report writes for every
+		Use:   "check HISTORY.jsonl | FOLDER | --database-url URL [--sql FILE]",
+		Short: "Judge a recorded history, or the rows of a database, reading only",
+		Long: `Judges what was written elsewhere: the jobs of any queue, or a history of Handoff.
+
+The jobs of any queue are lines of JSON (docs/history.md): submitted, started, ended,
+settled. They are judged by twelve rules about what the queue promises. The promises
+are in the first line or in the file of --promises; what is not promised is measured.
+With --database-url and --sql FILE the lines are the rows of a query on your own
+tables, in a read-only transaction.
+
+A history of Handoff is judged by the invariants of a simulated run. A FOLDER is what a report writes for every
 failure: the history, and the scenario whose configuration sets the bounds. It can be
 copied to any machine. A file history.jsonl is judged with the scenario.yaml beside it.
 Any other history alone names its scenario in its first line; --scenario names another,
@@ -46,6 +57,8 @@ Each rule holds, is broken, or was not judged: because the history lacks kinds o
 events, or because nothing happened that the rule judges.`,
 		Example: `  bin/chaos check reports/out/ttl-race-hardened-7
   bin/chaos check history.jsonl --scenario my-incident.yaml
+  bin/chaos check jobs.jsonl --promises promises.yaml
+  bin/chaos check --database-url postgres://USER:PASSWORD@HOST:5432/NAME --sql jobs.sql
   bin/chaos check --database-url postgres://USER:PASSWORD@HOST:5432/NAME --json check.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -53,6 +66,8 @@ events, or because nothing happened that the rule judges.`,
 				return usageError("check takes one history, not %d", len(args))
 			case len(args) == 1 && f.url != "":
 				return usageError("give either a history or --database-url, not both")
+			case f.sql != "" && f.url == "":
+				return usageError("--sql reads from a database: name it with --database-url")
 			case len(args) == 0 && f.url == "":
 				return usageError("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
@@ -71,11 +86,19 @@ events, or because nothing happened that the rule judges.`,
 				}
 				return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.checkHistory(ctx, args[0], f) })
 			}
+			if f.sql != "" {
+				return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.checkRows(ctx, f) })
+			}
+			if f.promises != "" {
+				return usageError("--promises is for a public history or --sql; Handoff's own audit table is judged by its invariants")
+			}
 			return a.checkDatabase(cmd.Context(), f)
 		},
 	}
 	cmd.Flags().StringVar(&f.scenario, "scenario", "", "for a history: the `NAME` or file of its scenario")
 	cmd.Flags().StringVar(&f.url, "database-url", "", "a postgres:// URL; a role that may only read is enough")
+	cmd.Flags().StringVar(&f.sql, "sql", "", "with --database-url: the `FILE` of a query whose rows are the lines of a public history")
+	cmd.Flags().StringVar(&f.promises, "promises", "", "for a public history: the `FILE` of the promises, instead of those in its first line")
 	cmd.Flags().StringVar(&f.profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the judgement to this `FILE` too; - is standard output")
 	return cmd
@@ -91,7 +114,18 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 	defer func() { _ = from.file.Close() }()
 	budget, done := newBudget(from.file)
 	defer done()
-	history, err := reports.NewHistoryReader(from.path, from.file)
+	whole, public := isJobHistory(from.file)
+	if public {
+		r, err := jobhistory.NewReader(path, whole)
+		if err != nil {
+			return usageError("%s", reports.Printable(err.Error(), "\n"))
+		}
+		return a.checkJobs(ctx, r, path, f)
+	}
+	if f.promises != "" {
+		return usageError("%s is no public history (docs/history.md), and --promises is for one", reports.Printable(path, ""))
+	}
+	history, err := reports.NewHistoryReader(from.path, whole)
 	if err != nil {
 		return usageError("%v", err)
 	}

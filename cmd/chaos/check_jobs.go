@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func (a *app) checkJobs(ctx context.Context, r *jobhistory.Reader, title string,
 	if f.promises != "" {
 		var err error
 		if text, err = readSmall(f.promises); err != nil {
-			return usage("reading the promises: %v", err)
+			return usageError("reading the promises: %v", err)
 		}
 		from = f.promises
 	}
@@ -42,12 +43,12 @@ func (a *app) checkJobs(ctx context.Context, r *jobhistory.Reader, title string,
 	if len(text) > 0 {
 		var err error
 		if p, err = promise.Parse(from, text); err != nil {
-			return usage("%v", err)
+			return usageError("%v", err)
 		}
 	}
 	o, err := bookOptions(h)
 	if err != nil {
-		return usage("%s: %v", title, err)
+		return usageError("%s: %v", title, err)
 	}
 	var book *promise.Book
 	lines := 0
@@ -64,14 +65,14 @@ func (a *app) checkJobs(ctx context.Context, r *jobhistory.Reader, title string,
 	}
 	switch {
 	case ctx.Err() != nil:
-		return broken("interrupted: %s was not judged", title)
+		return harnessError("interrupted: %s was not judged", title)
 	case !errors.Is(err, io.EOF):
-		return usage("%s", reports.Printable(err.Error(), "\n"))
+		return usageError("%s", reports.Printable(err.Error(), "\n"))
 	case book == nil:
-		return usage("%s has no line but its header", title)
+		return usageError("%s has no line but its header", title)
 	}
 	report := book.End()
-	return a.judgedJobs(&report, title, h.System, lines, f.json)
+	return a.printJobsJudgement(&report, title, h.System, lines, f.json)
 }
 
 // bookOptions reads the times of a header.
@@ -100,9 +101,9 @@ func readSmall(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 }
 
-// judgedJobs prints a report and sets the exit code: 1 for a broken rule, 3 where no rule that was promised was judged
+// printJobsJudgement prints a report and sets the exit code: 1 for a broken rule, 3 where no rule that was promised was judged
 // or one is inconclusive.
-func (a *app) judgedJobs(r *promise.Report, title, system string, lines int, file string) error {
+func (a *app) printJobsJudgement(r *promise.Report, title, system string, lines int, file string) error {
 	v := jobsVerdict(r)
 	a.code = v.ExitCode()
 	say := a.out
@@ -113,8 +114,8 @@ func (a *app) judgedJobs(r *promise.Report, title, system string, lines int, fil
 		title = system + ", " + title
 	}
 	fmt.Fprintf(say, "%s: %s, %s\n\n", reports.Printable(title, ""), plural(r.Jobs, "job"), plural(lines, "line"))
-	tellPromises(say, r)
-	fmt.Fprintf(say, "\n%s\n", say.verdict(v.String()))
+	printPromises(say, r)
+	fmt.Fprintf(say, "\n%s\n", say.colourVerdict(v.String()))
 	if v == verdict.Inconclusive {
 		fmt.Fprintln(say, "no rule that is promised could be judged: see above which lines or promises are missing")
 	}
@@ -126,7 +127,7 @@ func (a *app) judgedJobs(r *promise.Report, title, system string, lines int, fil
 		return write(a.out.Writer)
 	}
 	if err := reports.WriteFile(file, write); err != nil {
-		return broken("the history is judged, but %v", err)
+		return harnessError("the history is judged, but %v", err)
 	}
 	return nil
 }
@@ -149,8 +150,8 @@ func jobsVerdict(r *promise.Report) verdict.Verdict {
 	return verdict.Pass
 }
 
-// tellPromises prints each rule, what broke it, and what was measured.
-func tellPromises(say *terminal, r *promise.Report) {
+// printPromises prints each rule, what broke it, and what was measured.
+func printPromises(say *terminal, r *promise.Report) {
 	for i := range r.Results {
 		one := &r.Results[i]
 		word := map[promise.Verdict]string{
@@ -223,5 +224,7 @@ func writeJobsCheck(w io.Writer, r *promise.Report, title string, v verdict.Verd
 	for _, f := range r.Figures {
 		out.Figures[strings.ReplaceAll(f.Name, " ", "_")] = f.Value
 	}
-	return writeJSON(w, out)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
 }

@@ -60,3 +60,5 @@ func (a *app) liveMutants(context.Context, string, int, int) error {
 func checkDatabaseURL(string) error { return notInThisBuild("check --database-url", "a database") }
 
 func (a *app) checkDatabase(context.Context, checkFlags) error { return checkDatabaseURL("") }
+
+func (a *app) checkRows(context.Context, checkFlags) error { return checkDatabaseURL("") }
