@@ -101,7 +101,7 @@ func TestExecutorListsParts(t *testing.T) {
 	for _, f := range parseGo(t, "core/executor") {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
-				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "Go" || method.Sel.Name == "every") {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "Go" || method.Sel.Name == "runEvery") {
 					for _, argument := range call.Args {
 						if name, ok := stringLiteral(argument); ok && name != "probe" {
 							started[name] = true

@@ -99,11 +99,16 @@ func faultsTable(*testing.T) string {
 // invariantNames returns the numbers and names of all rules; bin/chaos list --invariants prints their
 // statements.
 func invariantNames(*testing.T) string {
-	var names []string
+	var safety, conduct []string
 	for _, i := range invariant.All() {
-		names = append(names, fmt.Sprintf("%d %s", i.Number, i.Name))
+		name := fmt.Sprintf("%d %s", i.Number, i.Name)
+		if i.Conduct {
+			conduct = append(conduct, name)
+		} else {
+			safety = append(safety, name)
+		}
 	}
-	return wrapItem(strings.Join(names, ", ") + ".")
+	return wrapItem("Safety: "+strings.Join(safety, ", ")+".") + wrapItem("Conduct: "+strings.Join(conduct, ", ")+".")
 }
 
 // Each YAML block of docs/scenarios.md replaces keys of the first one, which is a complete scenario.

@@ -14,7 +14,7 @@ import (
 // workPlacement is invariant 9 (defects D32, D33, D42 to D46).
 func workPlacement() *Invariant {
 	i := &Invariant{
-		Number: 9, Name: "placement", Across: true,
+		Number: 9, Name: "placement", Conduct: true, Across: true,
 		Statement: "Work goes only to a worker that the executor could know to be fit and to have room. A healthy worker goes before a degraded one. Work does not go back to the worker that it came from while another one has room. While a worker fits, work neither waits nor fails for want of workers. Work fails for want of workers only after its grace. The failure names stale heartbeats if they are its only cause.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}

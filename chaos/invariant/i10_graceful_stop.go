@@ -14,7 +14,7 @@ import (
 // gracefulStop is invariant 10 (defects D36 to D40).
 func gracefulStop() *Invariant {
 	i := &Invariant{
-		Number: 10, Name: "graceful stop",
+		Number: 10, Name: "graceful stop", Conduct: true,
 		Statement: "A worker that stops on a signal, or because an operator drains it, begins no claim once it has begun to deregister. After that it claims nothing. Its running actions have the shutdown timeout to finish, and are ended then. Its executions are finished or handed back. Its process ends in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}

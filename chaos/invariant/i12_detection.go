@@ -14,7 +14,7 @@ import (
 // timelyDetection is invariant 12 (defects D7, D8, D13, D22, D58).
 func timelyDetection() *Invariant {
 	i := &Invariant{
-		Number: 12, Name: "detection in time",
+		Number: 12, Name: "detection in time", Conduct: true,
 		Statement: "Each kind of stuck execution is found within its own bound. A part that only observes records it within that bound. The bound counts from the last moment at which a fault could hinder an executor. An executor that nothing hinders finds it within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}

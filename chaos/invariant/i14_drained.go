@@ -12,7 +12,7 @@ import (
 // drainedQueues is invariant 14 (defects D25, D28).
 func drainedQueues() *Invariant {
 	i := &Invariant{
-		Number: 14, Name: "drained", Unconfigured: true, Across: true,
+		Number: 14, Name: "drained", Conduct: true, Unconfigured: true, Across: true,
 		Statement: "At the end every queue is empty, no message is unacknowledged and no concurrency slot is held.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}

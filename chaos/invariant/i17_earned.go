@@ -16,7 +16,7 @@ import (
 // runs are no cause, because overload is not failure.
 func explainedEnds() *Invariant {
 	i := &Invariant{
-		Number: 17, Name: "earned",
+		Number: 17, Name: "earned", Conduct: true,
 		Statement: "Every bad end has a cause in the run: each failure, abandonment, timeout, cancellation, lost worker and counted dispatch follows from a fault, an action or a request. Waiting behind other work is no cause.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 		Whole:     []history.Kind{history.FaultBegan, history.CancelRequested, history.HeartbeatRenewed, history.ActionEnded},

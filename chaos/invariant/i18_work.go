@@ -15,7 +15,7 @@ import (
 // from the configuration. A system can keep every other rule and still overload its database.
 func boundedEffort() *Invariant {
 	i := &Invariant{
-		Number: 18, Name: "work for work", Across: true,
+		Number: 18, Name: "work for work", Conduct: true, Across: true,
 		Statement: "Effort stays in proportion to the work. Fruitless claims, take-backs, messages and database statements stay under bounds that the configuration implies. Executors look for work once a period, or for a reason. A worker behind useless messages asks the database once a second. No call has an empty list. No process spins while time stands still.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}

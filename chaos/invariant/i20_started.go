@@ -16,7 +16,7 @@ import (
 // worker.
 func promptStarts() *Invariant {
 	i := &Invariant{
-		Number: 20, Name: "claimed is started",
+		Number: 20, Name: "claimed is started", Conduct: true,
 		Statement: "A live worker that has its lease starts or ends each execution that it has claimed, in less time than it takes to renew its lease. It does not report such an execution as lost.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}

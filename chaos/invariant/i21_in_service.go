@@ -12,7 +12,7 @@ import (
 // lost and the worker believes that it was received, the machine stays unused, and nothing detects that.
 func inService() *Invariant {
 	i := &Invariant{
-		Number: 21, Name: "in service",
+		Number: 21, Name: "in service", Conduct: true,
 		Statement: "A worker that has registered, renews its lease and consumes is active within one heartbeat and two statements. The time counts from the last moment at which something kept the worker from reporting this. A worker whose claim is refused because its lease is over renews it at once.",
 		Needs:     []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.FaultBegan},
 	}

@@ -11,7 +11,7 @@ import (
 // that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
-		Number: 23, Name: "left in peace",
+		Number: 23, Name: "left in peace", Conduct: true,
 		Statement: "While a server is away, each process calls it at a bounded rate. The process connects with growing pauses. Its loops try once a period. Every retry of a call waits for a growing pause. After any other error, too, a worker waits for such a pause before it repeats a call for an execution.",
 		Needs:     []history.Kind{history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp},
 	}

@@ -14,7 +14,7 @@ import (
 // detected, and an execution that no worker claims must end.
 func leftLying() *Invariant {
 	i := &Invariant{
-		Number: 24, Name: "left lying counts", Across: true,
+		Number: 24, Name: "left lying counts", Conduct: true, Across: true,
 		Statement: "A dispatch counts as used if a live worker with a free slot left it unclaimed until its time was over. It does not count if it waited behind others until it was sent back. No message is sent back before its time is over, or acknowledged before it is claimed. A message that came too late to be claimed dies at once, so that the dead letter handler can act.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 		Whole:     []history.Kind{history.Acked, history.Delivered, history.Requeued},

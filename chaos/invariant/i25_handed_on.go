@@ -13,7 +13,7 @@ import (
 // another executor detects it.
 func handedOn() *Invariant {
 	i := &Invariant{
-		Number: 25, Name: "handed on within the pass",
+		Number: 25, Name: "handed on within the pass", Conduct: true,
 		Statement: "A running executor whose database and broker answer publishes or gives back its scheduling claims within one pass. It marks in time each dispatch that the broker has confirmed and no worker has claimed. A claim marks its dispatch.",
 		Needs:     []history.Kind{history.Transition, history.Published, history.ProcessStarted},
 		Whole:     []history.Kind{history.PublishedMarked},

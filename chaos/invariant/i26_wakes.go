@@ -14,7 +14,7 @@ import (
 // arrived.
 func promptWakes() *Invariant {
 	i := &Invariant{
-		Number: 26, Name: "wakes are acted on", Across: true,
+		Number: 26, Name: "wakes are acted on", Conduct: true, Across: true,
 		Statement: "While nothing is wrong on the way, an end is handled, a child is started and a due execution goes to a worker with room at once. None of them waits for the next periodic look. The writer of a claim, an end or a request to end a run publishes one correct hint about it at once.",
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}

@@ -12,7 +12,7 @@ import (
 // heartbeat repeats it only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
-		Number: 27, Name: "cancelled at once",
+		Number: 27, Name: "cancelled at once", Conduct: true,
 		Statement: "A running worker whose database and broker answer ends a cancelled action within the kill grace and the time of the necessary calls. It does not wait for its next heartbeat.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.ProcessStarted},
 	}

@@ -12,7 +12,7 @@ import (
 // evidence to reclaim its executions.
 func ownReaping() *Invariant {
 	i := &Invariant{
-		Number: 28, Name: "own reaping counts",
+		Number: 28, Name: "own reaping counts", Conduct: true,
 		Statement: "An executor that declares a worker lost takes the worker's executions back at once. Running executions stay until the lease has been over for the grace.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}

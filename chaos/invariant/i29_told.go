@@ -12,7 +12,7 @@ import (
 // simulated world knows which task made a call, so only its runs are judged; see Conduct.
 func reportedFailures() *Invariant {
 	i := &Invariant{
-		Number: 29, Name: "failures are told",
+		Number: 29, Name: "failures are told", Conduct: true,
 		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass. A failed call that may have written dispatches is repeated once in any case. A failed pass does not count as successful. A part that knows that its context is done neither waits nor calls under it again. A process whose consumer the broker has cancelled declares the queue before it consumes again. A log line for an error contains the error. No process warns of an error, or counts a pass as failed, before one of its calls has failed or a fault has begun. A log line about what was or would be done to an execution is true. Each change of a worker's health endpoint is logged once, when it happens. Only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}

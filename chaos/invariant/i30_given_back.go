@@ -10,7 +10,7 @@ import (
 // doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
-		Number: 30, Name: "what was taken is given back",
+		Number: 30, Name: "what was taken is given back", Conduct: true,
 		Statement: "A waiting part holds no deadlines except those under which it waits. A part that has ended holds no context. A process has at most three broker sessions, one consumer of a queue on each, and as many tasks as it has parts and executions.",
 		// Logged stands for the simulated world: no other history has the evidence.
 		Needs: []history.Kind{history.Logged},

@@ -39,6 +39,10 @@ type Invariant struct {
 	// Across reports whether the rule compares or counts executions, so a single execution with unknown
 	// events invalidates it.
 	Across bool
+	// Conduct reports whether the rule is about how this executor and these workers behave: punctual, frugal, candid.
+	// The other rules are about safety. History and oracle alone show a breach of them, and any executor must
+	// keep them.
+	Conduct bool
 	// Unconfigured reports whether no bound of the rule depends on the configuration, so the rule can be
 	// judged where the configuration is unknown.
 	Unconfigured bool

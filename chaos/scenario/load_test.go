@@ -98,7 +98,7 @@ expect:
 		}},
 	}
 	s.source = nil
-	for i, fields := range []string{"&{struck:{Target:shell-1}}", "&{link:{Target:shell-2 Ends:[broker] Way:both}}"} {
+	for i, fields := range []string{"&{processTarget:{Target:shell-1}}", "&{link:{Target:shell-2 Ends:[broker] Way:both}}"} {
 		if got := fmt.Sprintf("%+v", s.Faults[i].Spec); got != fields {
 			t.Errorf("fault %d is read as %s, want %s", i, got, fields)
 		}
@@ -224,7 +224,7 @@ faults:
 			t.Errorf("fault %d is called %q (index %d), want %q", i, f.Name, f.Index, want[i])
 		}
 	}
-	if got := fmt.Sprintf("%+v", s.Faults[5].Spec); got != "&{ofMessages:{Type:* PerMillion:5000}}" {
+	if got := fmt.Sprintf("%+v", s.Faults[5].Spec); got != "&{messageSelector:{Type:* PerMillion:5000}}" {
 		t.Errorf("corrupt: %s", got)
 	}
 	if f := s.Faults[7]; !strings.Contains(fmt.Sprintf("%+v", f.Spec), "Adds:{Least:100ms Most:100ms}") || f.For != 2*time.Second {

@@ -244,7 +244,7 @@ func runCommand(ctx context.Context, p *program) (string, error) {
 	var out limitedOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = killGroup(cmd)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // until what was written last is read, on a busy machine
 	err := startOnSpawner(cmd)
 	if err == nil {
 		err = cmd.Wait()

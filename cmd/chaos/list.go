@@ -134,7 +134,11 @@ func sometimesRows() ([][]string, error) {
 func invariantRows() ([][]string, error) {
 	var rows [][]string
 	for _, i := range invariant.All() {
-		rows = append(rows, []string{fmt.Sprint(i.Number), i.Name, i.Statement})
+		about := "safety"
+		if i.Conduct {
+			about = "conduct"
+		}
+		rows = append(rows, []string{fmt.Sprint(i.Number), i.Name, about, i.Statement})
 	}
 	return rows, nil
 }

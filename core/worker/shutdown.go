@@ -12,8 +12,8 @@ import (
 
 // drainAndStop stops the worker gracefully. It first sets the lifecycle to draining, so that nothing new is
 // dispatched to it. Then it ends the consumer, and releases unclaimed dispatches, so that they run elsewhere
-// at once. Running executions may finish within the shutdown timeout, while heartbeats continue (defects D36
-// to D40). The rest is ended as worker_shutdown.
+// at once. Running executions may finish within the shutdown timeout, while heartbeats continue
+// (defects D36 to D40). The rest is ended as worker_shutdown.
 func (s *session) drainAndStop() {
 	c := s.config.Worker
 	deadline := s.host.Monotonic() + c.ShutdownTimeout
