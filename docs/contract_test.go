@@ -31,6 +31,7 @@ func pageGenerators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
 		"api": apiTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
 		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
+		"promises": promiseRules,
 	}
 	for name, keys := range scenarioParts(t) {
 		all["keys of "+name] = scenarioKeysTable(keys)
