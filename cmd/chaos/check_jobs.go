@@ -72,7 +72,7 @@ func (a *app) checkJobs(ctx context.Context, r *jobhistory.Reader, title string,
 		return usageError("%s has no line but its header", title)
 	}
 	report := book.End()
-	return a.printJobsJudgement(&report, title, h.System, lines, f.json)
+	return a.printJobsJudgement(&report, p != promise.Promises{}, title, h.System, lines, f.json)
 }
 
 // bookOptions reads the times of a header.
@@ -103,7 +103,7 @@ func readSmall(path string) ([]byte, error) {
 
 // printJobsJudgement prints a report and sets the exit code: 1 for a broken rule, 3 where no rule that was promised was judged
 // or one is inconclusive.
-func (a *app) printJobsJudgement(r *promise.Report, title, system string, lines int, file string) error {
+func (a *app) printJobsJudgement(r *promise.Report, promised bool, title, system string, lines int, file string) error {
 	v := jobsVerdict(r)
 	a.code = v.ExitCode()
 	say := a.out
@@ -115,6 +115,9 @@ func (a *app) printJobsJudgement(r *promise.Report, title, system string, lines 
 	}
 	fmt.Fprintf(say, "%s: %s, %s\n\n", reports.Printable(title, ""), plural(r.Jobs, "job"), plural(lines, "line"))
 	printPromises(say, r)
+	if !promised {
+		fmt.Fprintln(say, "\nNo promise was given, so only what any queue owes was judged. Promises are in the first line, or in --promises FILE (docs/history.md).")
+	}
 	fmt.Fprintf(say, "\n%s\n", say.colourVerdict(v.String()))
 	if v == verdict.Inconclusive {
 		fmt.Fprintln(say, "no rule that is promised could be judged: see above which lines or promises are missing")
