@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"handoff/chaos/jobhistory"
 	"handoff/chaos/promise"
 )
@@ -56,4 +58,34 @@ func TestHistoryPageMatchesReader(t *testing.T) {
 		kinds = append(kinds, strings.Split(strings.ReplaceAll(cell, "`", ""), ", ")...)
 	}
 	compareLists(t, "kinds of lines", kinds, jobhistory.Kinds())
+}
+
+// The schema and the reader accept and refuse the same lines.
+func TestHistorySchemaAgreesWithReader(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("history.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := readPage(t, "docs/history.md")
+	lines := strings.Split(strings.TrimSpace(p.codeBlocks("json")[0]), "\n")
+	for _, kind := range jobhistory.Kinds() {
+		for _, rest := range []string{"", `, "job": "a"`, `, "actor": "w"`, `, "outcome": "ok"`, `, "job": "a", "outcome": "ok"`, `, "job": "a", "outcome": "done"`,
+			`, "actor": "w", "outcome": "killed"`, `, "until_ns": 7`, `, "jobs": "a"`, `, "at": "2026-11-27T10:00:00Z"`} {
+			lines = append(lines, `{"at_ns": 5, "kind": "`+kind+`"`+rest+"}")
+		}
+	}
+	lines = append(lines, `{"history": 2}`, `{"history": 1, "promise": {}}`, `{"at": "2026-11-27T10:00:00Z", "kind": "begun"}`, `{"kind": "end"}`)
+	for _, line := range lines {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader, wrong := jobhistory.NewReader("x", strings.NewReader(line))
+		if wrong == nil && !jobhistory.IsHeader([]byte(line)) {
+			wrong = reader.Next(new(jobhistory.Line))
+		}
+		if refused := schema.Validate(value); (refused == nil) != (wrong == nil) {
+			t.Errorf("%s: the schema says %v, the reader %v", line, refused, wrong)
+		}
+	}
 }

@@ -5,6 +5,7 @@
 package jobhistory
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (l *Line) check() error {
 		}
 	case Stalled:
 		if l.Until < l.At {
-			return fmt.Errorf("a stall needs an end: until, not before its at")
+			return errors.New("a stall can't end before it begins: until is before at")
 		}
 	}
 	allowed := outcomes[l.Kind]

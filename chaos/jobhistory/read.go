@@ -219,6 +219,9 @@ func (r *Reader) parse(f *Fields) (Line, error) {
 	if l.Until, err = r.moment("until", f.Until, f.UntilNS); err != nil {
 		return l, err
 	}
+	if l.Kind == Stalled && f.Until == "" && f.UntilNS == nil {
+		return l, errors.New("a stall needs an end: until")
+	}
 	return l, l.check()
 }
 
