@@ -123,7 +123,8 @@ func (r *Reader) Open() (lines []Line) {
 
 func (r *Reader) goneRuns() (gone []*openRun) {
 	for _, run := range r.list {
-		if run.line.PID > 0 && processBirth(run.line.PID) != run.born {
+		// One that was gone when its start was read has no birth.
+		if run.line.PID > 0 && (run.born == "" || processBirth(run.line.PID) != run.born) {
 			gone = append(gone, run)
 		}
 	}

@@ -64,6 +64,14 @@ func TestReaderReportsStartEndAndDeath(t *testing.T) {
 	if lines, err = r.Poll(); len(lines) > 0 || err != nil || len(r.Open()) > 0 {
 		t.Errorf("a death is reported twice: %s, %v", tell(lines), err)
 	}
+	if err := Append(path, Line{Event: "start", Job: "c", PID: cmd.Process.Pid}); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := r.Poll()
+	second, _ := r.Poll()
+	if got := tell(append(first, second...)); got != "started c/, ended c/ died" {
+		t.Errorf("a process that was gone when its line was read: %s", got)
+	}
 }
 
 func TestReaderWaitsForWholeLines(t *testing.T) {
