@@ -38,6 +38,10 @@ var arrows = []arrow{
 		from: "chaos/invariant", only: "core/broker. core/config core/execution chaos/dense chaos/fault chaos/history chaos/oracle",
 		because: "an invariant judges a history, from whichever world it comes",
 	},
+	{from: "chaos/jobhistory", only: "-", because: "the history of any queue is written in words of its own"},
+	{from: "chaos/promise", only: "core/config/yamlfile chaos/jobhistory", because: "promises are judged on the history of any queue, and know nothing of this one"},
+	{from: "chaos/witness", only: "chaos/jobhistory", because: "a witness tells of the jobs of any queue"},
+	{from: "chaos/system", only: "core/config/yamlfile chaos/promise", because: "a system is any queue"},
 	{from: "chaos/alert", only: "core/telemetry", because: "an alert is judged on figures, from whichever world they come"},
 	{
 		from: "chaos/figures", only: "core/broker. core/config. core/execution. core/store. core/telemetry. chaos/history chaos/oracle",
