@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,4 +169,27 @@ func shellCommands(block string) (commands [][]string) {
 		}
 	}
 	return commands
+}
+
+// A script that names a test which was renamed would run nothing, and pass.
+func TestScriptsNameExistingTests(t *testing.T) {
+	var declared []string
+	for name, source := range allTexts(t, "", ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(source, -1) {
+				declared = append(declared, m[1])
+			}
+		}
+	}
+	scripts, err := filepath.Glob("../.ci/*")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%d scripts: %v", len(scripts), err)
+	}
+	for _, script := range append(scripts, "../Makefile", "../.tools/reached/reasons.yaml") {
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(readText(t, script), -1) {
+			if !slices.ContainsFunc(declared, func(test string) bool { return strings.HasPrefix(test, name) }) {
+				t.Errorf("%s names %s, and there is no such test", script, name)
+			}
+		}
+	}
 }
