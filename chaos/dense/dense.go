@@ -22,7 +22,7 @@ const (
 type Table[K ~int64 | ~uint64, V any] struct {
 	// last is the most recently used page: values in use at the same time share few pages.
 	last *page[V]
-	// chains hold the pages by a hash of their numbers; there are 1 << width of them.
+	// chains is a hash table of the pages, keyed by their numbers, with 1 << width chains.
 	chains []*page[V]
 	width  uint
 	pages  int
@@ -41,7 +41,8 @@ type page[V any] struct {
 // Len returns the number of values.
 func (t *Table[K, V]) Len() int { return t.values }
 
-// At returns a pointer to a value, nil if there is none. It is valid until the value is deleted.
+// At returns a pointer to the value of a number, or nil if it has none. It is valid until the value is
+// deleted.
 func (t *Table[K, V]) At(k K) *V {
 	if p := t.findPage(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
 		return &p.values[uint64(k)%pageSize]
@@ -49,7 +50,7 @@ func (t *Table[K, V]) At(k K) *V {
 	return nil
 }
 
-// Get returns a value, the zero value if there is none.
+// Get returns the value of a number, or the zero value if it has none.
 func (t *Table[K, V]) Get(k K) (v V) {
 	if at := t.At(k); at != nil {
 		return *at
@@ -57,10 +58,10 @@ func (t *Table[K, V]) Get(k K) (v V) {
 	return v
 }
 
-// Set stores a value, and replaces an existing one.
+// Set stores a value, replacing any existing one.
 func (t *Table[K, V]) Set(k K, v V) { *t.Make(k) = v }
 
-// Make returns a pointer to a value, which it creates as the zero value if there is none. It is valid until
+// Make returns a pointer to the value of a number, and creates a zero value if it has none. It is valid until
 // the value is deleted.
 func (t *Table[K, V]) Make(k K) *V {
 	number := uint64(k) >> pageBits
@@ -76,7 +77,7 @@ func (t *Table[K, V]) Make(k K) *V {
 	return &p.values[uint64(k)%pageSize]
 }
 
-// Delete deletes a value, if there is one.
+// Delete removes the value of a number, if it has one.
 func (t *Table[K, V]) Delete(k K) {
 	number, bit := uint64(k)>>pageBits, uint64(1)<<(uint64(k)%pageSize)
 	p := t.findPage(number)
@@ -91,8 +92,8 @@ func (t *Table[K, V]) Delete(k K) {
 	}
 }
 
-// All iterates over all values in the order of their numbers, taken as unsigned. Values may be deleted or
-// added during the iteration; added ones may be left out.
+// All iterates over all values, ordered by their numbers as unsigned integers. Values may be deleted or added
+// during the iteration; added ones may be left out.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		numbers := make([]uint64, 0, t.pages)
@@ -118,7 +119,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// findPage returns the page of a number, nil if there is none.
+// findPage returns a number's page, or nil if it has none.
 func (t *Table[K, V]) findPage(number uint64) *page[V] {
 	if p := t.last; p != nil && p.number == number {
 		return p

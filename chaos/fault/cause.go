@@ -1,6 +1,6 @@
 package fault
 
-// Cause explains a bad end of an execution: a failure, a timeout, a lost worker. A kind of fault
+// Cause explains why an execution ended badly: with a failure, a timeout or a lost worker. A kind of fault
 // lists its causes in Kind.Excuses. Invariant 17 accepts a bad end only with a matching cause.
 type Cause uint8
 

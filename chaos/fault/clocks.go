@@ -61,8 +61,8 @@ func (c *clockShift) moveClocks(x *Injection, w Clocks) (back func()) {
 	return InOrder(undo)
 }
 
-// endAfter ends a fault of the database's clock once the clock has made up for the time by which it
-// was moved backwards. Until then, everything that waits for a moment on it waits longer.
+// endAfter ends a fault that moved the database's clock backwards once the clock has caught up. Until then,
+// everything that waits for a time on that clock waits longer.
 func (i *Injection) endAfter(behind time.Duration) { i.After(max(0, behind), i.End) }
 
 func clockKeys(by yamlfile.Key) []yamlfile.Key {
@@ -100,7 +100,7 @@ func (r *Reader) readDrift(n *yaml.Node) int64 {
 		r.Refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", yamlfile.KindOf(n))
 		return 0
 	}
-	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the pattern was checked
+	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // can't fail: driftForm matched
 	ppm := int64(math.Round(v * 10_000))                                                //detlint:ok one exact multiplication, rounded to a whole number
 	if ppm == 0 || ppm > maxDrift || ppm < -maxDrift {
 		r.Refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)

@@ -15,7 +15,7 @@ func init() {
 
 type databaseErrors struct {
 	databaseFault
-	// PerMillion is the share of the writing statements that are refused.
+	// PerMillion is how many of a million write statements are refused.
 	PerMillion uint64
 }
 

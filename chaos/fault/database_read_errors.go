@@ -15,7 +15,7 @@ func init() {
 
 type databaseReadErrors struct {
 	databaseFault
-	// PerMillion is the share of the reading statements that are refused.
+	// PerMillion is how many of a million read statements are refused.
 	PerMillion uint64
 }
 

@@ -4,8 +4,8 @@ import "reflect"
 
 func init() {
 	Register(Kind{
-		// Never drawn: after the loss, a run is judged only by executions accepted once all earlier
-		// ones have ended.
+		// Never drawn: after the loss, a run is judged only by executions that were accepted after all
+		// earlier executions had ended.
 		Name: "database_rewound", Under: "database", As: "rewound", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
 		About: "the standby stops following; at the end the primary dies and the standby takes over, without anything that was " +
 			"written meanwhile",

@@ -17,7 +17,7 @@ func init() {
 
 type delayMessages struct {
 	messageSelector
-	// By is how late each message is.
+	// By is how long each message is delayed.
 	By Span
 }
 

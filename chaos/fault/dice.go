@@ -19,18 +19,18 @@ type Dice struct {
 	Cluster Cluster
 }
 
-// Of draws one of a list, each as likely as the others.
+// Of draws one item of a list; all are equally likely.
 func (d *Dice) Of(list ...string) string { return list[d.Choose(len(list))] }
 
-// Number draws a whole number, both bounds included.
+// Number draws a whole number between two bounds, inclusive.
 func (d *Dice) Number(least, most int) int { return least + d.Choose(most-least+1) }
 
-// Percent draws a share, both bounds included.
+// Percent draws a percentage between two bounds, inclusive.
 func (d *Dice) Percent(least, most int) string { return fmt.Sprintf("%d%%", d.Number(least, most)) }
 
-// Within draws a duration in whole milliseconds, both bounds included. Every doubling is equally
-// likely: 20 ms to 40 ms as often as 20 min to 40 min. It uses integer arithmetic, so every machine
-// draws the same.
+// Within draws a duration of whole milliseconds between two bounds, inclusive. Every doubling is equally
+// likely: 20 ms to 40 ms as often as 20 min to 40 min. It uses integer arithmetic, so every machine draws the
+// same.
 func (d *Dice) Within(least, most time.Duration) time.Duration {
 	from, to := least.Milliseconds(), most.Milliseconds()
 	if from >= to {
@@ -81,7 +81,7 @@ func (d *Dice) Link(process, ends string) string {
 	return fmt.Sprintf("%s: %s, %s: [%s]", process, d.Process(), ends, d.Of(Broker, Database, strings.Join([]string{Broker, Database}, ", ")))
 }
 
-// Way draws a direction as a further key. Half of the time it is empty, which means both ways.
+// Way draws a direction, as an additional key. Half of the time it is empty, which means both ways.
 func (d *Dice) Way() string {
 	return d.Of("", "", ", direction: "+string(Incoming), ", direction: "+string(Outgoing))
 }

@@ -8,11 +8,10 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Drawn is a duration from a file: drawn for each run between two bounds, or fixed, with equal
-// bounds.
+// Drawn is a duration in a scenario file: drawn for each run between two bounds, or fixed if they are equal.
 type Drawn struct {
 	Least, Most time.Duration
-	// Log reports whether it is drawn log-uniformly.
+	// Log reports whether the duration is drawn log-uniformly.
 	Log bool
 }
 

@@ -16,11 +16,11 @@ func init() {
 }
 
 const (
-	// mostHeld limits the number of slots of one edit. heldWithin limits the wait for executions that have
-	// ended.
+	// mostHeld is the largest number of slots that one fault can take. heldWithin limits the wait for
+	// executions that have ended.
 	mostHeld   = 1000
 	heldWithin = 2 * time.Minute
-	// freedWithin is the longest time that the fault counts as lasting if nothing frees the slots.
+	// freedWithin is how long the fault counts as lasting if nothing frees its slots.
 	freedWithin = 10 * time.Minute
 )
 

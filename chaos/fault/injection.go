@@ -13,7 +13,7 @@ import (
 type Draws interface {
 	// Uint64N draws from 0 to n-1.
 	Uint64N(n uint64) uint64
-	// Chance is true with a probability of perMillion millionths.
+	// Chance returns true with a probability of perMillion millionths.
 	Chance(perMillion uint64) bool
 	// Duration draws uniformly from least to most, both included.
 	Duration(least, most time.Duration) time.Duration
@@ -41,11 +41,11 @@ type Injection struct {
 
 // Runner is the part of the injector that a fault may call.
 type Runner interface {
-	// Now is the time since the scenario began.
+	// Now returns the time since the scenario began.
 	Now() time.Duration
-	// After calls f later, unless the run is over by then.
+	// After calls f after d, unless the run is over by then.
 	After(d time.Duration, f func())
-	// Emit writes an event into the history, now.
+	// Emit writes an event into the history at the current time.
 	Emit(e history.Event)
 	// Touch records that the fault made a difference. The first call also records what it affected.
 	Touch(on Touched)
@@ -54,7 +54,7 @@ type Runner interface {
 	End()
 	// Endless declares that the fault has no end, so the run does not wait for it.
 	Endless()
-	// Fail reports that the world failed: the run ends without a verdict on the product. A nil err does
+	// Fail reports a failure of the world: the run ends without a verdict on the product. A nil err does
 	// nothing.
 	Fail(err error)
 }
@@ -71,8 +71,8 @@ type Touched struct {
 // drawSpan draws a duration from a span.
 func (i *Injection) drawSpan(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
 
-// InOrder returns a function that calls each of undo in order. Worlds use it for a fault with
-// several parts to undo.
+// InOrder returns a function that calls the undo functions in order. Worlds use it for a fault with several
+// parts to undo.
 func InOrder(undo []func()) func() {
 	return func() {
 		for _, f := range undo {

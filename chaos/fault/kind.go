@@ -79,22 +79,22 @@ type Strikes struct {
 	Messages string
 }
 
-// Describer is a fault that describes itself. Other faults are described by their kind and their
-// target.
+// Describer is implemented by faults that describe themselves. Other faults are described by their kind and
+// their target.
 type Describer interface {
 	// Describe names the fault in reports, such as "partition shell-1 from broker".
 	Describe() string
 }
 
-// Lasting is a fault that can still change something after its `for` or `restart_after`.
+// Lasting is implemented by faults that can still have effects after their `for` or `restart_after`.
 type Lasting interface {
-	// Lasts returns an upper bound of the time from its beginning to its last effect.
+	// Lasts returns an upper bound on the time from the fault's beginning to its last effect.
 	Lasts(b Bounds) time.Duration
 }
 
-// Bounds are the figures of a run from which a Lasting fault computes its bound.
+// Bounds holds the limits of a run from which Lasting.Lasts computes how long a fault can have effects.
 type Bounds struct {
-	// For and RestartAfter are the longest possible values, 0 if the file gives none.
+	// For and RestartAfter are the longest possible values, or 0 if the file has none.
 	For, RestartAfter time.Duration
 	// Targets is the number of processes that the fault strikes.
 	Targets int
@@ -140,7 +140,7 @@ func Register[F any, W any, P interface {
 	registered[k.Name] = &k
 }
 
-// registrationConflict returns the reason why a kind can't be registered, empty if it can.
+// registrationConflict returns why a kind can't be registered, or "" if it can.
 func (k *Kind) registrationConflict() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
@@ -180,7 +180,7 @@ func Kinds() []*Kind {
 	return list
 }
 
-// Find returns a kind by its name, nil if there is none.
+// Find returns the kind with a name, or nil if there is none.
 func Find(name string) *Kind { return registered[name] }
 
 // Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by
@@ -201,7 +201,7 @@ func (k *Kind) Describe(f Fault) string {
 	return spacedName(k.Name)
 }
 
-// Lasts returns an upper bound of the time from a fault's beginning to its last effect.
+// Lasts returns an upper bound on the time from a fault's beginning to its last effect.
 func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	if l, ok := f.(Lasting); ok {
 		return l.Lasts(b)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The function of a kind determines what it needs from a world: a world lacks a kind if and only if
-// it lacks one of these methods.
+// The world interface in the signature of a kind's inject function determines what the kind needs. Lacks must
+// return a reason exactly if a world misses one of its methods.
 func TestWorldLacksKindsWithMissingMethods(t *testing.T) {
 	lacking := 0
 	for _, offers := range []reflect.Type{reflect.TypeFor[Live](), reflect.TypeFor[Simulated](), reflect.TypeFor[Processes]()} {
@@ -59,7 +59,7 @@ func TestLacksExplainsMissingInterface(t *testing.T) {
 	}
 }
 
-// Each interface that a kind needs has a text about worlds without it.
+// Each interface that a kind needs has a text that explains what a world without it can't do.
 func TestEveryInterfaceHasLackingText(t *testing.T) {
 	for _, k := range Kinds() {
 		if why := k.Lacks(reflect.TypeFor[interface{}]()); why == "" || strings.Contains(why, "it lacks") {
@@ -118,7 +118,7 @@ func TestRegisterRefusesConflictingKinds(t *testing.T) {
 	}
 }
 
-// refusal returns the text of a function's panic, empty if it does not panic.
+// refusal returns the text with which a function panics, or "" if it doesn't panic.
 func refusal(f func()) (text string) {
 	defer func() {
 		if r := recover(); r != nil {

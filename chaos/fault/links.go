@@ -10,7 +10,7 @@ import (
 
 // This file holds the common parts of faults that strike links.
 
-// link holds the process and the other ends that a fault on links names.
+// link holds the process and the other ends that a fault on links names in the file.
 type link struct {
 	Target string
 	Ends   []string

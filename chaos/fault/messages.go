@@ -23,7 +23,7 @@ func MessageTypes() []string {
 type messageSelector struct {
 	// Type is one of MessageTypes, or EveryMessage.
 	Type string
-	// PerMillion is the share of these messages that is struck.
+	// PerMillion is how many of a million of these messages are struck.
 	PerMillion uint64
 }
 
@@ -46,7 +46,7 @@ func (m *messageSelector) describeMessages(what string) string {
 	return what + " " + m.Type
 }
 
-// interceptMessages draws which messages are struck and calls fate for each of them.
+// interceptMessages draws which messages are struck and calls fate for each struck message.
 func (m *messageSelector) interceptMessages(x *Injection, w Messages, fate func() Fate) (func(), error) {
 	return w.Intercept(x, func(messageType string) Fate {
 		if m.Type != EveryMessage && m.Type != messageType || !x.Chance(m.PerMillion) {

@@ -116,8 +116,8 @@ func worldInterfaces() []worldInterface {
 	}
 }
 
-// Lacks returns the reason why a world can't run the kind, empty if it can. offers is an interface type
-// such as Live, or the type of the world itself.
+// Lacks returns why a world can't run the kind, or "" if it can. offers is an interface type such as Live, or
+// the type of the world itself.
 func (k *Kind) Lacks(offers reflect.Type) string {
 	if offers.Implements(k.needs) {
 		return ""
@@ -130,8 +130,8 @@ func (k *Kind) Lacks(offers reflect.Type) string {
 	return "it lacks " + missingMethods(k.needs, offers)
 }
 
-// missingMethods names an interface and its methods that a type lacks. It is for kinds registered outside
-// this package, which may need interfaces of their own.
+// missingMethods names an interface and those of its methods that a type lacks. It is for kinds registered
+// outside this package, which may need interfaces of their own.
 func missingMethods(needs, offers reflect.Type) string {
 	var names []string
 	for i := range needs.NumMethod() {

@@ -20,14 +20,14 @@ func (*pause) inject(x *Injection, w Processes) (func(), error) {
 			return
 		}
 		x.Touch(Touched{Process: p.Name()})
-		// Keep the instance: after a restart the process is another instance, which must not be
-		// resumed.
+		// Resume this instance only: a restart replaces it with an instance that was never paused.
 		held := p.Instance()
 		held.Pause()
 		x.Emit(history.Event{Kind: history.ProcessPaused, Process: p.Name()})
 		resume = append(resume, func() {
 			if held.Alive() {
-				// The process may act at once after Resume, so its events must follow this one.
+				// Emit the event before Resume: the process may act immediately, and its events must come
+				// later.
 				x.Emit(history.Event{Kind: history.ProcessResumed, Process: p.Name()})
 			}
 			held.Resume()

@@ -44,7 +44,7 @@ func (i *Injection) restartLater(w Processes) {
 	i.After(i.RestartAfter, func() {
 		i.eachTarget(w, func(p Process) {
 			if p.Alive() {
-				// It is still stopping. Start it once it has ended.
+				// The process is still stopping. Start it once it has ended.
 				p.OnEnd(func() { i.After(0, p.Start) })
 				return
 			}

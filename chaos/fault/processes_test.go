@@ -151,8 +151,8 @@ func TestDeadProcessRestartsOnTime(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "1s shell-1 is gone", "10s start shell-1", "10s over")
 }
 
-// A process may take longer to stop than its restart_after. Then it is started once it has ended, and not
-// earlier.
+// A process that takes longer to stop than its restart_after restarts as soon as it has ended. Then it is
+// started once it has ended, and not earlier.
 func TestStoppingProcessRestartsAfterItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
@@ -173,7 +173,7 @@ func TestProcessWithoutRestartStaysDown(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "0s endless", "0s shell-1 is gone")
 }
 
-// Only the paused instance is resumed, not the instance that has replaced it.
+// The end of a pause resumes only the paused instance, not an instance that has replaced it.
 func TestRestartedProcessIsNotResumed(t *testing.T) {
 	for _, x := range []struct {
 		restarted bool
@@ -223,7 +223,7 @@ func TestRollingRestartRestartsProcessesInTurn(t *testing.T) {
 	c.processes[1].alive = false
 	c.inject(t, c.injection("rolling_restart", 0), &rollingRestart{Down: time.Second, Every: 10 * time.Second})
 	c.pass(5 * time.Second)
-	c.processes[0].die() // the next one stops in 11 s
+	c.processes[0].die() // the next process stops in 11 s
 	c.pass(15 * time.Second)
 	c.pass(10 * time.Second)
 	c.processes[2].die()

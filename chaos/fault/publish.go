@@ -40,13 +40,13 @@ const (
 	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked
 	// for it.
 	forgedCancel attack = "forged_cancel"
-	// forgedDispatch is a dispatch that no executor sent: of a running execution, with a later
-	// epoch.
+	// forgedDispatch is a dispatch, with a later epoch, of a running execution that no executor dispatched
+	// again.
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"
-	// misplaced is a readable message in the wrong queue: a change of an execution in a worker's queues of
-	// dispatches and cancellations, or in one of the executors' queues.
+	// misplaced is a readable message in the wrong queue: an execution-completed message in a worker's
+	// dispatch and cancel queues, or in an executor queue.
 	misplaced attack = "misplaced"
 )
 
@@ -55,8 +55,8 @@ func attackNames() []string {
 }
 
 const (
-	// mostPublished limits the number of messages of one fault: the simulated broker keeps them all
-	// in memory.
+	// mostPublished is the largest number of messages of one fault: the simulated broker keeps them all in
+	// memory.
 	mostPublished = 200_000
 	// An attacker publishes publishAtOnce messages every publishEvery: 20,000 a second.
 	publishEvery  = 10 * time.Millisecond
@@ -94,8 +94,8 @@ func (p *publish) Describe() string {
 	return "publish " + strings.ReplaceAll(string(p.What), "_", " ") + " to " + p.Target
 }
 
-// Flood returns the number of messages that f publishes to workers' dispatch queues; 0 if none. (Forged
-// cancellations go to another queue.)
+// Flood returns the number of messages that f publishes to workers' dispatch queues. (Forged cancellations go
+// to another queue.)
 func Flood(f Fault) int {
 	p, published := f.(*publish)
 	if !published || p.What == forgedCancel || slices.Contains(ExecutorQueues(), p.Target) {

@@ -4,8 +4,8 @@ import "handoff/core/broker"
 
 // This file holds the common parts of faults that strike queues.
 
-// queueTarget is the queue that a fault names as its whole value: one of the executors' queues, or a
-// worker or selector of workers, which stands for the workers' own queues.
+// queueTarget is the queue that a fault names as its whole value: one of the executors' queues, or a worker
+// or worker selector, which stands for the dispatch and cancel queues of these workers.
 type queueTarget struct{ Target string }
 
 // Read implements Fault.

@@ -31,14 +31,14 @@ type Reader struct {
 
 // Begins is the time at which a fault begins. A target must have started by then.
 type Begins struct {
-	// Latest is the last moment at which it may begin; unused after a trigger.
+	// Latest is the latest time at which the fault may begin; unused after a trigger.
 	Latest       time.Duration
 	AfterTrigger bool
-	// Starts maps each worker that starts later than the cluster to its start.
+	// Starts maps each worker that starts later than the cluster to its start time.
 	Starts map[string]time.Duration
 }
 
-// At returns the value of one of the kind's keys, nil if the file lacks it.
+// At returns the value of one of the kind's keys, or nil if the file lacks the key.
 func (r *Reader) At(key string) *yaml.Node { return r.keys.At(key) }
 
 // Process reads a process or a selector of processes.
@@ -98,7 +98,7 @@ func (r *Reader) Adds(key string) Span {
 	return Span{d, d}
 }
 
-// DurationOf reads the duration of a key, at least a millisecond.
+// DurationOf reads the duration under a key: at least a millisecond.
 func (r *Reader) DurationOf(key string) time.Duration {
 	if n := r.At(key); n != nil {
 		d, _ := r.Duration(n, key, time.Millisecond)
@@ -107,7 +107,7 @@ func (r *Reader) DurationOf(key string) time.Duration {
 	return 0
 }
 
-// Rate reads a share in millionths; without the key, it is 1,000,000.
+// Rate reads a share in millionths; it returns 1,000,000 if the key is missing.
 func (r *Reader) Rate(key string) uint64 {
 	if n := r.At(key); n != nil {
 		share, _ := r.Share(n, key)
@@ -160,7 +160,7 @@ func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 		r.Refuse(entry.Keys[keys[1]], "two kinds in one fault, %s and %s: write two faults", keys[0], keys[1])
 		return
 	}
-	if entry.Invalid { // the kind is the unknown key, which was refused already
+	if entry.Invalid { // the unknown key, already refused, is probably the kind
 		return
 	}
 	r.Unknown(entry.Node, "the fault does nothing: it needs one kind", "", keysOf(kindGroups()))
@@ -224,7 +224,7 @@ func (kg kindGroup) kindNames(mapping bool) (names []string) {
 	return names
 }
 
-// kindNamed returns a kind by its name under the key, nil if there is none.
+// kindNamed returns the kind with a name under the key, or nil if there is none.
 func (kg kindGroup) kindNamed(as string) *Kind {
 	i := slices.IndexFunc(kg.kinds, func(k *Kind) bool { return k.As == as })
 	if i < 0 {
@@ -287,7 +287,7 @@ func (kg kindGroup) takesNoValue(r *Reader) bool {
 	return false
 }
 
-// checkKeys refuses keys of other kinds, and notes the kind's missing keys.
+// checkKeys refuses keys of other kinds, and reports missing keys of this kind.
 func (kg kindGroup) checkKeys(r *Reader, k *Kind) {
 	own := yamlfile.NewShape(kg.key, k.Keys...)
 	for _, key := range kg.mappingShape().Keys {

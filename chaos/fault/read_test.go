@@ -8,8 +8,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// read reads one entry of `faults` for a cluster with one executor and two workers; the worker late
-// starts after a minute.
+// read reads one entry of `faults` for a cluster with one executor and two workers, of which "late" starts
+// after a minute.
 func read(entry string, judged bool) (Entry, bool, yamlfile.Errors) {
 	r := yamlfile.NewReader("entry.yaml", "fault", []byte(entry))
 	shape := yamlfile.NewShape("the fault", append(Keys(), forKey())...)
@@ -94,7 +94,7 @@ func TestReadRefusesWrongEntries(t *testing.T) {
 	}
 }
 
-// If the cluster could not be read, no target's name is refused.
+// If the cluster could not be read, the reader accepts every target name.
 func TestReadSkipsTargetsOfUnreadableCluster(t *testing.T) {
 	for _, entry := range []string{"crash: shell-9", "deaf: shell-9", "clock_step: {of: shell-9, by: 3s}", "delete_queue: shell-9"} {
 		if _, ok, problems := read(entry, false); !ok || len(problems) > 0 {

@@ -18,7 +18,7 @@ func init() {
 
 type reset struct {
 	link
-	// PerMillion is the share of the calls whose connection breaks.
+	// PerMillion is how many of a million calls break their connection.
 	PerMillion uint64
 }
 

@@ -48,7 +48,7 @@ func (rr *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
 	return nil, nil
 }
 
-// restartFrom restarts the n-th process and then the following ones, each once its predecessor runs.
+// restartFrom restarts the n-th process and then each following process, once its predecessor runs.
 func (rr *rollingRestart) restartFrom(x *Injection, w Processes, n int) {
 	if n == len(x.Targets) {
 		x.End()

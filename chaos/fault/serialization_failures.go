@@ -15,7 +15,7 @@ func init() {
 
 type serializationFailures struct {
 	databaseFault
-	// PerMillion is the share of the writing statements that are rolled back.
+	// PerMillion is how many of a million write statements are rolled back.
 	PerMillion uint64
 }
 

@@ -2,7 +2,7 @@ package fault
 
 // This file holds the common parts of faults that strike a server.
 
-// brokerFault is a fault of the broker without fields.
+// brokerFault is a broker fault that has no fields.
 type brokerFault struct{}
 
 // Read implements Fault.
@@ -11,7 +11,7 @@ func (brokerFault) Read(*Reader) {}
 // Strikes implements Fault.
 func (brokerFault) Strikes() Strikes { return Strikes{Target: Broker} }
 
-// databaseFault is a fault of the database without fields.
+// databaseFault is a database fault that has no fields.
 type databaseFault struct{}
 
 // Read implements Fault.

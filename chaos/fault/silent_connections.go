@@ -10,8 +10,8 @@ import (
 
 func init() {
 	Register(Kind{
-		// The database is no excuse: a process can detect in time that its connections are dead and open
-		// others. A broker's heartbeats take longer to detect it, and dispatches wait until then.
+		// The database is not an excuse: a process can detect in time that its connections are dead and open
+		// new ones. A broker's heartbeats take longer to detect it, and dispatches wait until then.
 		Name: "silent_connections", Ends: WithFor, Excuses: []Cause{LinkToBroker},
 		About: "the connections that a process has to a server go silent, and new ones work, " +
 			"as when a node dies whose address another one takes over; they break at the end",

@@ -45,7 +45,7 @@ func (s *stopCutShort) inject(x *Injection, w Processes) (func(), error) {
 		p.Terminate()
 		asked := p.Instance()
 		x.After(s.After, func() {
-			// A process that has stopped by itself or was restarted meanwhile was not cut short.
+			// Don't kill a process that has stopped by itself, or an instance that was started meanwhile.
 			if p.Alive() && p.Instance() == asked {
 				x.Touch(Touched{Process: p.Name()})
 				p.Kill()

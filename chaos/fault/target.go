@@ -55,20 +55,20 @@ type Direction string
 // The directions.
 const (
 	Both     Direction = "both"
-	Outgoing Direction = "outgoing" // what the target sends
-	Incoming Direction = "incoming" // what is sent to the target
+	Outgoing Direction = "outgoing" // messages that the target sends
+	Incoming Direction = "incoming" // messages that are sent to the target
 )
 
 func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
 
-// Span is a duration drawn between two bounds, both included; equal bounds make it fixed.
+// Span is a duration drawn between two bounds, inclusive; equal bounds make it fixed.
 type Span struct{ Least, Most time.Duration }
 
 // Cluster lists a scenario's processes by name, in the order of the file.
 type Cluster struct{ Executors, Workers []string }
 
-// Select returns the processes that a target may mean and how many of them the fault strikes: one of one
-// for a name, one of all for "any", half of them rounded up, or all. It returns none for a server or an
+// Select returns the processes that a target may refer to and how many of them the fault strikes: a named
+// process itself, one of all for "any", half of them rounded up, or all. It returns none for a server or an
 // executors' queue.
 func (c Cluster) Select(target string) (names []string, count int) {
 	switch target {
@@ -135,5 +135,5 @@ func queueBindings(x *Injection, target string, mq config.RabbitMQ, w Registry) 
 	return all
 }
 
-// spacedName returns a kind's name with spaces for underscores.
+// spacedName returns a kind's name with spaces instead of underscores.
 func spacedName(kind string) string { return strings.ReplaceAll(kind, "_", " ") }

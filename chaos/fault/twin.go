@@ -11,7 +11,7 @@ func init() {
 	}, (*twin).inject)
 }
 
-// twin strikes one worker; twins of several workers at once would test nothing new.
+// twin strikes a single worker, because simultaneous twins of several workers would test nothing new.
 type twin struct{ Target string }
 
 // Read implements Fault.
@@ -20,7 +20,7 @@ func (t *twin) Read(r *Reader) { t.Target = r.OneWorker(r.Value) }
 // Strikes implements Fault.
 func (t *twin) Strikes() Strikes { return Strikes{Target: t.Target} }
 
-// inject starts the twin, which supersedes the first process, so that it exits. At the end, the twin stops
+// inject starts the twin, which supersedes the first process and so makes it exit. At the end, the twin stops
 // and the first process restarts.
 func (*twin) inject(x *Injection, w Twins) (func(), error) {
 	var undo []func()

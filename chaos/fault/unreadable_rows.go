@@ -15,7 +15,7 @@ func init() {
 	}, (*unreadableRows).inject)
 }
 
-// mostHidden limits the number of rows that one fault hides.
+// mostHidden is the largest number of rows that one fault can hide.
 const mostHidden = 1000
 
 type unreadableRows struct {

@@ -17,24 +17,24 @@ import (
 
 // Processes are the executors and workers of the cluster.
 type Processes interface {
-	// Process returns a process by its name, nil if there is none.
+	// Process returns the process with a name, or nil if there is none.
 	Process(name string) Process
 }
 
 // Process is an executor or a worker, identified by its name across restarts.
 type Process interface {
 	Name() string
-	// Alive reports whether it runs. A paused process is alive.
+	// Alive reports whether the process runs. A paused process is alive.
 	Alive() bool
-	// Start starts or restarts it. It does nothing if the process is alive.
+	// Start starts or restarts the process. It does nothing if the process is alive.
 	Start()
-	// Terminate asks it to stop gracefully, as by SIGTERM, and does not wait.
+	// Terminate asks the process to stop gracefully, like SIGTERM, and does not wait.
 	Terminate()
-	// Kill ends it at once, as by SIGKILL.
+	// Kill ends the process immediately, like SIGKILL.
 	Kill()
 	// OnEnd calls f once, at the next end of the process. It replaces an earlier f.
 	OnEnd(f func())
-	// Instance is the process's current instance; each start makes a new one. nil before the first
+	// Instance returns the process's current instance; each start makes a new one. nil before the first
 	// start. Compare instances with ==.
 	Instance() Instance
 }
@@ -42,7 +42,7 @@ type Process interface {
 // Instance is a process from one start to its next end.
 type Instance interface {
 	Alive() bool
-	// Pause suspends the process, as by SIGSTOP, while its clocks and actions continue. Resume lets it
+	// Pause suspends the process, like SIGSTOP, while its clocks and actions continue. Resume lets it
 	// continue.
 	Pause()
 	Resume()
@@ -77,9 +77,9 @@ type Effect struct {
 	// Silence loses everything on the connections that exist at its beginning; new connections
 	// work. The old ones break at its end.
 	Silence bool
-	// Delay is the extra time of each message. Busy is how long one message occupies the link.
+	// Delay is the extra time that each message takes. Busy is how long one message occupies the link.
 	Delay, Busy Span
-	// ResetPerMillion is the share of the calls whose connection breaks.
+	// ResetPerMillion is how many of a million calls break their connection.
 	ResetPerMillion uint64
 }
 
@@ -102,7 +102,7 @@ type BrokerAlarm interface {
 
 // Registry lists the workers that have registered.
 type Registry interface {
-	// Registered lists them, in the order of their ids.
+	// Registered lists these workers, sorted by id.
 	Registered() []Registration
 }
 
@@ -124,7 +124,7 @@ type Queues interface {
 	BlockConsumers(x *Injection, all []broker.Binding) (unblock func(), err error)
 }
 
-// ConsumerCancelling is a broker that cancels the consumers of a queue but keeps the queue.
+// ConsumerCancelling is a broker that can cancel the consumers of a queue but keep the queue.
 type ConsumerCancelling interface {
 	Registry
 	CancelConsumers(x *Injection, queue string) error
@@ -159,10 +159,10 @@ type Messages interface {
 
 // Fate is what happens to a message. The zero value changes nothing.
 type Fate struct {
-	// Drop loses it after it was routed and confirmed. Corrupt makes it unreadable. Duplicate
+	// Drop loses the message after it was routed and confirmed. Corrupt makes it unreadable. Duplicate
 	// delivers it twice.
 	Drop, Corrupt, Duplicate bool
-	// Delay is how late it arrives; 0 for no delay. With Behind it arrives as soon as the next
+	// Delay is how much later the message arrives; 0 for no delay. With Behind it arrives as soon as the next
 	// message of its queue has overtaken it, and after Delay at the latest.
 	Delay  time.Duration
 	Behind bool
@@ -268,8 +268,8 @@ type DatabaseConnections interface {
 	RefuseConnections(x *Injection) (end func(), err error)
 }
 
-// DatabaseHanging is a database that accepts connections and statements but answers nothing. At the
-// end it executes the statements that have arrived, if their connection has reached the database.
+// DatabaseHanging is a database that can hang: it accepts connections and statements but answers nothing. At
+// the end it executes the statements that have arrived, if their connection has reached the database.
 type DatabaseHanging interface {
 	HangDatabase(x *Injection) (end func(), err error)
 }
@@ -285,20 +285,20 @@ type SlotEdits interface {
 
 // RowEdits is a database into which a newer program writes.
 type RowEdits interface {
-	// HideRows makes rows of waiting executions unreadable to every program of the run; most is their
-	// greatest number. It returns the number of hidden rows, and a function that restores their content.
+	// HideRows makes up to most rows of waiting executions unreadable to every program of the run. It returns
+	// the number of hidden rows, and a function that restores their content.
 	HideRows(x *Injection, most int) (hidden int, show func())
 }
 
 // Strangers are sessions of another program in the database.
 type Strangers interface {
-	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked; most
-	// is their greatest number. It returns the number of locked rows, and a function that releases them.
+	// LockRows locks up to most rows of executions that were dispatched or run, and that no stranger has
+	// locked. It returns the number of locked rows, and a function that releases them.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
 	// LockTable locks a table until free is called, and calls Touch when the lock holds up a call. A world that
 	// can't see that calls Touch when the table is locked.
 	LockTable(x *Injection, l TableLock) (free func(), err error)
-	// OpenTransaction opens a transaction that has written and keeps its snapshot, until end is called.
+	// OpenTransaction opens a transaction that writes and then keeps its snapshot until end is called.
 	OpenTransaction(x *Injection) (end func(), err error)
 }
 

@@ -7,22 +7,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Hasher is a sink that condenses a history to one number. Two runs of one seed must get the same
-// number: in one process or two, under any GOMAXPROCS, with and without the race detector. It reads
-// only numbers and names, never texts or the output of a formatter.
+// Hasher is a sink that hashes a history. Two runs of one seed must get the same number: in one process or
+// two, under any GOMAXPROCS, with and without the race detector. It reads only numbers and names, never texts
+// or the output of a formatter.
 type Hasher struct {
 	digest *xxhash.Digest
 	buffer []byte
 	events uint64
 }
 
-// NewHasher returns a hasher without events.
+// NewHasher returns a hasher that has received no events.
 func NewHasher() *Hasher {
 	return &Hasher{digest: xxhash.New(), buffer: make([]byte, 0, hashedAtOnce+512)}
 }
 
-// hashedAtOnce is the number of bytes that are hashed together: for short pieces, a digest spends as much
-// time on their beginning and end as on the content.
+// hashedAtOnce is the number of bytes that are buffered and hashed together: for short writes, a digest has
+// as much overhead as work.
 const hashedAtOnce = 2048
 
 // Observe implements Sink.
@@ -60,12 +60,11 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	}
 	kind := uint64(e.Kind)
 	if e.Kind >= ToldGone {
-		// A removed kind had this number. The later kinds keep their numbers in hashes, so hashes stay
-		// valid.
+		// This number belonged to a kind that was removed. The later kinds keep their numbers in hashes, so
+		// hashes stay valid.
 		kind++
 	}
-	// All numbers are written in one place without a loop, because every event of a run passes through
-	// here.
+	// All numbers are written in one place without a loop, because this code handles every event of a run.
 	const numbers = 18
 	at := len(b)
 	b = slices.Grow(b, 8*numbers)[:at+8*numbers]

@@ -221,18 +221,18 @@ type Event struct {
 	Related   execution.ID
 	Epoch     execution.Epoch
 	OldEpoch  execution.Epoch
-	// Named is the epoch in the writer's guard; it differs from OldEpoch only if a guard is missing.
+	// Named is the epoch that the writer's guard named; it differs from OldEpoch only if a guard is missing.
 	Named execution.Epoch
 
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
-	// Writer is the incarnation that wrote, 0 if the writer is no worker.
+	// Writer is the incarnation that wrote, or 0 if the writer is not a worker.
 	Writer execution.Incarnation
 
 	Message uint64
 	Count   int64
 	Limit   int64
-	// Due is a moment on the database's clock, as time since the start of the run.
+	// Due is a time on the database's clock, relative to the start of the run.
 	Due time.Duration
 	// RunTimeout and DispatchTimeout are the timeouts that apply to a new row.
 	RunTimeout, DispatchTimeout time.Duration

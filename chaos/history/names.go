@@ -68,7 +68,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	RowLocked:        "row_locked",
 }
 
-// String returns the kind's name in recorded histories; empty for NoKind.
+// String returns the kind's name in recorded histories, or "" for NoKind.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]

@@ -10,5 +10,5 @@ type UnknownWord struct {
 // Error implements error.
 func (u *UnknownWord) Error() string { return u.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (u *UnknownWord) Unwrap() error { return u.Err }

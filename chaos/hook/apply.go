@@ -24,8 +24,8 @@ type Process struct {
 	// Worker reports whether it is a worker, and Client whether it is the client that submits the workload.
 	// Any other process is an executor.
 	Worker, Client bool
-	// Report is called each time the mutant had an effect, with the affected execution, 0 for none in
-	// particular; may be nil.
+	// Report is called each time the mutant has had an effect, with the affected execution, or 0 for no
+	// particular one; may be nil.
 	Report func(text string, id execution.ID)
 
 	// Config and Host are the process's configuration and its machine without the mutant. Apply sets them.
@@ -38,10 +38,10 @@ type Process struct {
 // Executor reports whether the process is an executor.
 func (p Process) Executor() bool { return !p.Worker && !p.Client }
 
-// Acted reports that the planted defect just had an effect, on each of the executions or on none in
-// particular. The text is a sentence without its subject: "wrote over a completed execution". The report
-// adds the database or broker call in which it acted, if any. A process repeats a text about an execution
-// only after a minute, because some mutants act in every pass of a loop.
+// Acted reports that the planted defect has just had an effect, on the given executions or on no particular
+// one. The text is a sentence without its subject: "wrote over a completed execution". The report adds the
+// database or broker call in which it acted, if any. A process repeats a text about an execution only after a
+// minute, because some mutants act in every pass of a loop.
 func (p Process) Acted(text string, to ...execution.ID) {
 	if p.Report == nil {
 		return
@@ -63,11 +63,11 @@ const deepestCall = 8
 // method or of the method around its function literal; "" if it is in none.
 func inCall() string {
 	var callers [deepestCall]uintptr
-	// Skip runtime.Callers, inCall and Acted.
+	// Skip the frames of runtime.Callers, inCall and Acted.
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	for {
 		f, more := frames.Next()
-		// A name is like handoff/chaos/selftest/mutant.(*claimRefusalStore).Claim.func1.
+		// A function name looks like handoff/chaos/selftest/mutant.(*claimRefusalStore).Claim.func1.
 		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
 		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
 			for _, to := range calledParts() {
@@ -129,8 +129,8 @@ type Ports struct {
 	Recorder telemetry.Recorder
 	// Log is the destination of an executor's log; nil if no rule judges the log.
 	Log *slog.Logger
-	// Executors is the topology that an executor declares, Workers that of each worker; nil for the
-	// core's own.
+	// Executors is the topology that an executor declares, and Workers the topology of each worker; nil means
+	// the core's own topology.
 	Executors *broker.Topology
 	Workers   func(execution.WorkerID) broker.Topology
 	// Connections controls how the process keeps its connections; nil if that can't be changed.
@@ -139,7 +139,7 @@ type Ports struct {
 	Machine Machine
 }
 
-// Apply plants the mutant into a process: it replaces the ports. A nil mutant changes nothing.
+// Apply plants the mutant into a process by replacing its ports. A nil mutant changes nothing.
 func (m *Mutant) Apply(p Process, ports *Ports) {
 	if m == nil {
 		return
@@ -178,7 +178,7 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 	m.changeTopology(p, ports)
 }
 
-// repeated is the time after which a process may repeat a text.
+// repeated is the time after which a process may report the same text again.
 const repeated = time.Minute
 
 // throttleReports drops texts about an execution that were reported within the last minute.

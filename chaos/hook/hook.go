@@ -24,15 +24,16 @@ type Mutant struct {
 	Source string
 	// About describes the defect in one sentence.
 	About string
-	// Expected is the number of the invariant that must detect it.
+	// Expected is the number of the invariant that must detect the defect.
 	Expected int
-	// Scenario is the scenario in which it is known to be detected. The whole library is run, this scenario
-	// first.
+	// Scenario is the scenario in which the defect is known to be detected. The whole library is run, this
+	// scenario first.
 	Scenario string
-	// Varied reports whether only varied runs of that scenario detect it: no plain scenario creates the
+	// Varied reports whether only varied runs of Scenario detect the defect: no plain scenario creates the
 	// situation that it needs.
 	Varied bool
-	// Unread reports whether no alert shows it: only the simulated world compares figures with the events.
+	// Unread reports whether no alert shows the defect: only the simulated world compares metrics with the
+	// events.
 	Unread bool
 
 	// Config changes the configuration that executors and workers get. The invariants still judge
@@ -40,7 +41,7 @@ type Mutant struct {
 	Config func(*config.Config)
 	// Store wraps a process's client of the database.
 	Store func(p Process, s store.Store) store.Store
-	// Statements wraps it too, for a mutant that makes unguarded statements. At most one of the two
+	// Statements wraps the same client, for a mutant that makes unguarded statements. At most one of the two
 	// is set.
 	Statements func(p Process, db Database) store.Store
 	// Broker wraps a process's client of the broker.
@@ -50,7 +51,7 @@ type Mutant struct {
 	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
 	// Host wraps a process's machine as the core sees it.
 	Host func(p Process, h host.Host) host.Host
-	// Recorder wraps the recorder of a process's figures.
+	// Recorder wraps the recorder of a process's metrics.
 	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
 	// Log wraps the handler of an executor's log.
 	Log func(p Process, h slog.Handler) slog.Handler
@@ -75,18 +76,18 @@ type Tx interface {
 	Now() time.Time
 	// Rows returns the number of rows; their ids are 1 to Rows.
 	Rows() int
-	// Row returns the row, nil if there is none. Changes of it are stored.
+	// Row returns the row with an id, or nil if there is none. Changes of it are stored.
 	Row(id execution.ID) *execution.Execution
 	// Locked reports whether another session has locked the row.
 	Locked(id execution.ID) bool
 	// LockedTable reports whether another session has locked a table, in any mode.
 	LockedTable(name string) bool
 	// Named records the epoch that the statement's caller named, and the incarnation that executes the
-	// statement, 0 if the caller is no worker.
+	// statement, or 0 if the caller is not a worker.
 	Named(key execution.Key, writer execution.Incarnation)
-	// Move changes a row's status, whatever it was. change sets its other columns and may be nil.
+	// Move changes a row's status, whatever it was before. change sets its other columns and may be nil.
 	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// MoveTold does the same, but the audit attributes the change to the row told, or to none if told is 0.
+	// MoveTold is like Move, but the audit attributes the change to the row told, or to no row if told is 0.
 	MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
 	// Rewait changes a requested execution's entry in the scheduler's list of waiting work. It removes the
 	// entry if change is nil. The execution itself stays requested.
@@ -98,7 +99,7 @@ type Tx interface {
 	MarkPublished(id execution.ID)
 	// Create inserts an execution without checking its key or the state of its parent's chain.
 	Create(item store.NewExecution) store.Created
-	// Keyed returns the execution created with an idempotency key, 0 for none.
+	// Keyed returns the execution created under an idempotency key, or 0 if there is none.
 	Keyed(key string) execution.ID
 	// HandleTerminal commits terminal handling, whether or not it was done before, and returns the retry
 	// that it created, 0 for none. HandleKeepingSlot does not free the row's slot.
@@ -109,9 +110,9 @@ type Tx interface {
 	// SettleChildren starts or skips the children of a row's chain, depending on the end of that
 	// row.
 	SettleChildren(id execution.ID)
-	// Children returns the number of children that wait for a row's chain.
+	// Children returns the number of children that are waiting for a row's chain to end.
 	Children(id execution.ID) (waiting int)
-	// RequestCancel records the request to end a row's chain, and does nothing else.
+	// RequestCancel only records the request to end a row's chain.
 	RequestCancel(id execution.ID)
 	// FreeSlot frees a row's concurrency slot. FreeAnySlot frees the first held slot of an action, and
 	// returns its holder, 0 if none is held.
@@ -134,7 +135,7 @@ type Connections struct {
 	KeepDemoted bool
 }
 
-// Lacks returns the reason why a mutant can't be planted into a real daemon, empty if it can.
+// Lacks returns why a mutant can't be planted into a real daemon, or "" if it can.
 func (m *Mutant) Lacks() string {
 	switch {
 	case m.Varied:

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Insertion is a text that is inserted at a byte offset, in place of the next Cut bytes.
+// Insertion is a text that replaces the Cut bytes at a byte offset.
 type Insertion struct {
 	At, Cut int
 	Text    string
@@ -67,7 +67,7 @@ func WriteFile(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// Read returns the replacements of an overlay; none for an empty path.
+// Read returns the replacements of an overlay, or none for an empty path.
 func Read(path string) (map[string]string, error) {
 	var read struct{ Replace map[string]string }
 	if path != "" {
@@ -100,7 +100,7 @@ func Statements(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// Within visits the nodes of a statement, without the blocks in it.
+// Within visits the nodes of a statement, except those inside its blocks.
 func Within(s ast.Stmt, visit func(ast.Node)) {
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {

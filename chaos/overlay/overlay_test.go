@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Two builds write the same overlay while a third reads it: every text that it reads is complete.
+// While two builds write the same overlay, a third build that reads it only ever reads complete texts.
 func TestWriteFileReplacesTextAtomically(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "000_client.go.txt")
@@ -52,7 +52,7 @@ func TestWriteFileReplacesTextAtomically(t *testing.T) {
 	}
 }
 
-// An unchanged text is not rewritten, so that a build that reads it at this moment is not disturbed.
+// An unchanged file is not rewritten, so that a build that is reading it is not disturbed.
 func TestWriteFileKeepsUnchangedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
