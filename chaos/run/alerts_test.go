@@ -14,7 +14,8 @@ import (
 
 const brake = "reaper_brake"
 
-// watched returns alerts that expect the brake to resolve, on a bubble's clock, at half its speed.
+// watched returns Alerts that expect the brake alert to resolve, on the clock of a synctest bubble at half
+// speed.
 func watched(collect func(a *Alerts), patience time.Duration) (a *Alerts, told *[]string) {
 	clock := wall{time.Now()}
 	told = new([]string)
@@ -74,7 +75,7 @@ func TestRunWaitsForItsAlert(t *testing.T) {
 	})
 }
 
-// An alert that never resolves delays the end of a run only for its patience.
+// An alert that never resolves delays the end of a run by Patience at most.
 func TestRunStopsWaitingAfterPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)

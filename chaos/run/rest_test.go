@@ -19,7 +19,7 @@ func (l *left) Unfinished() bool { return l.unfinished }
 func (l *left) Messages() bool   { return l.messages }
 func (l *left) Drained() bool    { return !l.queued }
 
-// resting runs check in a run without remaining work.
+// resting calls check with a run that has no remaining work except l's.
 func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
 	t.Helper()
 	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
@@ -29,7 +29,7 @@ func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *l
 	}, l)
 }
 
-// after checks whether a run is over now, and once more after a while.
+// after checks a run now and again after d, and reports whether it is over then.
 func after(r *Rest, d time.Duration) bool {
 	r.Over()
 	time.Sleep(d)
@@ -59,7 +59,7 @@ func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			resting(t, nil, 0, func(r *Rest, l *left) {
-				// The work appears when the run is almost over.
+				// The work appears a nanosecond before the run would be over.
 				after(r, time.Minute-1)
 				*keep(l) = true
 				if after(r, time.Hour) {
@@ -91,7 +91,7 @@ func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 	})
 }
 
-// A firing alert delays the end of a run, but not forever.
+// A firing alert delays the end of a run by Patience at most.
 func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{

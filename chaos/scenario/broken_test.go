@@ -56,8 +56,7 @@ func TestBrokenCorpus(t *testing.T) {
 	}
 }
 
-// rewriteHead writes the loader's problems at the head of a broken file, whose number of lines must stay the
-// same.
+// rewriteHead writes the loader's problems at the head of a broken file without changing its number of lines.
 func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	t.Helper()
 	if had != len(got) {
@@ -69,7 +68,7 @@ func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	}
 }
 
-// checkFrame checks that a rendered problem begins with a clickable position and that its caret is under the
+// checkFrame checks that a rendered problem begins with a clickable position and that its caret points at the
 // right character.
 func checkFrame(t *testing.T, p yamlfile.Problem, data string) {
 	t.Helper()
@@ -125,7 +124,7 @@ func TestUnreadableBytes(t *testing.T) {
 	}
 }
 
-// For any bytes, the loader returns a scenario, or problems with positions in the file.
+// For any input, the loader returns either a scenario or problems with positions in the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"../../scenarios/*/*.yaml", "testdata/broken/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -76,7 +76,7 @@ func TestWholeScenarioHasLimits(t *testing.T) {
 	}
 }
 
-// The loader reads an endless file only up to the size limit.
+// The loader stops reading an endless file at the size limit.
 func TestEndlessFileIsRefused(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero here")

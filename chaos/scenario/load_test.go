@@ -232,7 +232,7 @@ faults:
 	}
 }
 
-// Lists and error texts show every kind's example, so it must be valid.
+// Lists and error texts show every kind's example, so each must load as its own kind.
 func TestExamplesOfKinds(t *testing.T) {
 	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
@@ -290,7 +290,7 @@ func TestReasonsHaveFriendlyNames(t *testing.T) {
 			t.Errorf("findReason(%q) = %v, %v", name, got, ok)
 		}
 	}
-	// An action must not report a worker's fate as its reason.
+	// An action can't fail for a reason that only the system assigns, such as a lost worker.
 	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
 		if got, ok := findReason(name); ok {
 			t.Errorf("findReason(%q) = %v", name, got)

@@ -112,7 +112,7 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	}
 }
 
-// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It must still
+// The schema checks one value at a time, so it can't refuse everything that the loader refuses. It must still
 // find most mistakes to be of use in an editor.
 func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 	s := compileSchema(t)
