@@ -17,7 +17,7 @@ const (
 	readyPath    = "/readyz"
 )
 
-var errNotAnswering = errors.New("nobody answers there")
+var errNotAnswering = errors.New("no worker answers at this address")
 
 // prober probes whether simulated workers are ready, like /readyz of real ones. It uses the simulated
 // network, so faults of the link between the two processes affect the probe.
@@ -49,7 +49,7 @@ func (p *prober) probeTarget(ctx context.Context, url string) error {
 		switch {
 		case !answered || stalled:
 		case target.pulse == nil:
-			ready = errNotAnswering // the process has just started and does not listen yet
+			ready = errNotAnswering // the process has just started and is not listening yet
 		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}

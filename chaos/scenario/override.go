@@ -18,7 +18,7 @@ type setting struct {
 	node  *yaml.Node
 }
 
-// leaf is a key of the configuration with a value of its own type.
+// leaf is one key of the configuration, with its path and type.
 type leaf struct {
 	path  string
 	index []int

@@ -23,7 +23,7 @@ import (
 	"handoff/scenarios"
 )
 
-// find returns the targets of one scenario of the library.
+// find returns the targets of one library scenario.
 func find(t *testing.T, name string) []Target {
 	t.Helper()
 	s, err := scenarios.Find(name)
@@ -33,7 +33,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that the first seed kills: no part detects a lost worker in time.
+// deaf is a mutant that the first seed kills: no process detects a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -45,7 +45,7 @@ func TestSweepResultIsIndependentOfProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
-		seeds = 2 // under the race detector, which makes every run ten times slower; 8 runs at once
+		seeds = 2 // fewer runs under the race detector, which makes every run ten times slower
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
@@ -171,7 +171,7 @@ func TestHungRunIsNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
-		if !p.Client { // the client's store is made before the run begins
+		if !p.Client { // skip the client's store, which is made before the run begins
 			<-release
 		}
 		return c

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedCase returns a failing run of a scenario, compared and with its needed faults.
+// explainedCase returns a failing run of a scenario, after comparing it and finding its needed faults.
 func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explain.Explanation) {
 	t.Helper()
 	s, err := scenario.Parse(name+".yaml", []byte(text))
@@ -30,7 +30,8 @@ func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explai
 	return c, x
 }
 
-// Both crashes break the expectation. Only one of them has lost the execution that the report shows.
+// Both crashes break the expectation, but only one of them ends the shown execution badly. Only one of them
+// has lost the execution that the report shows.
 func TestShownExecutionDeterminesNeededFaults(t *testing.T) {
 	c, x := explainedCase(t, "two-losses", twoLosses, 1)
 	if len(c.Violation.Missed) < 2 {
@@ -68,8 +69,8 @@ expect:
   executions: {completed: "100%"}
 `
 
-// The shown execution needs no fault. Another one that misses the same expectation does, and the
-// explanation names it. Its child was skipped as a consequence.
+// The shown execution misses the expectation without any fault. Another one that misses the same expectation
+// does, and the explanation names it. Its child was skipped as a consequence.
 func TestExplanationNamesOtherExecutionsFaults(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
 	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {

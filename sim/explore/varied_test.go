@@ -52,7 +52,7 @@ func TestTargetsAdvanceTogether(t *testing.T) {
 	}
 }
 
-// A shrunk varied run fails as before, with the needed settings and few others.
+// A shrunk varied run fails as before, and keeps the needed settings and few others.
 func TestVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")
