@@ -30,8 +30,7 @@ func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explai
 	return c, x
 }
 
-// Both crashes break the expectation, but only one of them ends the shown execution badly. Only one of them
-// has lost the execution that the report shows.
+// Both crashes break the expectation, but only the first crash lost the execution that the report shows.
 func TestShownExecutionDeterminesNeededFaults(t *testing.T) {
 	c, x := explainedCase(t, "two-losses", twoLosses, 1)
 	if len(c.Violation.Missed) < 2 {
@@ -69,8 +68,8 @@ expect:
   executions: {completed: "100%"}
 `
 
-// The shown execution misses the expectation without any fault. Another one that misses the same expectation
-// does, and the explanation names it. Its child was skipped as a consequence.
+// The shown execution misses the expectation without any fault. Another execution misses it because of the
+// crash, and so does its skipped child; the explanation names that execution.
 func TestExplanationNamesOtherExecutionsFaults(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
 	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {

@@ -56,7 +56,7 @@ func TestDrawsAreUniform(t *testing.T) {
 			t.Errorf("%d came %d times of %d", v, c, draws)
 		}
 	}
-	// For an n just above half of the range, a biased draw would favour some values twofold.
+	// With n just above half of the range, a biased draw would return some values twice as often as others.
 	const half = 1<<63 + 1
 	low := 0
 	for range draws {
@@ -121,7 +121,7 @@ func recovered(f func()) (value any) {
 	return nil
 }
 
-// Each decade of a log-uniform draw over four of them gets a quarter, whatever its width.
+// A log-uniform draw over four decades gives each decade a quarter of the draws, whatever its width.
 func TestLogDrawsGiveEachDecadeItsShare(t *testing.T) {
 	s := NewStream(NewRandom(7), "takes")
 	const draws = 40_000
@@ -174,7 +174,7 @@ func TestLogDrawsAreExact(t *testing.T) {
 	}
 }
 
-// last always chooses the last value.
+// last is a chooser that always chooses the last value.
 type last struct{}
 
 func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }

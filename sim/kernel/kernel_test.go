@@ -33,7 +33,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// The figure pins the meaning of a seed: if it changes, every recorded seed means another run.
+// The trace pins the meaning of a seed: if it changes, every recorded seed stands for another run.
 func TestTraceMatchesEarlierBuilds(t *testing.T) {
 	got, _ := newToy(Options{Chooser: NewRandom(7)}).run()
 	if want := uint64(pinnedTrace); got != want {
@@ -156,7 +156,7 @@ func TestTimersFireByTimeThenCreation(t *testing.T) {
 	if !stopped.Stop() || stopped.Stop() {
 		t.Error("Stop must be true once")
 	}
-	reused := add(ms(3), "d") // takes the pooled timer
+	reused := add(ms(3), "d") // reuses the pooled timer
 	if stopped.Stop() {
 		t.Error("a stale handle stopped another timer")
 	}
@@ -174,7 +174,7 @@ func TestTimersAgainstSorting(t *testing.T) {
 	for round := range 300 {
 		var ts timers
 		var all []*timer
-		// Times are close together, far apart, or the largest possible.
+		// Due times are close together, far apart, or as large as possible.
 		spread := []uint64{20, 10_000, 1 << 40, 1 << 62}[round%4]
 		now, seq := time.Duration(0), uint64(0)
 		due := func() time.Duration {

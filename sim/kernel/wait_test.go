@@ -48,7 +48,7 @@ func TestWaitOutcomes(t *testing.T) {
 	})
 }
 
-// A late reply must not wake a new wait that was recycled from its own.
+// A late reply must not wake a new wait that reuses the memory of the reply's own wait.
 func TestLateDoneIsHarmless(t *testing.T) {
 	inTask(t, Options{}, func(k *Kernel, p *Process) {
 		ctx, cancel := k.WithTimeout(context.Background(), ms(1))

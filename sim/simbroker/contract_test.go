@@ -10,7 +10,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The model keeps the same contract as RabbitMQ, on several networks.
+// The model satisfies the same contract as RabbitMQ, on several networks.
 func TestContract(t *testing.T) {
 	for seed, version := range Versions() {
 		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Run(t, model(uint64(seed), version), 2) }) //nolint:gosec // there are few
