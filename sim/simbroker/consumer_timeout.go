@@ -61,7 +61,7 @@ func (b *Broker) canTimeOut(u unsettledDelivery) bool {
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// checkOldestDelivery handles the oldest delivery if it is overdue.
+// checkOldestDelivery schedules the end of the session if the oldest delivery is overdue.
 func (p *peer) checkOldestDelivery() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {

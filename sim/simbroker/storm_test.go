@@ -40,7 +40,7 @@ const (
 	stormy  = 4 * time.Minute
 )
 
-// start starts a process with this name, and restarts it whenever it ends. It calls body with one session
+// start starts a process with this name, and restarts it whenever it crashes. It calls body with one session
 // after another.
 func (w *weather) start(name string, body func(s broker.Session)) {
 	p := w.k.NewProcess(name)
@@ -99,7 +99,7 @@ func (w *weather) publisher(s broker.Session) {
 	}
 }
 
-// consumer rejects one message in four, and publishes dead letters to their queue again.
+// consumer rejects one message in four, and always requeues a dead letter that it rejects.
 func (w *weather) consumer(queue string) func(s broker.Session) {
 	return func(s broker.Session) {
 		c, err := s.Consume(background, queue, 3)

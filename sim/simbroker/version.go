@@ -42,7 +42,7 @@ type behaviour struct {
 	// entries.
 	newestFirst bool
 	// deliveryLimit is how often a message may return to a quorum queue that was declared without
-	// KeepsReturned. 0 means none.
+	// KeepsReturned. 0 means no limit.
 	deliveryLimit int
 	// readsDeaths: an x-death header that a client has written is read when its message dies; see
 	// isPoisoned.

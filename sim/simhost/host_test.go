@@ -133,7 +133,8 @@ func TestSignalIsBinaryAndWakesOne(t *testing.T) {
 	})
 }
 
-// A Set at the exact time of a wait's timeout must not be lost, whichever of the two the wait reports.
+// A Set at the exact time of a wait's timeout must not be lost, whether the wait reports the signal or the
+// timeout.
 func TestSignalIsNotLostToATimeout(t *testing.T) {
 	for seed := range uint64(50) {
 		opts := kernel.Options{Chooser: kernel.NewRandom(seed), TimeIsChoice: true}

@@ -40,7 +40,7 @@ func (w *world) run(fn func()) {
 	}
 }
 
-// timeout calls fn with a context that ends after d.
+// timeout calls fn in the process with a context that ends after d.
 func (w *world) timeout(d time.Duration, fn func(ctx context.Context)) {
 	ctx, cancel := w.k.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -124,7 +124,8 @@ func TestReplyFromStoppedServerMayArrive(t *testing.T) {
 	}
 }
 
-// TestCutRequest: the caller gets no reply, and the request is applied late or never.
+// TestCutRequest: the caller of a request that is cut gets no reply, and the request is applied late or
+// never.
 func TestCutRequest(t *testing.T) {
 	late, lost := 0, 0
 	for seed := range uint64(30) {
@@ -159,8 +160,8 @@ func TestCutRequest(t *testing.T) {
 	}
 }
 
-// TestWaitingCallerIsAnsweredAfterHeal gets a reply after the healing, which never contradicts what was
-// applied.
+// TestWaitingCallerIsAnsweredAfterHeal: a caller that still waits gets a reply after the healing, which never
+// contradicts what was applied.
 func TestWaitingCallerIsAnsweredAfterHeal(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(60) {
@@ -356,8 +357,8 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 	}
 }
 
-// TestStreamClose: frames sent before are delivered, later ones are not, and a frame notifies each end of
-// the other's end.
+// TestStreamClose: frames sent before the close are delivered, later frames are not, and the close of one end
+// is reported to the other by a frame.
 func TestStreamClose(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string

@@ -49,7 +49,7 @@ func (da *Database) OpenTransaction() (end func()) {
 	return func() { da.open = slices.DeleteFunc(da.open, func(o uint64) bool { return o == id }) }
 }
 
-// refuseIfLocked reports whether another session has locked a row, and notes the error for the call.
+// refuseIfLocked reports whether another session has locked a row, and records the error for the call.
 func (s *step) refuseIfLocked(id execution.ID) bool {
 	if !s.isLocked(id) {
 		return false

@@ -16,7 +16,7 @@ import (
 // Tables are the tables of PostgreSQL that a call locks, separated by spaces. A conformance test measures them.
 type Tables struct{ Reads, Writes string }
 
-// TablesOf returns the tables of a method of store.Store; none for the steps of planted mutants.
+// TablesOf returns the tables that a method of store.Store locks, or none for the steps of planted mutants.
 func TablesOf(call string) Tables { return tablesOf[call] }
 
 var tablesOf = map[string]Tables{ //detlint:ok a constant table, never written
@@ -82,8 +82,8 @@ func (da *Database) LockTable(fault, table string, exclusive bool) (free func())
 	return func() { da.tables = slices.DeleteFunc(da.tables, func(l lockedTable) bool { return l == held }) }
 }
 
-// refuseIfTableLocked returns the error of a call that needs a table that another session has locked; nil if
-// the call needs no such table.
+// refuseIfTableLocked returns the error of a call that needs a table that another session has locked, or nil
+// if the call needs no locked table.
 func (da *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
 	for _, l := range da.tables {

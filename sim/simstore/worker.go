@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// checkIncarnation is the guard of everything that an incarnation does in its own name.
+// checkIncarnation is the guard of everything that an incarnation does to its own registration.
 func (s *step) checkIncarnation(w store.WorkerKey) (*incarnation, error) {
 	inc, err := s.lawfulIncarnation(w)
 	if err != nil {
@@ -62,7 +62,7 @@ func callHeartbeat[T any](ctx context.Context, c *Client, call string, f func(s 
 	return q.makeCall(ctx)
 }
 
-// withRefusal is a step that can refuse the incarnation.
+// withRefusal wraps a step that can refuse the incarnation.
 func withRefusal[T any](f func(s *step) (T, error)) func(s *step) T {
 	return func(s *step) (result T) {
 		result, s.refused = f(s)
@@ -70,8 +70,8 @@ func withRefusal[T any](f func(s *step) (T, error)) func(s *step) T {
 	}
 }
 
-// Round trips of the transactions, including begin and commit. A heartbeat is one: its statements
-// are sent together.
+// The numbers of round trips of the transactions, including begin and commit. A heartbeat is one: its
+// statements are sent together.
 const (
 	tripsOfRegister     = 6
 	tripsOfSetLifecycle = 5
@@ -130,8 +130,8 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// isLateRegistration reports whether a later attempt of the same process has registered, or another process
-// that this one has not seen.
+// isLateRegistration reports whether the newest registration is a later attempt of the same process, or is of
+// another process and unknown to this one.
 func (da *Database) isLateRegistration(id execution.WorkerID, g store.Registration) bool {
 	current := da.workers[id-1].current
 	newest := da.incarnation(current)
@@ -214,7 +214,7 @@ func oneIf(yes bool) int64 {
 	return 0
 }
 
-// endUnheld ends the executions that this incarnation runs according to the database, but does not hold.
+// endUnheld ends the executions that the incarnation runs according to the database but does not hold.
 func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
@@ -228,7 +228,7 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 		return true
 	})
 	if slices.ContainsFunc(missing, func(r *row) bool { return s.isLocked(r.ID) }) {
-		// One statement ends them all.
+		// A single statement ends all of them.
 		return nil, fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
 	}
 	for _, r := range missing {
