@@ -40,7 +40,7 @@ func (w *world) run(fn func()) {
 	}
 }
 
-// timeout calls fn in the process with a context that ends after d.
+// timeout calls fn with a context that ends after d.
 func (w *world) timeout(d time.Duration, fn func(ctx context.Context)) {
 	ctx, cancel := w.k.WithTimeout(context.Background(), d)
 	defer cancel()

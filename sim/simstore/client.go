@@ -143,8 +143,8 @@ type question[Q, T any] struct {
 	do func(s *step) T
 }
 
-// askReusing makes a call like writeStep and readStep, but keeps its question for the next call. It reuses a
-// question that an earlier call has left, if there is one.
+// askReusing makes a call like writeStep and readStep, with a question whose memory later calls reuse. If of
+// is nil, do gets the question of an earlier call.
 func (qu *questions[Q, T]) askReusing(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
 	var q *question[Q, T]
 	if last := len(*qu) - 1; last >= 0 {
@@ -296,9 +296,9 @@ func transactEach[Q, R any](ctx context.Context, c *Client, call string, stateme
 }
 
 // orOneByOne makes one call for all items. If the database refuses the statement itself, it makes a call for
-// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A passing
-// fault on the way, or the end of the caller's lease, ends the call. Its outcome is unknown then, unless
-// nothing was answered yet.
+// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A
+// transient error, or the end of the caller's lease, ends the call. Its outcome is then unknown, unless no
+// item was answered before.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
 	results, err := call(items)
 	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {

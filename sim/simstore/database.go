@@ -156,7 +156,7 @@ type incarnation struct {
 	// figures are the run figures that it reported at the time reported.
 	figures  execution.Figures
 	reported time.Time
-	// expired are the times at which the latest dispatches that it left unclaimed passed their deadline,
+	// expired are the times at which dispatches that it left unclaimed were reclaimed past their deadline,
 	// latest last.
 	expired []time.Time
 	drain   bool

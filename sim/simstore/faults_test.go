@@ -287,8 +287,8 @@ type sinkFunc func(*history.Event)
 // Observe implements history.Sink.
 func (s sinkFunc) Observe(e *history.Event) { s(e) }
 
-// An unreadable row is not claimed, and is claimed once after it is restored, whether or not a claim was
-// tried meanwhile. Once readable, it is claimed exactly once.
+// An unreadable row is not claimed. Once readable again, it is claimed exactly once, whether or not a claim
+// was tried meanwhile.
 func TestHiddenRowIsClaimedOnce(t *testing.T) {
 	for _, looked := range []bool{false, true} {
 		within(t, func(b *fixture) {

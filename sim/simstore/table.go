@@ -22,7 +22,7 @@ type row struct {
 	execution.Execution
 	prev, next int32 // indexes + 1
 	in         listName
-	due        time.Time // when the row was due while it was requested
+	due        time.Time // when the row is due, or was when it was last requested
 	// slot is the number of the concurrency slot that the row holds, or 0 if it holds none.
 	slot int
 	// hasChildren reports whether children were created that wait for the chain that begins with this row.

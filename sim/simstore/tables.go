@@ -9,9 +9,9 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Another program's session may lock a table. A lock in SHARE mode, as of an index build, holds up every call
-// that writes the table. One in ACCESS EXCLUSIVE mode, as of vacuum full, also holds up those that read it.
-// The real store waits for the lock timeout and then returns a retriable error. The model returns it at once.
+// Another program's session may lock a table. A lock in SHARE mode (an index build) delays every call that
+// writes the table. A lock in ACCESS EXCLUSIVE mode (vacuum full) also delays calls that read it. The real
+// store waits for the lock timeout and then returns a retriable error, which the model returns immediately.
 
 // Tables are the tables of PostgreSQL that a call locks, separated by spaces. A conformance test measures them.
 type Tables struct{ Reads, Writes string }

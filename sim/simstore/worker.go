@@ -14,7 +14,8 @@ import (
 	"handoff/core/store"
 )
 
-// checkIncarnation is the guard of everything that an incarnation does to its own registration.
+// checkIncarnation refuses a worker's step unless its incarnation is the worker's current one and is not
+// gone.
 func (s *step) checkIncarnation(w store.WorkerKey) (*incarnation, error) {
 	inc, err := s.lawfulIncarnation(w)
 	if err != nil {
