@@ -44,7 +44,7 @@ var modules = map[string]string{
 // MB and so be detected, while ordinary growth of a fifth is allowed.
 const most = 20 << 20
 
-func TestDaemonsLinkTheCoreAlone(t *testing.T) {
+func TestDaemonsLinkOnlyAllowedModules(t *testing.T) {
 	for _, daemon := range []string{"executor", "worker"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", "handoff/cmd/"+daemon).Output()
 		if err != nil {
@@ -76,7 +76,7 @@ func TestDaemonsLinkTheCoreAlone(t *testing.T) {
 	}
 }
 
-func TestDaemonsAreSmall(t *testing.T) {
+func TestDaemonBinariesStaySmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds both daemons")
 	}

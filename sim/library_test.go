@@ -41,7 +41,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSeedsDiffer(t *testing.T) {
+func TestDifferentSeedsGiveDifferentHistories(t *testing.T) {
 	s, err := scenarios.Find("crash-after-heartbeat")
 	if err != nil {
 		t.Fatal(err)

@@ -195,7 +195,7 @@ func TestRestartedProcessIsNotResumed(t *testing.T) {
 	}
 }
 
-func TestStoppedProcessIsNotCutShort(t *testing.T) {
+func TestProcessThatStoppedIsNotKilled(t *testing.T) {
 	for _, x := range []struct {
 		stops, restarted bool
 		want             []string

@@ -61,7 +61,7 @@ func TestAlertsAreSampledEveryInterval(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForItsAlert(t *testing.T) {
+func TestRunWaitsForAlertToResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, told := watched(nil, time.Hour)
 		for _, v := range []int64{0, 1, 1, 0} {
@@ -105,7 +105,7 @@ func TestPatienceExceedsBrakeAndWindow(t *testing.T) {
 	}
 }
 
-func TestNilAlertsDoNothing(t *testing.T) {
+func TestMethodsOfNilAlertsDoNothing(t *testing.T) {
 	a := NewAlerts(scenario.Alerts{}, AlertsOptions{})
 	a.Sample()
 	a.Stop()

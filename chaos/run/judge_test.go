@@ -56,7 +56,7 @@ func TestUnfinishedWorkIsViolationOnlyAtEnd(t *testing.T) {
 
 // The suite receives each event immediately. The other sinks receive events in batches, in the same order,
 // and every event before their results are read.
-func TestJudgesSeeEventsOnceInOrder(t *testing.T) {
+func TestJudgesReceiveEventsOnceInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {
 		j := NewJudges(&scenario.Scenario{}, config.Hardened, config.Default(config.Hardened), nil)
 		hash := history.NewHasher()

@@ -49,7 +49,7 @@ func TestRunIsOverAfterQuietPeriod(t *testing.T) {
 	})
 }
 
-func TestRemainingWorkKeepsRunGoing(t *testing.T) {
+func TestRunContinuesWhileWorkRemains(t *testing.T) {
 	for what, keep := range map[string]func(*left) *bool{
 		"a fault":                 func(l *left) *bool { return &l.faults },
 		"an action":               func(l *left) *bool { return &l.actions },
@@ -77,7 +77,7 @@ func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	}
 }
 
-func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
+func TestRunContinuesUntilWorkloadIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 1, func(r *Rest, _ *left) {
 			if after(r, time.Hour) {
@@ -92,7 +92,7 @@ func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 }
 
 // A firing alert delays the end of a run by Patience at most.
-func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
+func TestFiringAlertExtendsRunUpToPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{
 			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},

@@ -16,7 +16,7 @@ import (
 // text of a problem, with allowed values and a suggestion.
 var expectation = regexp.MustCompile(`^# (\d+:\d+: .*)$`)
 
-func TestBrokenCorpus(t *testing.T) {
+func TestBrokenFilesReportExpectedProblems(t *testing.T) {
 	files, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil || len(files) < 24 {
 		t.Fatalf("%d broken files (%v), want at least 24", len(files), err)
@@ -104,7 +104,7 @@ func TestProblemsOfOneFileAreSorted(t *testing.T) {
 	}
 }
 
-func TestUnreadableBytes(t *testing.T) {
+func TestUnreadableBytesAreRefused(t *testing.T) {
 	for text, at := range map[string][2]int{
 		"name: a\nabout: \xff\n":  {2, 8},
 		"name: \x01\n":            {1, 7},

@@ -151,7 +151,7 @@ config:
 	}
 }
 
-func TestExpectPerProfile(t *testing.T) {
+func TestExpectationsCanDifferPerProfile(t *testing.T) {
 	s := parseScenario(t, head+`
 expect:
   hardened: {executions: {abandoned: ">= 1"}}
@@ -233,7 +233,7 @@ faults:
 }
 
 // Lists and error texts show every kind's example, so each must load as its own kind.
-func TestExamplesOfKinds(t *testing.T) {
+func TestExampleOfEveryKindLoads(t *testing.T) {
 	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
 		if err != nil {
@@ -246,7 +246,7 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-func TestUnrunnableActionNeedsExpectation(t *testing.T) {
+func TestUnrunnableActionIsRefusedUnlessExpected(t *testing.T) {
 	text := strings.ReplaceAll(head, "runtime: python", "runtime: node")
 	if _, err := Parse("test.yaml", []byte(text)); err == nil {
 		t.Error("an action that no worker can run was accepted")

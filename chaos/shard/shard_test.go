@@ -32,7 +32,7 @@ func TestShareRoundTrip(t *testing.T) {
 }
 
 // Each item is in exactly one share, and the sizes of two shares differ by at most one.
-func TestSharesDivideAListEvenly(t *testing.T) {
+func TestSharesDivideListEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "shares")
 		first, length := rapid.IntRange(0, 50).Draw(t, "first"), rapid.IntRange(0, 100).Draw(t, "length")

@@ -46,7 +46,7 @@ func TestDrawIsValidAndReproducible(t *testing.T) {
 	}
 }
 
-func TestTwoSeedsDrawDifferently(t *testing.T) {
+func TestDifferentSeedsDrawDifferentVariants(t *testing.T) {
 	s := loadLibrary(t)[0]
 	a, errA := vary.Of(s, s.Profiles[0], 1)
 	b, errB := vary.Of(s, s.Profiles[0], 2)

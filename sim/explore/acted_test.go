@@ -15,7 +15,7 @@ const withoutAMutant = 5
 
 // The record of a run that kills a mutant must contain at least one report, before the violation, that the
 // mutant acted. Reports must not change the run, and a run without a mutant must have none.
-func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
+func TestKilledMutantsActBeforeViolation(t *testing.T) {
 	for n, k := range sampledKills(t) {
 		if !k.Killed() {
 			continue // TestEveryMutantIsKilled reports this

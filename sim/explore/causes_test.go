@@ -135,7 +135,7 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 
 // Measuring all mutants takes as long as the hunt, which other tests of this package share, so `make test`
 // measures a sample, and `go test ./sim/explore` measures all of them.
-func TestCausesContainTheMutantsActs(t *testing.T) {
+func TestCausesContainMutantsActs(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {
 		if !k.Killed() {

@@ -98,7 +98,7 @@ func TestLaterFailureOfSameRuleCounts(t *testing.T) {
 	}
 }
 
-func TestCaseStopsWithItsContext(t *testing.T) {
+func TestCaseStopsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := NewCase(ctx, find(t, "network-partition")[0], 4, nil); !errors.Is(err, context.Canceled) {

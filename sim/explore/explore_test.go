@@ -150,7 +150,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestProgressCountsEverything(t *testing.T) {
+func TestProgressCountsRunsAndFailures(t *testing.T) {
 	var last Progress
 	failed := 0
 	_, err := Sweep(t.Context(), find(t, "worker-stops-mid-execution"), Options{First: 7, Seeds: 4, Mutant: deaf(), Progress: func(p Progress) {
@@ -167,7 +167,7 @@ func TestProgressCountsEverything(t *testing.T) {
 	}
 }
 
-func TestHungRunIsNamed(t *testing.T) {
+func TestSweepNamesHungRun(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
@@ -181,7 +181,7 @@ func TestHungRunIsNamed(t *testing.T) {
 	if !errors.As(err, &hung) {
 		t.Fatalf("error %v", err)
 	}
-	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestHungRunIsNamed")) ||
+	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestSweepNamesHungRun")) ||
 		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --mutant stuck") {
 		t.Errorf("%v", err)
 	}

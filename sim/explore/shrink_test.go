@@ -34,7 +34,7 @@ const mostShrinkRuns = 20_000
 
 // A shrunk file fails with the mutant, by the mutant's expected invariant, and passes without it. Most
 // files are small and are found quickly.
-func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
+func TestShrunkFilesFailOnlyWithTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
 	for _, kill := range kills(t) {
@@ -111,7 +111,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 }
 
 // Every file in scenarios/regressions still fails with its mutant and passes without it.
-func TestRegressions(t *testing.T) {
+func TestRegressionFilesFailOnlyWithMutant(t *testing.T) {
 	list, err := scenarios.Regressions()
 	if err != nil {
 		t.Fatal(err)

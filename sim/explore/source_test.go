@@ -40,7 +40,7 @@ func TestMutantWithEqualHistoriesIsNotReached(t *testing.T) {
 
 // A varied run in which the original core fails is not attributed to a mutant, and doesn't hide the mutant's
 // effect in other runs.
-func TestVariedRunsTheCoreFailsAreSkipped(t *testing.T) {
+func TestVariedRunsFailedByCoreAreSkipped(t *testing.T) {
 	size := score.Size{Seeds: 1, Varied: 2}
 	var order []string
 	// core fails seed 1 of every varied target; a mutant also fails seed 2 under one profile.

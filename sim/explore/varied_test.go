@@ -38,7 +38,7 @@ func TestVariedRunsLeavePlainRunsUnchanged(t *testing.T) {
 	}
 }
 
-func TestTargetsAdvanceTogether(t *testing.T) {
+func TestSweepAdvancesAllTargetsTogether(t *testing.T) {
 	plain := find(t, "ttl-race")
 	targets := slices.Concat(plain, Varied(plain))
 	o := Options{Seeds: 10, Varied: 3}

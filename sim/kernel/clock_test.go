@@ -148,7 +148,7 @@ func TestDriftIsContinuousAndMovesTimers(t *testing.T) {
 	}
 }
 
-func TestDriftNeverGoesBack(t *testing.T) {
+func TestDriftNeverMovesClockBackwards(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	c := k.NewClock("db")
@@ -182,7 +182,7 @@ func TestLongDriftDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestOffsetAndStepsMoveOnlyTheWall(t *testing.T) {
+func TestOffsetAndStepsMoveOnlyWallClock(t *testing.T) {
 	f := newClockFixture(t)
 	f.k.Run(nil, ms(10))
 	c := f.p.Clock()

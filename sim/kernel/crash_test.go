@@ -102,7 +102,7 @@ func TestCrashAtEveryPointInBothPhases(t *testing.T) {
 	}
 }
 
-func TestCrashAfterNeedsAnOutcome(t *testing.T) {
+func TestCrashAfterPointNeedsOutcome(t *testing.T) {
 	run := func(call func(k *Kernel)) bool {
 		k := New(Options{CrashAt: &CrashPoint{Process: "p", N: 1, After: true}})
 		defer k.Close()
@@ -225,7 +225,7 @@ func TestCrashFromEverywhere(t *testing.T) {
 	}
 }
 
-func TestPanicIsANamedFailure(t *testing.T) {
+func TestPanicFailureNamesTaskAndPlace(t *testing.T) {
 	var reported *Panic
 	k := New(Options{OnPanic: func(p *Panic) { reported = p }})
 	defer k.Close()
@@ -252,7 +252,7 @@ func TestPanicIsANamedFailure(t *testing.T) {
 
 func faultyProduct() { panic("broken") }
 
-func TestPanicWhileDyingIsAFailureToo(t *testing.T) {
+func TestPanicOfDyingTaskIsFailure(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -302,7 +302,7 @@ func TestExit(t *testing.T) {
 	k.Run(nil, time.Hour)
 }
 
-func TestNoGoroutineIsLeft(t *testing.T) {
+func TestClosedKernelLeavesNoGoroutine(t *testing.T) {
 	const runs = 5_000
 	before := runtime.NumGoroutine()
 	for i := range runs {

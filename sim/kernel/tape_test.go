@@ -49,7 +49,7 @@ func TestRerunOfTapeDrawsTheSame(t *testing.T) {
 	}
 }
 
-func TestExtraDrawShiftsNoOtherTapeDraw(t *testing.T) {
+func TestExtraDrawLeavesOtherTapeDrawsUnchanged(t *testing.T) {
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	first := taped(tape, false)
 	other := taped(tape.Rerun(), true)

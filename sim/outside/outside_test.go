@@ -117,7 +117,7 @@ faults:
 `, worlds, entry))
 }
 
-func TestAKindFromOutsideStrikesInTheSimulator(t *testing.T) {
+func TestExternalKindStrikesInSimulator(t *testing.T) {
 	s, err := withFault("[sim, live]", "stutter: {of: any worker, times: 2}")
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestAKindFromOutsideStrikesInTheSimulator(t *testing.T) {
 	}
 }
 
-func TestAWorldIsRefusedAKindFromOutsideThatItLacksAnInterfaceFor(t *testing.T) {
+func TestExternalKindNeedingMissingInterfaceIsRefused(t *testing.T) {
 	for _, x := range []struct{ worlds, entry, want string }{
 		{"[sim, live]", "standstill: shell-1", "the live world can't do a standstill: its processes and servers share one machine"},
 		{"[sim]", "tremor: shell-1, for: 10s", "the sim world can't do a tremor: it lacks outside.seismic (Shake)"},

@@ -13,7 +13,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-func TestRule8UnknownOutcomeThoughStored(t *testing.T) {
+func TestRule8OutcomeIsUnknownThoughStored(t *testing.T) {
 	stored := map[int]int{}
 	for seed := range uint64(40) {
 		w := newWorld(t, seed)
@@ -38,7 +38,7 @@ func TestRule8UnknownOutcomeThoughStored(t *testing.T) {
 	}
 }
 
-func TestPublishEndsWithItsContext(t *testing.T) {
+func TestPublishEndsWithContext(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))

@@ -174,7 +174,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-func TestSameSeedSameHistory(t *testing.T) {
+func TestSameSeedGivesSameHistory(t *testing.T) {
 	once, again := storm(t, 3), storm(t, 3)
 	if once != again {
 		t.Error("one seed, two histories")

@@ -132,7 +132,7 @@ func TestLeaseBoundary(t *testing.T) {
 }
 
 // A claim is refused from the dispatch deadline on, even exactly at the deadline.
-func TestClaimBoundary(t *testing.T) {
+func TestClaimIsRefusedAtDeadline(t *testing.T) {
 	for age, claimed := range map[time.Duration]bool{
 		20*time.Second - time.Microsecond: true, 20 * time.Second: false, 21 * time.Second: false,
 	} {
@@ -312,7 +312,7 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 }
 
 // The error of a call shows whether the call may have been applied.
-func TestNetworkErrors(t *testing.T) {
+func TestNetworkErrorsShowWhetherCallApplied(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()
 		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestHeldPanicsWithoutTheLock(t *testing.T) {
+func TestHeldPanicsWithoutLock(t *testing.T) {
 	var m sync.Mutex
 	touch := func() (said string) {
 		defer func() {
