@@ -40,7 +40,7 @@ func (c *Causes) Observe(e *history.Event) {
 	c.k.SetStrand(kernel.Strand(len(c.strands) - 1))
 }
 
-// joinStrands is kernel.Options.Meet.
+// joinStrands implements kernel.Options.Meet.
 func (c *Causes) joinStrands(a, b kernel.Strand) kernel.Strand {
 	x, y := c.strands[a], c.strands[b]
 	switch {
@@ -68,7 +68,7 @@ func (c *Causes) coversEvents(x, y []int32) bool {
 	return true
 }
 
-// ledDirectlyToAny reports whether an event led directly to one of the others.
+// ledDirectlyToAny reports whether event i led directly to any of the events in to.
 func (c *Causes) ledDirectlyToAny(i int32, to []int32) bool {
 	return slices.ContainsFunc(to, func(j int32) bool { return j > i && slices.Contains(c.parents[j], i) })
 }

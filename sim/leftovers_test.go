@@ -12,7 +12,7 @@ import (
 )
 
 // At the end of a run, each worker queue belongs to a worker in the database, and each child has a parent.
-// Leftovers that two parts clean up, each waiting for the other, would stay forever.
+// Leftovers that two parts must clean up, each waiting for the other, would stay permanently.
 func TestRunLeavesNoOrphanedQueuesOrChildren(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the process has
-// lost the right to continue. The other ends between the fence and the end of the lease, so that the
+// pauses returns the lengths of the pauses in the sweep. One is longer than the lease, so that the process
+// has lost the right to continue. The other ends between the fence and the end of the lease, so that the
 // process resumes while it kills its own runs.
 func pauses(c config.Config) []time.Duration {
 	return []time.Duration{c.Worker.Lease() + c.Executor.ReapGrace + 2*time.Second, c.Worker.Lease() - c.Worker.FenceMargin}

@@ -64,7 +64,7 @@ func (sr statementRecorder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]
 	return sr.Store.Reclaim(ctx, rs)
 }
 
-// Purge is recorded by its kind, with the number of removed rows.
+// Purge records the statement by its kind, with the number of removed rows.
 func (sr statementRecorder) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	done, err := sr.Store.Purge(ctx, p)
 	sr.note("Purge "+p.What.String(), done.Removed)

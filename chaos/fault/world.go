@@ -75,7 +75,7 @@ type Effect struct {
 	// Cut holds everything back until the link is healed.
 	Cut bool
 	// Silence loses everything on the connections that exist at its beginning; new connections
-	// work. The old ones break at its end.
+	// work. The silent connections break at its end.
 	Silence bool
 	// Delay is the extra time that each message takes. Busy is how long one message occupies the link.
 	Delay, Busy Span
@@ -295,15 +295,15 @@ type Strangers interface {
 	// LockRows locks up to most rows of executions that were dispatched or run, and that no stranger has
 	// locked. It returns the number of locked rows, and a function that releases them.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
-	// LockTable locks a table until free is called, and calls Touch when the lock holds up a call. A world that
+	// LockTable locks a table until free is called, and calls Touch when the lock delays a call. A world that
 	// can't see that calls Touch when the table is locked.
 	LockTable(x *Injection, l TableLock) (free func(), err error)
 	// OpenTransaction opens a transaction that writes and then keeps its snapshot until end is called.
 	OpenTransaction(x *Injection) (end func(), err error)
 }
 
-// TableLock is a lock of a table: in SHARE mode, which holds up writes, or in ACCESS EXCLUSIVE mode, which
-// holds up everything.
+// TableLock is a lock of a table: in SHARE mode, which blocks writes, or in ACCESS EXCLUSIVE mode, which
+// blocks everything.
 type TableLock struct {
 	Table     string
 	Exclusive bool

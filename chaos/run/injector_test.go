@@ -160,7 +160,7 @@ faults:
 	return in
 }
 
-// beat is a heartbeat of a worker.
+// beat makes the injector observe a heartbeat of a worker.
 func (i *injected) beat(process string) {
 	i.Observe(&history.Event{Kind: history.HeartbeatRenewed, Process: process})
 }

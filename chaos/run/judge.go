@@ -52,7 +52,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	return j
 }
 
-// Observe implements history.Sink. It ignores the core's log lines, which are no evidence.
+// Observe implements history.Sink. It ignores the core's log lines, which are not evidence.
 func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return

@@ -27,9 +27,9 @@ type shortfall struct {
 	lines []string
 	// first is the execution that ended first in the first group. Its story explains most.
 	first execution.ID
-	// ended is the moment of its end, zero if it has not ended.
+	// ended is the time and step of its end, or zero if it has not ended.
 	ended moment
-	// missed are all executions that missed the bound.
+	// missed lists all executions that missed the bound.
 	missed []execution.ID
 }
 

@@ -59,7 +59,7 @@ type WorkloadOptions struct {
 	// The simulator returns the same source for all, because the seed determines the order in which
 	// its tasks draw. In other worlds each step has its own.
 	Draws func(cancel int) scenario.Drawer
-	// Batch is the greatest number of requests that go to the client at once.
+	// Batch is the largest number of requests that one call of the client submits.
 	Batch int
 	// Known is called, in a task, for each answer that returns the execution of an earlier request with the
 	// same key; may be nil.

@@ -111,7 +111,7 @@ func (f *Fault) setRestart(d fault.Drawn) {
 	f.RestartAfter, f.RestartMin, f.RestartLog = d.Most, leastDrawn(d), d.Log
 }
 
-// leastDrawn is the lower bound of a drawn duration, or 0 if the duration is fixed.
+// leastDrawn returns the lower bound of a drawn duration, or 0 if the duration is fixed.
 func leastDrawn(d fault.Drawn) time.Duration {
 	if d.Least == d.Most {
 		return 0

@@ -76,7 +76,8 @@ func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 // Cluster lists the processes. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; "" stands for the oldest.
+	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; "" means the oldest
+	// release.
 	RabbitMQ string
 	Workers  []Worker
 }

@@ -121,7 +121,7 @@ func loadShape() yamlfile.Shape {
 	)
 }
 
-// cancelStepShape is the shape of a step that cancels.
+// cancelStepShape returns the shape of a step that cancels executions.
 func cancelStepShape() yamlfile.Shape {
 	cancel := cancelShape().Object()
 	cancel["not"] = yamlfile.Schema{"required": []string{"at", "after"}}

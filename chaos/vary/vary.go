@@ -4,9 +4,9 @@
 //
 // A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A dimension is a
 // property that can change, such as the number of workers, or a group of related settings. Each seed changes
-// some dimensions and keeps the others. A changed dimension takes its plain form (one executor, no failures)
-// or is drawn from a wide range with extremes. If every dimension changed a little in every run, the
-// dimensions would hide each other's effects.
+// some dimensions and keeps the others. A changed dimension takes its plain form (such as one executor or no
+// failures) or is drawn from a wide range with extremes. If every dimension changed a little in every run,
+// the dimensions would hide each other's effects.
 //
 // In one build, a draw depends only on the scenario's digest, the profile and the seed. A new setting, kind
 // of fault or dimension changes the draws of all seeds, unless it draws separately (drawSeparately). The

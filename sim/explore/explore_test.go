@@ -33,7 +33,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that the first seed kills: no process detects a lost worker in time.
+// deaf returns a mutant that the first seed kills: no process detects a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -225,7 +225,7 @@ func TestHarnessPanicIsInconclusive(t *testing.T) {
 	}
 }
 
-// drifting is a mutant that makes every run differ from the one before.
+// drifting returns a mutant that makes every run differ from the previous run.
 func drifting() *mutant.Mutant {
 	var n atomic.Int64
 	return &mutant.Mutant{Name: "drifting", Config: func(c *config.Config) {

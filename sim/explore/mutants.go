@@ -34,7 +34,7 @@ type Kill struct {
 func (k *Kill) Found() bool { return len(k.Violations) > 0 }
 
 // Killed reports whether the first failing seed violated the expected invariant. A violation of another
-// rule is no kill: it shows that the mutant does harm, but not that the suite recognises it.
+// rule is not a kill: it shows that the mutant does harm, but not that the suite recognises it.
 func (k *Kill) Killed() bool {
 	return slices.ContainsFunc(k.Violations, func(v verdict.Violation) bool { return v.Invariant == k.Mutant.Expected && v.Invariant != 0 })
 }

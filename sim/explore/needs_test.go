@@ -143,8 +143,8 @@ func TestFaultsNeededOnlyByOtherExecutions(t *testing.T) {
 	}
 }
 
-// A page begins with the first violation of its run. So that one is explained, even if a mutant was planted
-// to break another rule.
+// A page begins with the first violation of its run. So the first violation is explained, even if a mutant
+// was planted to break another rule.
 func TestExplanationCoversFirstViolation(t *testing.T) {
 	for _, k := range kills(t) {
 		if !k.Killed() || len(k.Violations) < 2 || k.Target.Varied {

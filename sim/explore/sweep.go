@@ -342,7 +342,7 @@ func (s *sweep) explainRecords(ctx context.Context, targets []Target, records []
 	group.Wait()
 }
 
-// markUnrecorded notes for every failed target that its record is missing, because a run hung.
+// markUnrecorded marks every failed target's record as missing because a run hung.
 func (s *sweep) markUnrecorded() {
 	for _, sc := range s.out.Scenarios {
 		if sc.Failing > 0 {

@@ -181,7 +181,7 @@ func hashLabel(seed uint64, label string) uint64 {
 	return mixBits(h)
 }
 
-// mixBits is the finalizer of SplitMix64.
+// mixBits applies the finalizer of SplitMix64.
 func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

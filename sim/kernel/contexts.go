@@ -90,7 +90,7 @@ func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.C
 	return k.withTimeout(parent, p, d)
 }
 
-// WithTimeout is the kernel's WithTimeout, always on the clock of this process.
+// WithTimeout is like Kernel.WithTimeout, but always uses the clock of this process.
 func (p *Process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return p.k.withTimeout(parent, p, d)
 }

@@ -20,7 +20,7 @@ type Options struct {
 
 	// StepsAtOnce returns the largest number of steps at the same virtual time; nil means no limit. The
 	// kernel calls it repeatedly, so the limit may depend on the amount of work. It first does so after
-	// 16,384 steps at one moment, so a lower limit takes effect only then. Run ends when the limit is
+	// 16,384 steps at one moment, so a lower limit takes effect only after that. Run ends when the limit is
 	// exceeded by 4,096 steps: these show which task spins (Spun).
 	StepsAtOnce func() uint64
 

@@ -108,7 +108,7 @@ func (p *Panic) Error() string {
 }
 
 // coroutine runs tasks, one after the other. When a task has returned, the coroutine is kept for the next
-// task, which saves creating another one and growing its stack.
+// task, which saves creating another coroutine and growing its stack.
 type coroutine struct {
 	next  func() (struct{}, bool)
 	stop  func()

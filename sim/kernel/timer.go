@@ -59,7 +59,7 @@ func (k *Kernel) After(d time.Duration, fn func()) Timer {
 	return k.armTimer(nil, d, funcEvent(fn), Wait{})
 }
 
-// AfterEvent is After without a closure.
+// AfterEvent is like After, but needs no closure.
 func (k *Kernel) AfterEvent(d time.Duration, e Event) Timer {
 	k.CheckAlive()
 	return k.armTimer(nil, d, e, Wait{})

@@ -53,7 +53,7 @@ func newToy(opts Options) *toy {
 	return x
 }
 
-// call is a request to the server: it travels there, takes effect, and its reply travels back.
+// call makes a request to the server: it travels there, takes effect, and its reply travels back.
 func (t *toy) call(ctx context.Context, what uint64) error {
 	k := t.k
 	k.Point()

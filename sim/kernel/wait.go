@@ -112,8 +112,8 @@ func (wa Wait) Await(ctx context.Context) error {
 	return err
 }
 
-// AwaitFor is Await with a time limit on the process's monotonic clock: it returns true if Done came first,
-// false if d was over first. The longest Duration means no limit.
+// AwaitFor is like Await with a time limit on the process's monotonic clock: it returns true if Done came
+// first, and false if d was over first. The longest Duration means no limit.
 func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	w := wa.w
 	if w == nil || w.gen != wa.gen {

@@ -46,8 +46,8 @@ func model(seed uint64, version string) brokertest.WithSubject {
 	}
 }
 
-// subject is the model with every operation that the contract needs. Each session belongs to its
-// own process, so that each has its own links.
+// subject returns the model with every operation that the contract needs. Each session belongs to its own
+// process, so that each has its own links.
 func (w *world) subject() brokertest.Subject {
 	sessions := 0
 	return brokertest.Subject{

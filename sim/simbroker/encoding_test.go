@@ -11,7 +11,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// hint is a message with one change.
+// hint returns a message with one change.
 func hint(id string, c broker.Change) broker.Message {
 	return broker.Message{RoutingKey: "q", Envelope: broker.Envelope{
 		MessageID: id, Type: broker.ExecutionStatusChanged, Version: broker.WireVersion, Timestamp: time.Unix(1_700_000_000, 5), Changes: []broker.Change{c},

@@ -2,8 +2,8 @@ package simbroker
 
 import "fmt"
 
-// Versions are the releases of RabbitMQ that the model knows, oldest first. Clients see differences mostly
-// in quorum queues. Each entry stands for all releases up to the next entry.
+// Versions returns the releases of RabbitMQ that the model knows, oldest first. Clients see differences
+// mostly in quorum queues. Each entry stands for all releases up to the next entry.
 func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 
 // Like returns the entry of Versions that models a server's release: the newest entry that is not newer

@@ -132,8 +132,8 @@ func (pa *Path) Answers(connection uint64) bool {
 // NoConnection is the number of a connection that does not exist yet.
 const NoConnection = math.MaxUint64
 
-// Call is Network.Call on this path, over one connection; the arrival of the request applies it. trips is
-// the number of preceding round trips: those of the same call that apply nothing, and those that prepare
+// Call is like Network.Call on this path, over one connection; the arrival of the request applies it. trips
+// is the number of preceding round trips: those of the same call that apply nothing, and those that prepare
 // the connection.
 func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
 	n := pa.n

@@ -50,7 +50,7 @@ type frame struct {
 	strand kernel.Strand // strand of its sender, joined with the strand that released the frame
 }
 
-// Stream opens a connection between a process and a running server, at once. It is called in kernel
+// Stream immediately opens a connection between a process and a running server. It is called in kernel
 // context, when a connection request is accepted. The end of the process closes the client's end.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	s := n.serverNamed(serverName)
@@ -112,7 +112,7 @@ func (c *Conn) ReachesClient() bool {
 // difference. Use it for missing packets, which no event shows.
 func (c *Conn) TouchServerward() { c.toServer.touchFaults() }
 
-// TouchClientward is TouchServerward for the other direction.
+// TouchClientward is like TouchServerward, for the other direction.
 func (c *Conn) TouchClientward() { c.toClient.touchFaults() }
 
 func (f *flow) touchFaults() {
@@ -128,7 +128,7 @@ func (c *Conn) SendToServer(do Frame) {
 	}
 }
 
-// SendToClient is SendToServer in the other direction.
+// SendToClient is like SendToServer, in the other direction.
 func (c *Conn) SendToClient(do Frame) {
 	if c.serverOpen {
 		c.sendFrame(&c.toClient, do)
@@ -187,7 +187,7 @@ func (c *Conn) sendFrame(f *flow, do Frame) {
 	c.toClient.queueFrame(nil)
 }
 
-// queueFrame queues a frame behind the others.
+// queueFrame appends a frame to the queue.
 func (f *flow) queueFrame(do Frame) {
 	k := f.link.n.k
 	f.frames = append(f.frames, frame{at: k.Now() + f.link.drawDelay(), do: do, strand: k.Strand()})

@@ -6,7 +6,7 @@
 // A node is a name: of a process, or of a server such as "database" or "broker". Between two nodes
 // there are two links, one for each direction, and every fault belongs to one direction of one
 // pair. Faults have names. A link may have several: it is cut as long as one cut is left, delays
-// add up, and ending one fault leaves the others.
+// add up, and ending one fault keeps the others in effect.
 //
 // # Calls
 //

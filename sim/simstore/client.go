@@ -123,13 +123,13 @@ func writeStep[T any](ctx context.Context, c *Client, call string, f func(s *ste
 	return newStatement(c, call, true, 0, f).makeCall(ctx)
 }
 
-// runTransaction is writeStep for a call that is a transaction of several statements, each a round trip,
-// including begin and commit. The last one applies it.
+// runTransaction is like writeStep, for a call that is a transaction of several statements, each a round
+// trip, including begin and commit. The last one applies it.
 func runTransaction[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
 	return newStatement(c, call, true, statements-1, f).makeCall(ctx)
 }
 
-// readStep is writeStep for a step that only reads, which a database that refuses writes still answers.
+// readStep is like writeStep, for a step that only reads, which a database that refuses writes still answers.
 func readStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
 	return newStatement(c, call, false, 0, f).makeCall(ctx)
 }
@@ -277,7 +277,7 @@ func callEach[Q, R any](ctx context.Context, c *Client, call string, items []Q, 
 	return transactEach(ctx, c, call, 1, items, do)
 }
 
-// transactEach is callEach in a transaction of several statements.
+// transactEach is like callEach, in a transaction of several statements.
 func transactEach[Q, R any](ctx context.Context, c *Client, call string, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	c.reportIfEmpty(call, len(items))
 	return orOneByOne(items, func(items []Q) ([]R, error) {

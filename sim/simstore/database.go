@@ -309,7 +309,7 @@ var (
 )
 
 // StepClock sets the database's clock, backwards if d is negative. It writes the step to the
-// history, because the step changes what a moment of that clock means.
+// history, because the step changes what a time on that clock means.
 func (da *Database) StepClock(d time.Duration) {
 	da.clock.Step(d)
 	da.emit(&history.Event{Kind: history.ClockStepped, Process: Server, Due: d})

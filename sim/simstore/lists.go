@@ -40,7 +40,7 @@ type list struct {
 	n           int
 }
 
-// urgentAt is the time by which a row is ordered in its list.
+// urgentAt returns the time by which a row is ordered in its list.
 func (r *row) urgentAt() time.Time {
 	switch r.in {
 	case listScheduling:

@@ -74,8 +74,8 @@ func (c *connection) setupTrips() int {
 }
 
 // acquireConnection returns a connection that probably works, because it was used recently or, if ask is
-// true, was pinged first. A heartbeat may not ping and is sent twice instead: over a silent connection, which
-// costs no step here, and then over the returned one.
+// true, was pinged first. A heartbeat must not ping and is sent twice instead: over a silent connection,
+// which costs no step here, and then over the returned one.
 func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, error) {
 	k := p.c.db.k
 	k.CheckAlive()
@@ -262,8 +262,8 @@ func (p *pool) answersPing(ctx context.Context, cn *connection) bool {
 	}
 }
 
-// moveToPrimary is called when a write over a connection was refused. It returns true if the connection's
-// server is no longer the primary and the pool now connects to the new one.
+// moveToPrimary handles the refusal of a write over a connection. It returns true if the connection's server
+// is no longer the primary and the pool now connects to the new one.
 func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 	db := p.c.db
 	switch {

@@ -92,7 +92,8 @@ func (s *step) claimRow(claimed []execution.Execution, x *candidate, claim *stor
 	return append(claimed, r.Execution)
 }
 
-// holdsClaim is the guard of every executor's write to a row that it has claimed.
+// holdsClaim reports whether an executor still has its claim on a row; it guards every write to a claimed
+// row.
 func (s *step) holdsClaim(r *row, key execution.Key, executor string) bool {
 	return r != nil && r.Status == execution.Scheduling && r.Epoch == key.Epoch && r.SchedulingBy == executor
 }

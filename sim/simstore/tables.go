@@ -75,7 +75,7 @@ type lockedTable struct {
 	exclusive    bool
 }
 
-// LockTable locks a table until free is called, for the fault of that name. exclusive also holds up reads.
+// LockTable locks a table until free is called, for the fault of that name. exclusive also blocks reads.
 func (da *Database) LockTable(fault, table string, exclusive bool) (free func()) {
 	held := lockedTable{fault, table, exclusive}
 	da.tables = append(da.tables, held)

@@ -51,12 +51,12 @@ func callAsWorker[T any](ctx context.Context, c *Client, call string, f func(s *
 	return transactAsWorker(ctx, c, call, 1, f)
 }
 
-// transactAsWorker is callAsWorker in a transaction of several statements; see runTransaction.
+// transactAsWorker is like callAsWorker, in a transaction of several statements; see runTransaction.
 func transactAsWorker[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) (T, error)) (T, error) {
 	return runTransaction(ctx, c, call, statements, withRefusal(f))
 }
 
-// callHeartbeat is callAsWorker for a heartbeat.
+// callHeartbeat is like callAsWorker, for a heartbeat.
 func callHeartbeat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
 	q := newStatement(c, call, true, 0, withRefusal(f))
 	q.on, q.beat = c.beats, true

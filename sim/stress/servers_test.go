@@ -52,7 +52,7 @@ type nobody struct{}
 // Observe implements history.Sink.
 func (nobody) Observe(*history.Event) {}
 
-// tick is a timer that is always armed: without one, the kernel's time would stop.
+// tick keeps a timer armed: without any timer, the kernel's time would stop.
 func (s *servers) tick() { s.k.After(time.Second, s.tick) }
 
 // run makes the kernel's time follow the clock until close.
@@ -155,7 +155,7 @@ func ask[T any](ctx context.Context, s *servers, r *remote, name string, call fu
 	return answer, err
 }
 
-// client is one process's client of the broker.
+// client returns one process's client of the broker.
 func (s *servers) client(r *remote, heartbeat time.Duration) broker.Broker {
 	return &brokerClient{s, r, s.broker.Client(r.p, heartbeat)}
 }

@@ -58,7 +58,7 @@ type process struct {
 // wait waits until the process has ended.
 func (p *process) wait() { <-p.ended }
 
-// ports are one process's machine and clients of the servers.
+// ports returns one process's machine and its clients of the servers.
 func (s *system) ports(name string) (h host.Host, db *database, b broker.Broker, leave func()) {
 	h = countingHost{daemon.New(daemon.Options{Clock: s.clock}), s.counts}
 	r, leave := s.servers.connect(name)

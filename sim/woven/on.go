@@ -90,9 +90,9 @@ func Begin(k *kernel.Kernel) (end func()) {
 	}
 }
 
-// Point is called before a statement that touches fields that tasks share. n is the number of the point,
-// from 0, and group the number of its source file: statements that touch the same memory are mostly in one
-// file.
+// Point must be called before each statement that touches fields that tasks share. n is the number of the
+// point, from 0, and group the number of its source file: statements that touch the same memory are mostly in
+// one file.
 func Point(n, group int) {
 	r := current
 	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
