@@ -13,8 +13,7 @@ import (
 )
 
 // This file holds the common parts of clock faults. The database's clock decides leases and deadlines. A
-// process's wall clock should affect nothing; its monotonic clock determines when the process fences
-// itself.
+// process's wall clock should affect nothing; its monotonic clock determines when the process fences itself.
 
 // maxDrift is the largest drift that the simulator supports, in parts per million: much larger than in real
 // clocks.

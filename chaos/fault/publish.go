@@ -37,8 +37,7 @@ const (
 	// hostileHeaders is a readable message with a forged x-death header. When such a message dies,
 	// RabbitMQ 3.10 stops dead-lettering on the whole node until the node restarts.
 	hostileHeaders attack = "hostile_headers"
-	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked
-	// for it.
+	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked for it.
 	forgedCancel attack = "forged_cancel"
 	// forgedDispatch is a dispatch, with a later epoch, of a running execution that no executor dispatched
 	// again.

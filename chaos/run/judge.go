@@ -111,8 +111,7 @@ type Outcome struct {
 	Rows []*execution.Execution
 	// Workers are the names of the workers, for messages.
 	Workers map[execution.WorkerID]string
-	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is
-	// Cut.
+	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is Cut.
 	Cut bool
 	// Abandoned reports whether the submitting process may have been killed, so that some submissions may
 	// never have been accepted.

@@ -17,8 +17,7 @@ import (
 type Client interface {
 	// Submit submits executions in one request. The answers have the order of requests.
 	Submit(ctx context.Context, requests []Request) ([]Answer, error)
-	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
-	// error.
+	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no error.
 	Cancel(ctx context.Context, id execution.ID) error
 	// Registered reports whether a worker has ever registered under this name, so that an execution can be
 	// pinned to it.
