@@ -17,7 +17,7 @@ const (
 	readyPath    = "/readyz"
 )
 
-var errNotAnswering = errors.New("no worker answers at this address")
+var errNotAnswering = errors.New("nobody answers there")
 
 // prober probes whether simulated workers are ready, like /readyz of real ones. It uses the simulated
 // network, so faults of the link between the two processes affect the probe.

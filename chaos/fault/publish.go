@@ -39,8 +39,7 @@ const (
 	hostileHeaders attack = "hostile_headers"
 	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked for it.
 	forgedCancel attack = "forged_cancel"
-	// forgedDispatch is a dispatch, with a later epoch, of a running execution that no executor dispatched
-	// again.
+	// forgedDispatch is a dispatch of a running execution, with a later epoch, that no executor sent.
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"

@@ -22,8 +22,8 @@ type AlertsOptions struct {
 	// function Patience. 0 means as long as the run may last.
 	Patience time.Duration
 	// Collect asks all processes for their metrics before each sample and returns a function that passes them
-	// to the evaluator. A nil result ends the sampling. It may block. A nil Collect is for processes that
-	// report to the evaluator themselves.
+	// to the evaluator, or nil to end the sampling. It may block. A nil Collect is for processes that report
+	// to the evaluator themselves.
 	Collect func() (hand func())
 	// Emit writes an event of kind AlertFired or AlertResolved.
 	Emit func(history.Event)

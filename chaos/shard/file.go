@@ -17,7 +17,7 @@ const FileName = "shard.jsonl"
 // Header is the first line of a file; it identifies the share and the job. Only files of the same commit are
 // merged, so the format has no version.
 type Header struct {
-	// Kind is what the items are.
+	// Kind is the kind of the file's items.
 	Kind  string `json:"kind"`
 	Share Share  `json:"share"`
 	// Commit and Go are the versions of the program that ran the share. An unknown commit is empty.

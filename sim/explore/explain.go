@@ -128,7 +128,7 @@ func (c *Case) untilBroken(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
-	seen := 0 // remember the result: this is called often, and there may be many findings
+	seen := 0 // findings already checked: this is called often, and there may be many
 	return func(so sim.Findings) bool {
 		fresh := so.List[seen:]
 		seen = len(so.List)

@@ -77,8 +77,8 @@ func shellQuote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// runOnce runs one seed of a target. A panic of the harness itself is no verdict on the product: such a run
-// counts as not judged.
+// runOnce runs one seed of a target. A panic of the harness itself is not a verdict on the product: such a
+// run counts as not judged.
 func runOnce(t Target, o sim.Options) (r *sim.Result) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -64,7 +64,7 @@ type Database struct {
 
 	lists    [listCount]list
 	requests map[lane]*queue
-	lanes    []*queue // the keys of requests, sorted by runtime and worker
+	lanes    []*queue // the queues in requests, sorted by runtime and worker
 	claiming claimScratch
 	// spare has a *[]*statement[T] for each type of answer, with statements to reuse.
 	spare []any
