@@ -62,7 +62,7 @@ type delivery struct {
 	since time.Duration
 }
 
-// ack settles the dispatch as one that no longer needs its message.
+// ack settles the dispatch's part of its message: the dispatch no longer needs it.
 func (d delivery) ack() {
 	if d.message != nil {
 		d.message.ack()
