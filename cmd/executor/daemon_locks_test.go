@@ -6,7 +6,8 @@ import (
 	"handoff/core/config"
 )
 
-// A call that waits for a lock until its own deadline can't retry row by row.
+// The lock timeout must be shorter than a call's timeout. Otherwise a call that waits for a lock can't retry
+// row by row.
 func TestCallsOutlastTheirLockTimeout(t *testing.T) {
 	c := config.Default(config.Hardened)
 	if got := storeOptions(&c, 5).LockTimeout; got <= 0 || got > c.Executor.StatementTimeout/2 {

@@ -19,10 +19,10 @@ const (
 	Worker
 )
 
-// Parts is the number of values of Part, NoPart included.
+// Parts is the number of values of Part, including NoPart.
 const Parts = int(Worker) + 1
 
-// String is the part's name in results and logs, as in the contract.
+// String returns the part's name in results and logs, as in the contract.
 func (p Part) String() string {
 	switch p {
 	case NoPart:

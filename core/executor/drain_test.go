@@ -22,8 +22,7 @@ type table struct {
 	// rows holds the rows that Find returns for every cause, in order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
-	// children counts the waiting children of each row. settled lists the children that no longer
-	// wait.
+	// children counts the waiting children of each row. settled lists the children that no longer wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
 	// bad maps rows that can't be handled to their errors. away reports whether the database does not answer

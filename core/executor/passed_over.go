@@ -53,8 +53,7 @@ func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 	}
 }
 
-// warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each
-// absence.
+// warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each absence.
 func (s *scheduler) warnOfAbsence(row *execution.Execution, since time.Duration, why string) {
 	n := workerNeed{row.Action.Runtime, row.Pinned}
 	if told, known := s.warned.absent[n]; known && told == since {

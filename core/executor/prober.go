@@ -62,8 +62,7 @@ func (p *probes) isUnreachable(i execution.Incarnation) bool {
 	return p.failed[i] >= unreachableAfter
 }
 
-// probeWorkers probes every active worker that has an endpoint, and forgets the results of all
-// others.
+// probeWorkers probes every active worker that has an endpoint, and forgets the results of all others.
 func (s *Service) probeWorkers(context.Context) error {
 	workers, err := askStore(s.db, s.store.Workers, nil)
 	if err != nil {

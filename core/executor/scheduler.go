@@ -152,8 +152,7 @@ func (s *scheduler) claimAndDispatch(roster *roster) (more bool, err error) {
 	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
-	// Another pass follows only if this one placed a row, or delayed a whole batch for which no
-	// worker fits.
+	// Another pass follows only if this one placed a row, or delayed a whole batch for which no worker fits.
 	full, others := checkFilled(demands, pools, rows)
 	for i, to := range roster.placeRows(rows, full) {
 		row := &rows[i]

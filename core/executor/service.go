@@ -69,8 +69,7 @@ type Options struct {
 	Recorder telemetry.Recorder
 	// Prober probes workers' health endpoints; nil for no probes.
 	Prober Prober
-	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
-	// use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants use it.
 	Topology *broker.Topology
 }
 

@@ -7,9 +7,8 @@ import (
 	"handoff/core/broker"
 )
 
-// message is one message of the worker's queue. It may be a block, which carries many dispatches.
-// The broker knows only the message, so it is settled once, when the fate of all its dispatches is
-// known:
+// message is one message of the worker's queue. It may be a block, which carries many dispatches. The broker
+// knows only the message, so it is settled once, when the fate of all its dispatches is known:
 //
 //   - It is acknowledged when each of its dispatches is claimed, or is futile and does not need the dead
 //     letter handler.

@@ -20,8 +20,8 @@ type runRecord struct {
 
 	mu    sync.Mutex
 	parts [slots]recordSlot
-	// consecutive is the number of latest runs, without a break, whose failures blame the worker. lastFailure
-	// is when the latest such failure was.
+	// consecutive counts the latest runs in a row whose failures blame the worker. lastFailure is when the
+	// latest such failure was.
 	consecutive int
 	lastFailure time.Duration
 }

@@ -144,8 +144,7 @@ func (r *resultStore) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f 
 	return nil
 }
 
-// ends ends runs 1 to n while the first one's result is being written, and waits until all slots
-// are free.
+// ends ends runs 1 to n while the first one's result is being written, and waits until all slots are free.
 func (r *resultStore) ends(t *testing.T, n int) *session {
 	t.Helper()
 	w := finishing(nil)

@@ -65,8 +65,7 @@ type Options struct {
 	Config    config.Config
 	Log       *slog.Logger
 	Recorder  telemetry.Recorder
-	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
-	// use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants use it.
 	Topology func(execution.WorkerID) broker.Topology
 }
 

@@ -2,7 +2,8 @@
 
 package subprocess
 
-// Tests that need a separate worker process, or inspect all processes, read /proc.
+// The tests that need a separate worker process, or inspect all processes, read /proc, so they run only on
+// Linux.
 
 func workerMain() {}
 
