@@ -76,8 +76,7 @@ func TestPrintConfigShowsInsecureWarning(t *testing.T) {
 	}
 }
 
-// An executor that only this machine can reach starts without a warning. One that is deliberately open logs a
-// warning.
+// An executor that only this machine can reach logs no warning. One that is deliberately open logs one.
 func TestInsecureAPIIsLogged(t *testing.T) {
 	ended, log := startedWith(t, "api: {listen: '0.0.0.0:0', insecure: true}\n", "API listening")
 	if !strings.Contains(log, "the API is open to whoever reaches it") {

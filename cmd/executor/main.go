@@ -54,8 +54,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitStopped
 }
 
-// servingProblems returns the problems that ValidateServing finds, unless p already has a problem about the
-// API.
+// servingProblems returns the problems that ValidateServing finds, unless p already has one about the API.
 func servingProblems(p config.Parsed) (found yamlfile.Errors) {
 	if p.Effective == nil {
 		return nil

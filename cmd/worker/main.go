@@ -28,8 +28,7 @@ const (
 func main() {
 	// The runner also starts this binary as a shim between the worker and an action.
 	subprocess.ShimMain()
-	// This comes early, because until then, actions of another worker of this user could read the
-	// environment.
+	// This comes early, because until then, actions of this user's other workers could read the environment.
 	subprocess.ProtectWorker()
 
 	hostdaemon.CollectRarely()

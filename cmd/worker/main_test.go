@@ -20,8 +20,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// asDaemon is the variable that makes the test binary run as the worker, so that tests can send signals to a
-// real process.
+// asDaemon is the variable that makes the test binary the worker, so that a real process gets signals.
 const asDaemon = "TEST_RUNS_THE_WORKER"
 
 func TestMain(m *testing.M) {
@@ -98,8 +97,7 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 		t.Fatalf("the daemon did not connect: %v\n%s", err, &stderr)
 	}
 	defer conn.Close()
-	// If the daemon ignored the signal, it would wait for the database for as long as this test holds its
-	// connection.
+	// A daemon that ignored the signal would wait for the database until this test closes the connection.
 	began := time.Now()
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	hangs := time.AfterFunc(testenv.Patience(), func() { _ = cmd.Process.Kill() })

@@ -15,8 +15,7 @@ type WorkerID int64
 // worker: the larger of two is the newer, and no two processes ever share one (defect D14).
 type Incarnation int64
 
-// Epoch is the fencing token of an execution. It is 0 at creation, and each dispatch and each take-back
-// increments it.
+// Epoch is the fencing token of an execution: 0 at creation, incremented by each dispatch and each take-back.
 type Epoch int64
 
 // Key names one epoch of one execution: the subject of a message, a claim or a result.
@@ -88,8 +87,8 @@ type Execution struct {
 	// AwaitsParent reports whether the row is requested and becomes due when its parent's chain completes.
 	AwaitsParent bool
 
-	// Worker and Incarnation identify the owner from the dispatch on. They are zero before the dispatch and
-	// after a take-back.
+	// Worker and Incarnation identify the owner from the dispatch on. They are zero before it and after a
+	// take-back.
 	Worker      WorkerID
 	Incarnation Incarnation
 	Epoch       Epoch
@@ -189,8 +188,7 @@ func (e *Execution) MayBeFree() bool {
 	}
 }
 
-// Chain returns the ID of the first row of the retry chain that e belongs to, which is e's own ID if e is the
-// first.
+// Chain returns the ID of the first row of e's retry chain, which is e's own ID if e is the first.
 func (e *Execution) Chain() ID {
 	if e.Original != 0 {
 		return e.Original

@@ -45,8 +45,8 @@ func (r Reason) BlamesWorker() bool {
 // Figures are the evidence for a worker's health: how the runs of one incarnation ended within the
 // sliding window. The worker reports them with its heartbeats.
 type Figures struct {
-	// Total counts the runs that ended within the window. Failed counts those runs whose failure reason
-	// blames the worker.
+	// Total counts the runs that ended within the window. Failed counts those whose failure blames the
+	// worker.
 	Total, Failed int
 	// Consecutive counts the latest runs in a row whose failures blame the worker, however old they are.
 	Consecutive int

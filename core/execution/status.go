@@ -2,7 +2,7 @@ package execution
 
 import "fmt"
 
-// Status is the stage that an execution has reached. The zero value is not a status: it is the "from" of a
+// Status is the stage that an execution has reached. The zero value is none of these: it is the "from" of a
 // creation.
 type Status uint8
 

@@ -8,10 +8,9 @@ import (
 )
 
 // absences records, for each requirement of an execution, when this executor last saw a fitting worker and
-// since when it has seen none. After a long pause between passes, the grace of an execution restarts, because
-// a fitting worker may have existed during the pause. The grace must not depend on when the execution itself
-// was examined: executors skip executions that wait for a concurrency slot, or whose fitting workers are
-// full.
+// since when it has seen none. After a long pause between passes, an execution's grace restarts, because a
+// fitting worker may have existed meanwhile. The grace must not depend on when the execution itself was
+// examined: executors skip executions that wait for a concurrency slot, or whose fitting workers are full.
 type absences struct {
 	// patience is the longest pause between two passes after which the records are still valid.
 	patience time.Duration

@@ -9,10 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A message's fixed cost is far higher than the cost of its content. So a pass sends the rows for one worker
-// in blocks: messages of several dispatches, each with its own id and epoch. Each row of a block has the same
-// guarantees as a single dispatch, because the broker stores, delivers, returns and kills a message as a
-// whole:
+// A message's fixed cost far exceeds that of its content. So a pass sends the rows for one worker in blocks:
+// messages of several dispatches, each with its own id and epoch. Each row of a block has the same guarantees
+// as a single dispatch, because the broker stores, delivers, returns and kills a message as a whole:
 //
 //   - A confirm, a return, a refusal or a missing answer applies to every row in it.
 //   - The worker acknowledges it when all its rows are claimed. If it can't, the dead letter
@@ -84,8 +83,7 @@ func dispatchOf(row *execution.Execution) broker.Dispatch {
 }
 
 // dispatchMessage builds the message for the rows at the indexes in `these` (at least one), in the oldest
-// version that can carry them. A block's id combines the id of its first dispatch and the number of further
-// dispatches.
+// version that can carry them. A block's id combines the id of its first dispatch and the number of others.
 func (s *Service) dispatchMessage(rows []execution.Execution, these []int) broker.Message {
 	first := &rows[these[0]]
 	id := strconv.FormatInt(int64(first.ID), 10)

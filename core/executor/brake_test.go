@@ -77,8 +77,7 @@ func TestBrakeHoldsWhenWorkerStops(t *testing.T) {
 		t.Fatalf("three of four are over: %d reaped", got)
 	}
 	b.departed[4] = departure{at + 5*time.Second, false}
-	// Even when the stop was more than a lease ago, the hold still counts the workers that existed at its
-	// start.
+	// Even more than a lease after the stop, the hold still counts the workers that existed at its start.
 	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
 		if got := len(b.admitReaps(at+after, reaps(3), 3)); got != 0 {
 			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)

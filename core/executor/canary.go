@@ -109,8 +109,8 @@ func (d *deadLetterPath) waitForNext(ctx context.Context) error {
 }
 
 // testPath sends one canary, after the service's own session has declared the topology. The canary has its
-// own session: a failure must not end the executor's session, and the canary's queues and messages must not
-// outlive the test.
+// own session: a failure must not end the executor's session, and the canary's queues must not outlive the
+// test.
 func (d *deadLetterPath) testPath(ctx context.Context) error {
 	if _, err := d.client.Session(ctx); err != nil {
 		return err

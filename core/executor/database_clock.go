@@ -32,8 +32,8 @@ type span struct {
 	// began is the latest time, on this executor's clock, at which from may have been read. doubt is how much
 	// earlier the reading may have been.
 	began, doubt time.Duration
-	// before is how much earlier than from this span may have begun, on the database's clock. It is 0 after a
-	// step forwards.
+	// before is how much earlier than from this span may have begun, on the database's clock; 0 after a step
+	// forwards.
 	before time.Duration
 }
 

@@ -266,8 +266,8 @@ func (d *deadLetter) outcomeFor(row *execution.Execution) string {
 	return ""
 }
 
-// isLate reports whether the message died because its dispatch timeout had passed, by the broker's clock or
-// the database's.
+// isLate reports whether the message died because its time had passed, by the broker's clock or the
+// database's.
 func (d *deadLetter) isLate() bool {
 	return d.death == broker.DeathRejected || d.death == broker.DeathExpired
 }

@@ -24,8 +24,8 @@ func TestOfferSizeFollowsRecentPasses(t *testing.T) {
 	}
 }
 
-// A short pass whose offer is full is not a sign of load, so its rows are spread. A whole batch, or the whole
-// room, may be packed.
+// A short pass whose offer is full is not a sign of load, so its rows are spread. A whole batch or room may
+// be packed.
 func TestShortPassSpreadsRows(t *testing.T) {
 	for _, x := range []struct {
 		most, batch int

@@ -109,8 +109,7 @@ func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Re
 		alive++
 		delete(l.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
-			// Only a newer program knows this lifecycle, so this program can't tell whether the lease
-			// matters.
+			// Only a newer program knows this lifecycle, so this one can't tell whether the lease matters.
 			delete(l.watched, w.ID)
 			continue
 		}

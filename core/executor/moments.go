@@ -7,8 +7,7 @@ import (
 	"handoff/core/host"
 )
 
-// mostMoments is the maximum number of due times. Beyond it, the latest are dropped; a poll then finds the
-// rows.
+// mostMoments is the maximum number of due times. Later ones are dropped; a poll then finds the rows.
 const mostMoments = 1000
 
 // dueTimes lists the times, on the monotonic clock, at which rows are known to become due, the earliest

@@ -80,7 +80,7 @@ func (o *ownerWatch) noteReaped(incarnation execution.Incarnation) {
 	o.lost[incarnation] = now
 }
 
-// forgetOld drops entries that no longer matter. If a dropped incarnation still owns a row, its watch
+// forgetOld drops entries that no longer matter. If a dropped incarnation still has a row, its watch
 // restarts.
 func (o *ownerWatch) forgetOld(now time.Duration) {
 	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {

@@ -151,8 +151,7 @@ func whyUnreachable(err error) []slog.Attr {
 	return []slog.Attr{slog.String("error", reasonOf(err))}
 }
 
-// reasonOf returns an error's text, changed so that the database accepts it: the text may come from any
-// server.
+// reasonOf returns an error's text in a form that the database accepts: the text may come from any server.
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\x00", "")
 	return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")

@@ -20,8 +20,7 @@ import (
 type retention struct {
 	*Service
 	after map[store.Kept]int64
-	// first is the known beginning of the executions: before it there are none. anew is when it is looked up
-	// again.
+	// first is the known beginning of the executions: none are before it. anew is when it is looked up again.
 	first int64
 	anew  time.Duration
 	// steps is the number of full steps in this pass so far. before is the number in the previous pass.

@@ -72,8 +72,7 @@ func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 	}
 }
 
-// A round begins where the last round found the first execution, and once an hour at the beginning of the
-// table.
+// A round begins where the last one found the first execution, and once an hour at the table's beginning.
 func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
 	h := &timedHost{day: time.Unix(2e9, 0)}

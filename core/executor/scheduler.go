@@ -53,8 +53,7 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
-// grain is the shortest time between two retry passes: rows that were released within it are retried
-// together.
+// grain is the shortest time between two retry passes: rows released within it are retried together.
 const grain = 500 * time.Millisecond
 
 // scheduleRetryPass requests a pass when a row that was just released for d is due again. Without it, a wake
@@ -67,8 +66,7 @@ func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// passPause returns the pause before the next pass: until the next known due time, but at most until the next
-// poll.
+// passPause returns the pause before the next pass: until the next known due time or the next poll.
 func (s *scheduler) passPause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()

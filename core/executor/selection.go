@@ -294,8 +294,7 @@ func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	return false
 }
 
-// placement is the index of a row's chosen worker (-1 if none has room) and how many rows that worker may
-// hold.
+// placement is the index of a row's chosen worker (-1 if none has room) and how many rows it may hold.
 type placement struct{ worker, limit int }
 
 // fitsRow reports whether a worker may get a row, whether or not it is full.

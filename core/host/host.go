@@ -16,8 +16,7 @@ import (
 // Forever is the duration of a wait that ends only with a signal or with its context.
 const Forever = time.Duration(1<<63 - 1)
 
-// Host is a process's interface to its machine. All methods are safe for concurrent use by the tasks of one
-// process.
+// Host is a process's interface to its machine. All methods are safe for concurrent use by its tasks.
 type Host interface {
 	// Now reads the wall clock, which may step and drift. Use it for logs and envelopes, never for a decision
 	// about a lease or a deadline (defect D35).

@@ -15,8 +15,7 @@ import (
 	"handoff/core/unread"
 )
 
-// claimJudge is a database that answers each claim according to its execution, and records which claims came
-// together.
+// claimJudge is a database that answers each claim by its execution, and records which claims came together.
 type claimJudge struct {
 	store.Worker
 	of  func(execution.ID) store.ClaimResult

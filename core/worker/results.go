@@ -199,8 +199,8 @@ func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (ref
 				r.Finish, r.refused = storableFinish(r.Finish, err), true
 				continue
 			}
-			// So the output is not the cause. The refusal may be temporary, and the result exists nowhere
-			// else, so retry.
+			// So the output is not the cause. The refusal may be temporary; as the result exists nowhere
+			// else, retry.
 		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
@@ -233,8 +233,7 @@ func (s *session) notePartialResults(all []*result, outcomes []store.Outcome) (r
 	return s.noteWrittenResults(done, answers), left
 }
 
-// refusal is a result that the database refused because the row belongs to another owner, together with that
-// row.
+// refusal is a result that the database refused because the row belongs to another owner, and that row.
 type refusal struct {
 	*result
 	row *execution.Execution

@@ -105,8 +105,7 @@ func TestNoResultWaitsPastFence(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// resultStore is a database that answers calls only when the test lets it, and records which results came
-// together.
+// resultStore is a database that answers when the test lets it, and records which results came together.
 type resultStore struct {
 	store.Worker
 	let     chan struct{}

@@ -143,9 +143,8 @@ func (s *Service) registerIncarnation(ctx context.Context) (key store.WorkerKey,
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		// Each attempt may take twice as long as the previous one, because with a fixed bound, a worker on a
-		// slow network path would never register. At least half of the lease must be left when the answer
-		// arrives.
+		// Each attempt may take twice as long as the previous one: with a fixed bound, a worker on a slow
+		// network path would never register. Half of the lease must be left when the answer arrives.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
 		err := s.callWithin(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			newest, err := s.store.Newest(ctx, s.name)

@@ -63,8 +63,7 @@ type session struct {
 	// waiting holds the deliveries that wait for a run slot, the oldest first. Their messages are not
 	// acknowledged.
 	waiting []delivery
-	// reportedFull is the latest time, on the monotonic clock, at which the worker was full according to the
-	// database.
+	// reportedFull is the latest monotonic time at which the worker was full, according to the database.
 	reportedFull time.Duration
 	// beaten is the largest number of a heartbeat that was answered.
 	beaten uint64

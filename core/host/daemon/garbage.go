@@ -10,8 +10,7 @@ import (
 // processor time under load (perf, 80,000 executions).
 const garbagePercent = 400
 
-// CollectRarely makes garbage collection rarer, unless GOGC is set. GOMEMLIMIT bounds memory as in any Go
-// program.
+// CollectRarely makes garbage collection rarer, unless GOGC is set. GOMEMLIMIT bounds memory as usual.
 func CollectRarely() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)

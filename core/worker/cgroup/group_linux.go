@@ -63,8 +63,7 @@ func (g Group) setLimits(l Limits, have map[string]bool) error {
 	return nil
 }
 
-// isPopulated reports whether any process in the group or below it is alive. It returns false for a removed
-// group.
+// isPopulated reports whether any process in the group or below it is alive; false for a removed group.
 func (g Group) isPopulated() bool {
 	text, err := os.ReadFile(g.filePath("cgroup.events"))
 	return err == nil && strings.Contains(string(text), "populated 1")

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// perEntry is the number of bytes added for each name, because millions of empty files fill a disk as
-	// well.
+	// perEntry is the number of bytes added for each name, because millions of empty files fill a disk, too.
 	perEntry = 1 << 10
 	// deepest is the maximum number of directories open at a time.
 	deepest = 500

@@ -182,8 +182,7 @@ func TestFailureReasonFollowsErrorOrExitCode(t *testing.T) {
 		{actionEnd{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
 		{actionEnd{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
 		{actionEnd{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
-		// A reason that an action must not report, an unknown reason, and a value that is not an error
-		// object.
+		// A reason that actions must not report, an unknown reason, and a value that is not an error object.
 		{actionEnd{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},

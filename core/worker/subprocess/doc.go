@@ -16,8 +16,7 @@
 //     wakes it. The worker's own clock may stop during a suspension.
 //   - The worker holds the only write end of a pipe that the shim reads. When the worker is gone, for
 //     whatever reason, the kernel closes the pipe, and the shim kills the action at once.
-//   - A limit, which is the end of the run timeout and the kill grace, applies whatever fence the worker
-//     sends.
+//   - A limit, the end of the run timeout and the kill grace, applies whatever fence the worker sends.
 //   - The shim leads its own session and survives SIGTERM, SIGINT and SIGHUP. So a signal to the worker's
 //     group, or to everything in its control group, ends the worker but not the shim. If such a signal ends
 //     the action, too, the shim reports that the action ended with its worker. A shim that can't catch the
@@ -72,7 +71,7 @@
 //
 // If HANDOFF_WITNESS names a file, every shim appends a line when its action starts and one when none of its
 // processes is alive any more. The action's life lies between the two lines. So if the lines of two epochs of
-// an execution overlap, that proves nothing. If they don't, it never ran twice at a time. The end line has
-// the exit code, the signal, and the cause if the shim ended the action. A start without an end means that
-// the shim was killed.
+// an execution overlap, that proves nothing. If not, the execution never ran twice at a time. The end line
+// has the exit code, the signal, and the cause if the shim ended the action. A start without an end means
+// that the shim was killed.
 package subprocess

@@ -14,8 +14,7 @@ import (
 	"handoff/core/worker"
 )
 
-// Real processes exit with every code of the table, and with other codes. Each code leads to the right
-// reason.
+// Real processes exit with every code of the table, and with others. Each code leads to the right reason.
 func TestExitCodesGiveTheirReasons(t *testing.T) {
 	want := map[int]execution.Reason{
 		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,

@@ -15,8 +15,7 @@ import (
 	"handoff/core/host/without"
 )
 
-// needRoot skips a test unless it runs as root, because only root can run a worker or actions as another
-// user.
+// needRoot skips a test unless it runs as root: only root can run a worker or actions as another user.
 func needRoot(t *testing.T) {
 	t.Helper()
 	var lack error
@@ -134,8 +133,8 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		return `setsid sh -c '` + note(name) + `exec sleep 9999' & while ! test -e "$NOTES/` + name + `"; do sleep 0.01; done; `
 	}
 	lines := []string{
-		// These kill their shim, either at once or after starting descendants that forked twice or restart
-		// when killed.
+		// These kill their shim, at once or after starting descendants that forked twice or restart if
+		// killed.
 		away("a") + `kill -9 $PPID; sleep 9999`,
 		`(setsid sh -c '(trap "" TERM; exec sleep 9999) & sleep 9999' &); ` + away("b") + `kill -9 $PPID; sleep 9999`,
 		`r() { (trap '' TERM; setsid sh -c 'sleep 9999 & sleep 0.01; sleep 9999' & wait; sleep 9999) & }; r; r; r; ` + away("c") + `kill -9 $PPID; sleep 9999`,

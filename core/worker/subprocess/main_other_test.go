@@ -2,8 +2,7 @@
 
 package subprocess
 
-// The tests that need a separate worker process, or inspect all processes, read /proc, so they run only on
-// Linux.
+// Tests that need a separate worker process, or inspect all processes, read /proc: they need Linux.
 
 func workerMain() {}
 

@@ -63,8 +63,7 @@ func newLoneFixture(t *testing.T, limit int) *fixture {
 	return b
 }
 
-// start starts an action. The first duration is its fence and the second its limit; the defaults are far
-// away.
+// start starts an action. fence holds its fence and its limit; those that are missing are far away.
 func (f *fixture) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
 	f.t.Helper()
 	now := f.host.Monotonic()

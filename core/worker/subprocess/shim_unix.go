@@ -278,8 +278,7 @@ func (s *shim) dueCause(now time.Duration) cause {
 	return ""
 }
 
-// obeyOrder follows an order. It first checks the deadlines, so that it does not extend a fence that has
-// passed.
+// obeyOrder follows an order. It checks the deadlines first, so as not to extend a fence that has passed.
 func (s *shim) obeyOrder(o order) {
 	now := shimClock()
 	if c := s.dueCause(now); c != "" {
@@ -378,8 +377,7 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	}
 }
 
-// sendReport writes a report. It is not an error if the worker is gone, because then nothing needs the
-// report.
+// sendReport writes a report. It is not an error if the worker is gone: nothing then needs the report.
 func (s *shim) sendReport(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
