@@ -67,7 +67,7 @@ func TestBadConfigurationExitsTwoAndListsEverything(t *testing.T) {
 	}
 }
 
-func TestPrintConfig(t *testing.T) {
+func TestPrintConfigShowsOriginsAndHidesPasswords(t *testing.T) {
 	file := write(t, "handoff.yaml", unreachable)
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--print-config", "--config", file, "--name", "e1"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {

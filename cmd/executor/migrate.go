@@ -107,7 +107,7 @@ func (m *migrator) takeTo(args []string) (rest []string, err error) {
 		value, found := strings.CutPrefix(args[i], "--to=")
 		if args[i] == "--to" {
 			if i++; i == len(args) {
-				return nil, errors.New("--to lacks a number: the version to go back to, 0 for none")
+				return nil, errors.New("--to needs a number: the version to revert to, or 0 to revert everything")
 			}
 			value, found = args[i], true
 		}

@@ -94,7 +94,7 @@ func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duratio
 	})
 }
 
-func TestWithTimeout(t *testing.T) {
+func TestWithTimeoutEndsContextAndItsChildren(t *testing.T) {
 	clocks(t, func(t *testing.T, h *Host, pass func(time.Duration)) {
 		ctx, cancel := h.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -140,7 +140,7 @@ func (p *Parent) handDown(own, controller string) error {
 		}
 		if err := g.writeFile("cgroup.subtree_control", "+"+controller); err != nil {
 			if errors.Is(err, unix.EBUSY) {
-				return fmt.Errorf("%s has processes of its own beside this worker, so its controllers can't be handed down: %w", g, err)
+				return fmt.Errorf("%s contains processes other than this worker, so its controllers can't be handed down: %w", g, err)
 			}
 			return err
 		}
@@ -265,7 +265,7 @@ func locateGroup(own, mounts string) (string, error) {
 			return filepath.Join(unescapePath(fields[4]), rest), nil
 		}
 	}
-	return "", fmt.Errorf("no mounted control groups of version 2 show the group of this process, %s", own)
+	return "", fmt.Errorf("no mount of control groups of version 2 contains this process's group, %s", own)
 }
 
 // unescapePath reverses mountinfo's escaping of spaces.

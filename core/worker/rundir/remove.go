@@ -131,7 +131,7 @@ func (r *removal) eachName(dir *os.File, f func(name string)) error {
 			f(name)
 		}
 		if time.Now().After(r.until) {
-			return errors.New("the time for removing it is over, and files are left; the end of another run or the next worker removes them")
+			return errors.New("not everything could be removed in time; the end of another run or the next worker removes the rest")
 		}
 		if err != nil || len(names) == 0 {
 			if errors.Is(err, io.EOF) {

@@ -83,7 +83,7 @@ func Open(base string, failed func(error)) (*Parent, error) {
 func openOwn(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s must be a directory, and no link: %w", dir, err)
+		return nil, fmt.Errorf("%s must be a directory, not a link: %w", dir, err)
 	}
 	f := os.NewFile(uintptr(fd), dir)
 	info, err := f.Stat()

@@ -20,7 +20,7 @@ const limitArgument = "action-limits"
 func (l *launch) limitedArgv() []string { return l.Argv }
 
 func limitMain([]string) error {
-	return errors.New("limits of single processes are not set on this system")
+	return errors.New("this system can't limit single processes")
 }
 
 // processAttributes sets no parent death signal, because this system has none. If the shim is killed, its

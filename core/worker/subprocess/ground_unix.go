@@ -171,7 +171,7 @@ func lookUp(text string) (*account, error) {
 	}
 	switch {
 	case a.UID == 0:
-		return nil, errors.New("is root, from whom nothing can be kept; name a user without rights")
+		return nil, errors.New("is root, and no file can be protected from root; name a user without rights")
 	case int(a.UID) == os.Geteuid():
 		return nil, errors.New("is the user that the worker runs as; name another one, or leave the key out")
 	case os.Geteuid() != 0:

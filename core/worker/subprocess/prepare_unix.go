@@ -211,7 +211,7 @@ func (r *Runner) rehearseRun(ctx context.Context) (rehearsalFindings, error) {
 	}
 	found := rehearsalFindings{}
 	if left := removeTraces(r.isolation.private); len(left) > 0 {
-		return nil, fmt.Errorf("%s: a run's %v stood on the machine after it", privateFailure, left)
+		return nil, fmt.Errorf("%s: a run's %v remained on the machine after the run", privateFailure, left)
 	}
 	text := string(run.(*action).out.kept)
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {

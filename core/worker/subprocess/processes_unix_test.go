@@ -163,7 +163,7 @@ func TestSuccessfulActionReturnsItsOutput(t *testing.T) {
 	}
 }
 
-func TestScripts(t *testing.T) {
+func TestScriptsRunInTheirRuntime(t *testing.T) {
 	b := newFixture(t, 0)
 	for runtime, script := range map[string]string{
 		config.RuntimeShell:  "read -r line\necho \"$line\"\n",

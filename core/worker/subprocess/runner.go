@@ -96,7 +96,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 		At:      at, Fence: s.Fence - now, Limit: s.Limit - now,
 	}
 	if l.Fence <= 0 || l.Limit <= 0 {
-		return nil, errors.New("the right to run the action ended before it began")
+		return nil, errors.New("the right to run the action ended before the action began")
 	}
 	return r.launchAction(ctx, l)
 }
