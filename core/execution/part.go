@@ -47,7 +47,7 @@ func (p Part) String() string {
 	return fmt.Sprintf("part(%d)", uint8(p))
 }
 
-// ParsePart is the inverse of String for the parts that write.
+// ParsePart returns the part that String names so, but never NoPart.
 func ParsePart(name string) (Part, error) {
 	for p := NoPart + 1; int(p) < Parts; p++ {
 		if p.String() == name {

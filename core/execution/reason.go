@@ -64,7 +64,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// ParseReason is the inverse of String. The empty name is NoReason; unknown names are an error.
+// ParseReason returns the reason that String names so. The empty name is NoReason; an unknown name is an
+// error.
 func ParseReason(name string) (Reason, error) {
 	for i, n := range reasonNames {
 		if n == name {

@@ -82,7 +82,7 @@ func (d *databaseClock) addReading(now time.Time, before, after time.Duration) {
 }
 
 // elapsedSince returns a lower bound of the time, on this executor's clock, since the database's clock showed
-// moment. known is false before the first reading. For moments before that reading, the database's clock is
+// moment. known is false before the first reading. For times before that reading, the database's clock is
 // trusted.
 func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()

@@ -370,7 +370,7 @@ func TestUnansweredCancellationsGetHints(t *testing.T) {
 }
 
 // One pass handles all rows of every cause, however many batches that takes. The passes are those that the
-// executor runs. If somebody adds a cause, this test fails until a pass asks for it.
+// executor runs. When a cause is added, this test fails until a pass asks for it.
 func TestOnePassHandlesEveryCause(t *testing.T) {
 	const rows = 3*batch + 1
 	asked := make(map[store.ReclaimCause]bool)

@@ -108,7 +108,7 @@ func (s *sampler) meetBroker(ctx context.Context) {
 }
 
 // sampleBroker sets the broker's gauges: whether it blocks publishers, and the size of the dead letter queue.
-// A missing queue counts as one without consumers. Without dead lettering there is no such queue.
+// A missing queue counts as one without consumers. Without dead lettering, the queue does not exist.
 func (s *sampler) sampleBroker() error {
 	blocked, err := s.client.Blocked()
 	if err != nil {

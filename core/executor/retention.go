@@ -130,8 +130,8 @@ func (r *retention) logTimes(ctx context.Context) {
 //
 // The rule stores nothing in the database, and errs on the side of keeping: each start within the notice
 // repeats the warning and the wait. A time that differs from the default is an operator's choice, and takes
-// effect at once. A time set to the default can't be told from an unset one, which costs a day once. All
-// defaults wait together, because a row of one kind can hold back those of another.
+// effect at once. A time set to the default can't be distinguished from an unset one, which costs a day once.
+// All defaults wait together, because a row of one kind can hold back those of another.
 func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	var failed error
 	if !r.looked {

@@ -27,8 +27,8 @@ type registry struct {
 	// refused is the number of entries whose claim was refused. Such entries do not take a slot.
 	refused int
 	beat    uint64
-	// full reports whether all slots were ever taken at once. fullUntil is when they last ceased to be.
-	// Whether all are taken now follows from the entries.
+	// full reports whether all slots were ever taken at once. fullUntil is when that last ended. Whether all
+	// are taken now follows from the entries.
 	full      bool
 	fullUntil time.Duration
 	// closed is the reason why nothing may start any more; NoReason while the registry is open.
@@ -47,7 +47,7 @@ type entry struct {
 	// beat is the number of the latest heartbeat begun when the entry was made.
 	beat uint64
 	// wasFull reports whether all slots were taken at some time before the entry was made. fullUntil is when
-	// they last ceased to be.
+	// that last ended.
 	wasFull   bool
 	fullUntil time.Duration
 	// refused reports whether the claim was refused: the entry stays until its messages are settled, and

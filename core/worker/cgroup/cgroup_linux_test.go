@@ -105,7 +105,7 @@ func TestWorkerMovesToLeafForControllers(t *testing.T) {
 	}
 }
 
-// handDown is the worker process of the test above, alone in its group.
+// handDown acts as the worker of the test above, alone in its group.
 func handDown(t *testing.T, controller string) {
 	p, err := Open("alone", Limits{})
 	if err != nil {

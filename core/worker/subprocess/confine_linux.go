@@ -31,8 +31,8 @@ func ProtectWorker() {
 	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
 }
 
-// concealProcess is the part of ProtectWorker that the shim needs, too, because the shim holds the descriptor
-// for its reports.
+// concealProcess does the part of ProtectWorker that the shim needs, too: the shim holds its reports'
+// descriptor.
 func concealProcess() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})

@@ -133,8 +133,7 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		return `setsid sh -c '` + note(name) + `exec sleep 9999' & while ! test -e "$NOTES/` + name + `"; do sleep 0.01; done; `
 	}
 	lines := []string{
-		// These kill their shim, at once or after starting descendants that forked twice or restart if
-		// killed.
+		// These kill their shim, at once or after starting descendants that fork twice or restart.
 		away("a") + `kill -9 $PPID; sleep 9999`,
 		`(setsid sh -c '(trap "" TERM; exec sleep 9999) & sleep 9999' &); ` + away("b") + `kill -9 $PPID; sleep 9999`,
 		`r() { (trap '' TERM; setsid sh -c 'sleep 9999 & sleep 0.01; sleep 9999' & wait; sleep 9999) & }; r; r; r; ` + away("c") + `kill -9 $PPID; sleep 9999`,

@@ -21,8 +21,7 @@ type tail struct {
 	kept  []byte
 	cut   int64
 
-	// read is the number of bytes so far. When it exceeds most, flooded is called once; most is 0 for no
-	// limit.
+	// read is the number of bytes so far. When it exceeds most, flooded is called once; 0 means no limit.
 	read, most int64
 	flooded    func()
 }

@@ -45,8 +45,8 @@ type launch struct {
 	// Account is the user that the action runs as; nil for the worker's user.
 	Account        *account `json:"account,omitempty"`
 	KeepPrivileges bool     `json:"keep_privileges,omitempty"`
-	// Data bounds the memory of each process in bytes. UserProcesses bounds the number of the
-	// user's processes. 0 is no limit.
+	// Data bounds the memory of each process in bytes. UserProcesses bounds the number of the user's
+	// processes. 0 means no limit.
 	Data          int64 `json:"data,omitempty"`
 	UserProcesses int64 `json:"user_processes,omitempty"`
 

@@ -27,8 +27,8 @@ const reportsFD = 3
 // stopSignals lists the signals that request a stop. A shim survives them.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
-// ShimMain is the shim's entry point. Main calls it before anything else. It returns at once in any other
-// process, and never in a shim.
+// ShimMain runs the shim in a process that was started as one, and never returns there. In any other process
+// it returns at once. Main calls it before anything else.
 func ShimMain() {
 	if len(os.Args) > 1 && os.Args[1] == limitArgument {
 		fmt.Fprintln(os.Stderr, "action limits:", limitMain(os.Args[2:]))

@@ -103,7 +103,7 @@ func (f *family) hasEnded() bool {
 		if !awaitsReaping(unix.P_ALL, 0) {
 			return false
 		}
-		// Some child has ended, and a moment ago it was not the leader.
+		// Some child has ended; when last checked, it was not the leader.
 		var status syscall.WaitStatus
 		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil && pid == f.leader {
 			f.status, f.reaped = status, true
