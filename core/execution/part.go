@@ -47,7 +47,7 @@ func (p Part) String() string {
 	return fmt.Sprintf("part(%d)", uint8(p))
 }
 
-// ParsePart returns the part that String names so, but never NoPart.
+// ParsePart returns the part whose String is name. An unknown name is an error.
 func ParsePart(name string) (Part, error) {
 	for p := NoPart + 1; int(p) < Parts; p++ {
 		if p.String() == name {

@@ -64,7 +64,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// ParseReason returns the reason that String names so. The empty name is NoReason; an unknown name is an
+// ParseReason returns the reason whose String is name. The empty name is NoReason; an unknown name is an
 // error.
 func ParseReason(name string) (Reason, error) {
 	for i, n := range reasonNames {

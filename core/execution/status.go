@@ -59,7 +59,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// ParseStatus returns the status that String names so. An unknown name is an error that quotes it.
+// ParseStatus returns the status whose String is name. An unknown name is an error that quotes it.
 func ParseStatus(name string) (Status, error) {
 	for s := Requested; s <= Abandoned; s++ {
 		if s.String() == name {

@@ -39,7 +39,7 @@ func (l Lifecycle) String() string {
 	return fmt.Sprintf("lifecycle(%d)", uint8(l))
 }
 
-// ParseLifecycle returns the lifecycle that String names so, but never NoLifecycle.
+// ParseLifecycle returns the lifecycle whose String is name. An unknown name is an error.
 func ParseLifecycle(name string) (Lifecycle, error) {
 	for l := Starting; l <= Lost; l++ {
 		if l.String() == name {

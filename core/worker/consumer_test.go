@@ -231,7 +231,8 @@ func (b *brokenClaims) Claim(context.Context, store.WorkerKey, []store.Claim) ([
 	return nil, errors.New("internal error (XX000)")
 }
 
-// A message that is redelivered while the database permanently refuses its claim must be rejected, too.
+// If the broker redelivers a message whose claim the database permanently refuses, both deliveries are
+// rejected.
 func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
