@@ -1,4 +1,4 @@
-// Package cmd_test weighs the daemons: what they link, and how large they are.
+// Package cmd_test limits which modules the daemons link and how large their binaries are.
 package cmd_test
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// modules are all that a daemon may link besides this module and the standard library. A new one is a
-// decision, and is written down here with what it is for.
+// modules lists every module that a daemon may link besides this module and the standard library, with its
+// purpose. Adding a module is a decision that is made here.
 var modules = map[string]string{
 	"github.com/benbjohnson/clock":   "the daemon host's clock",
 	"github.com/jackc/pgx/v5":        "PostgreSQL",
@@ -39,12 +39,12 @@ var modules = map[string]string{
 	"github.com/go-json-experiment/json": "the bodies of requests, read as a stream with positions; not in the daemons: the lines of a history, which are millions",
 }
 
-// most is how large a daemon may be, as it is shipped: without symbols. They are at 17 MB, most of it the
-// runtime, TLS, HTTP, the two clients, and Prometheus' with 5 MB. A container client brings 12 MB more, so it can't come in unseen,
-// and ordinary growth has a fifth to go.
+// most is the largest allowed size of a daemon, as shipped: without symbols. The daemons have 17 MB: mostly
+// the runtime, TLS, HTTP, the two clients and the Prometheus client (5 MB). A container client would add 12
+// MB and so be detected, while ordinary growth of a fifth is allowed.
 const most = 20 << 20
 
-func TestDaemonsLinkTheCoreAlone(t *testing.T) {
+func TestDaemonsLinkOnlyAllowedModules(t *testing.T) {
 	for _, daemon := range []string{"executor", "worker"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", "handoff/cmd/"+daemon).Output()
 		if err != nil {
@@ -76,7 +76,7 @@ func TestDaemonsLinkTheCoreAlone(t *testing.T) {
 	}
 }
 
-func TestDaemonsAreSmall(t *testing.T) {
+func TestDaemonBinariesStaySmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds both daemons")
 	}
@@ -94,7 +94,7 @@ func TestDaemonsAreSmall(t *testing.T) {
 		if info.Size() > most {
 			t.Errorf("%s has %d bytes, at most %d are expected", daemon, info.Size(), most)
 		}
-		// What was built says itself what is in it.
+		// The binary itself lists the modules that it contains.
 		out, err := exec.Command("go", "version", "-m", path).Output()
 		if err != nil {
 			t.Fatalf("go version -m: %v", err)

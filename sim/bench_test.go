@@ -1,9 +1,9 @@
 package sim
 
-// Costs of the simulator: `make bench` runs this on one core, with all invariants on and the garbage
-// collector set like in the chaos command. Figures per second of processor time (cpu_s) can be compared
-// even on a busy machine. These are medians of five alternating runs of the old and the new code, on two
-// cores shared with about fourteen other programs:
+// These benchmarks measure the simulator: `make bench` runs them on one core, with all invariants on and the
+// garbage collector configured as in the chaos command. Figures per second of processor time (cpu_s) can be
+// compared even on a busy machine. These are medians of five alternating runs of the old and the new code, on
+// two cores shared with about fourteen other programs:
 //
 //	                     steady load            one seed of the library
 //	                     before     after       before     after
@@ -43,11 +43,11 @@ import (
 	"handoff/scenarios"
 )
 
-// steadyLoad is a cluster without faults: fifty executions a second, few of which share a message, a pass
-// or a statement.
+// steadyLoad returns a scenario without faults: fifty executions a second, few of which share a message, a
+// pass or a statement.
 func steadyLoad(executions int) string { return load(executions, 10, 20*time.Millisecond) }
 
-// busyLoad is a thousand executions a second.
+// busyLoad returns a scenario with a thousand executions a second.
 func busyLoad(executions int) string { return load(executions, 200, time.Millisecond) }
 
 func load(executions, concurrency int, every time.Duration) string {

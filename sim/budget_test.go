@@ -15,9 +15,9 @@ import (
 	"handoff/core/config"
 )
 
-// The budget is the cost of an execution in statements and messages without faults, from its creation to
-// the handling of its end. A run is a function of its seed, so these figures have no noise. A figure that
-// grows by more than 3 % fails the test:
+// The budget is the number of statements and messages that an execution costs without faults, from its
+// creation to the handling of its end. A run is a function of its seed, so these numbers have no noise. A
+// number that grows by more than 3 % fails the test:
 //
 //	go test ./sim -run 'TestBudget$' -update-budget
 //
@@ -26,7 +26,7 @@ import (
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
-// mayGrow is the largest factor by which a figure may grow.
+// mayGrow is the largest factor by which a number in the budget may grow.
 const mayGrow = 1.03
 
 const budgetFile = "testdata/budget.txt"
@@ -36,14 +36,14 @@ type counting struct{ of [history.Kinds]int }
 
 // Observe implements history.Sink.
 func (c *counting) Observe(e *history.Event) {
-	// A message of several dispatches has one event for each of them.
+	// A message with several dispatches has one event for each dispatch.
 	if (e.Kind == history.Published || e.Kind == history.Enqueued) && e.Limit > 1 {
 		return
 	}
 	c.of[e.Kind]++
 }
 
-// spending returns the cost of an execution under each load, by figure.
+// spending returns the cost of an execution under each load, keyed by the budget's names.
 func spending(t *testing.T, m *mutant.Mutant) map[string]float64 {
 	t.Helper()
 	const executions = 2_000
@@ -94,7 +94,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// The budget detects superfluous statements and superfluous messages.
+// Mutants that make superfluous statements or send superfluous messages exceed the budget.
 func TestBudgetDetectsExtraStatementsAndMessages(t *testing.T) {
 	was := budget(t)
 	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {
@@ -128,7 +128,7 @@ func budget(t *testing.T) map[string]float64 {
 	return was
 }
 
-// over lists the figures that have grown too much, are new or are missing.
+// over lists the numbers that have grown too much, are new or are missing.
 func over(was, now map[string]float64) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		w, known := was[name]

@@ -7,16 +7,16 @@ import (
 	"handoff/sim/kernel"
 )
 
-// mostParents limits the parents of one event. A task that was woken very often before its next event keeps
-// only the latest ones.
+// mostParents is the largest number of parents that are kept of one event. A task that was woken very often
+// before its next event keeps only the latest ones.
 const mostParents = 48
 
 // Causes records, for each event of a recorded run, the events that led to it: the last events of its task,
 // of the tasks that woke this task, and of the sender of a message. It misses information that two tasks
 // pass through shared memory.
 //
-// A strand of the kernel is a set of events: the latest ones that led to a moment. Events that led directly
-// to others of the set are left out.
+// A strand of the kernel is the set of latest events that led to a point of the run. Events that led directly
+// to another event of the set are left out.
 type Causes struct {
 	k       *kernel.Kernel
 	to      history.Sink
@@ -27,8 +27,8 @@ type Causes struct {
 // NewCauses returns the causes of a run, and passes its events on to a sink.
 func NewCauses(to history.Sink) *Causes { return &Causes{to: to, strands: [][]int32{nil}} }
 
-// Parents returns for each event, by its number in the record, the numbers of the events that led
-// to it directly, the latest first.
+// Parents returns for each event, by its number in the record, the numbers of the events that led directly to
+// it, latest first.
 func (c *Causes) Parents() [][]int32 { return c.parents }
 
 // Observe implements history.Sink.
@@ -40,7 +40,7 @@ func (c *Causes) Observe(e *history.Event) {
 	c.k.SetStrand(kernel.Strand(len(c.strands) - 1))
 }
 
-// joinStrands is kernel.Options.Meet.
+// joinStrands implements kernel.Options.Meet.
 func (c *Causes) joinStrands(a, b kernel.Strand) kernel.Strand {
 	x, y := c.strands[a], c.strands[b]
 	switch {
@@ -57,7 +57,7 @@ func (c *Causes) joinStrands(a, b kernel.Strand) kernel.Strand {
 	return kernel.Strand(len(c.strands) - 1)
 }
 
-// coversEvents reports whether a strand has every event of another one, or an event to which it led
+// coversEvents reports whether strand x has every event of strand y, or an event to which that event led
 // directly.
 func (c *Causes) coversEvents(x, y []int32) bool {
 	for _, i := range y {
@@ -68,7 +68,7 @@ func (c *Causes) coversEvents(x, y []int32) bool {
 	return true
 }
 
-// ledDirectlyToAny reports whether an event led directly to one of the others.
+// ledDirectlyToAny reports whether event i led directly to any of the events in to.
 func (c *Causes) ledDirectlyToAny(i int32, to []int32) bool {
 	return slices.ContainsFunc(to, func(j int32) bool { return j > i && slices.Contains(c.parents[j], i) })
 }

@@ -4,5 +4,5 @@ package sim
 
 import "time"
 
-// cpuTime is unknown on this system, so figures per second of processor time are omitted.
+// cpuTime returns 0: it is unknown on this system, so results per second of processor time are omitted.
 func cpuTime() time.Duration { return 0 }

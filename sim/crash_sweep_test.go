@@ -13,8 +13,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// TestCrashAtEveryYieldPoint lists the yield points of the clean run. It repeats the scenario with each
-// process crashed at each of them: before the call has any effect, and after its effect but before its
+// TestCrashAtEveryYieldPoint lists the yield points of a run without crashes. It repeats the scenario with
+// each process crashed at each of them: before the call has any effect, and after its effect but before its
 // reply. The process restarts three seconds later.
 func TestCrashAtEveryYieldPoint(t *testing.T) {
 	for _, s := range smallScenarios(t) {
@@ -42,11 +42,11 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// shortMemory deletes rows about a day after their last use, in steps of two rows. Of executions, it
-// deletes a retry and its first row, a parent and its child, and others. Of the fleet, it deletes three
-// incarnations of a worker, and two workers with their only incarnation. It also deletes records of paused
-// workers: unclaimed dispatches and late results. A later execution is created after the deletions. The
-// parts poll rarely, so that a day has few yield points.
+// shortMemory is a configuration that deletes rows about a day after their last use, in steps of two rows. Of
+// executions, it deletes a retry and its first row, a parent and its child, and others. Of the fleet, it
+// deletes three incarnations of a worker, and two workers with their only incarnation. It also deletes
+// records of paused workers: unclaimed dispatches and late results. A later execution is created after the
+// deletions. The parts poll rarely, so that a day has few yield points.
 const shortMemory = `
 name: short-memory
 about: Whatever a retention deletes leaves in small steps after a day, and the executor may crash at any of them.
@@ -130,7 +130,7 @@ func TestCrashAtEveryYieldPointOfPurge(t *testing.T) {
 	}
 }
 
-// purged counts the deleted chains, their rows, and the deleted incarnations.
+// purged counts deleted chains, their rows, and deleted incarnations.
 func purged(events recording) (chains, rows, incarnations int) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
@@ -144,8 +144,8 @@ func purged(events recording) (chains, rows, incarnations int) {
 	return chains, rows, incarnations
 }
 
-// TestCrashSweepFindsItsMutants plants mutants that only a crash at the right moment reveals, and
-// requires that the sweep finds them.
+// TestCrashSweepFindsItsMutants plants mutants that only a crash at the right yield point reveals, and
+// requires that the sweep detects them.
 func TestCrashSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {

@@ -17,7 +17,7 @@ import (
 	"handoff/scenarios"
 )
 
-// change has the labels by which telemetry.Transitions counts.
+// change is a status change, with the labels of telemetry.Transitions.
 type change struct {
 	from, to execution.Status
 	by       execution.Part
@@ -120,7 +120,7 @@ func (o *outcomeTracker) Release(ctx context.Context, w store.WorkerKey) ([]exec
 	return trackOutcome(o, "release", func() ([]execution.Key, error) { return o.Store.Release(ctx, w) })
 }
 
-// listener receives the figures of a run, the changes in its history, and the operations of unknown
+// listener receives the metrics of a run, the changes in its history, and the operations with an unknown
 // outcome.
 type listener struct {
 	t       *testing.T
@@ -138,7 +138,7 @@ func listen(t *testing.T) *listener {
 	}
 }
 
-// mutant is no real mutant: it connects the listener to the processes.
+// mutant returns a harmless mutant, which only connects the listener to the processes.
 func (l *listener) mutant() *mutant.Mutant {
 	return &mutant.Mutant{
 		Store:    func(_ mutant.Process, c store.Store) store.Store { return &outcomeTracker{c, l.open} },
@@ -157,14 +157,14 @@ func (l *listener) Observe(e *history.Event) {
 	}
 }
 
-// checkLabels checks that a figure has the labels of the table.
+// checkLabels checks that a reported metric has the kind and the labels that the table declares.
 func (l *listener) checkLabels(f telemetry.Figure, kind telemetry.Kind, labels telemetry.Labels) {
 	info := l.table[f]
 	if info.Kind != kind {
 		l.t.Errorf("%s is not reported as what it is", info.Name)
 	}
 	for i, value := range labels {
-		// A transition without a particular reason has no such label.
+		// The reason label of a transition may be empty.
 		if (i < len(info.Labels)) != (value != "") && !(f == telemetry.Transitions && i == 3) {
 			l.t.Errorf("%s has the labels %v, and comes with %q", info.Name, info.Labels, labels)
 		}
@@ -172,7 +172,7 @@ func (l *listener) checkLabels(f telemetry.Figure, kind telemetry.Kind, labels t
 	l.seen[f] = true
 }
 
-// teeRecorder passes figures to the listener and to the original recorder.
+// teeRecorder passes metrics to the listener and to the original recorder.
 type teeRecorder struct {
 	telemetry.Recorder
 	l *listener
@@ -201,8 +201,8 @@ func (t *teeRecorder) Observe(f telemetry.Figure, d time.Duration, labels teleme
 	}
 }
 
-// compare compares the counts with the history, except for changes that an operation of unknown outcome may
-// have made. It returns the compared changes.
+// compare compares the counts with the history, except for changes that an operation with an unknown outcome
+// may have made. It returns the compared changes.
 func (l *listener) compare(name string) (compared []change) {
 	for c, made := range l.made {
 		if slices.ContainsFunc(c.steps(), func(step string) bool { return l.open[step] > 0 }) {
@@ -222,7 +222,7 @@ func (l *listener) compare(name string) (compared []change) {
 }
 
 // Every status change is counted once, whichever part makes it, and the runs of the library report every
-// figure of the table.
+// metric of the table.
 func TestLibraryReportsEveryFigureAndTransition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test has it: it runs the library under one observer after the other")
@@ -233,7 +233,7 @@ func TestLibraryReportsEveryFigureAndTransition(t *testing.T) {
 	}
 	seen, compared := make(map[telemetry.Figure]bool), make(map[change]bool)
 	missing := mustBeCompared()
-	// Some of the figures depend on the seed.
+	// Only some seeds report some of the metrics.
 	for seed := uint64(1); seed <= 8 && len(missing) > 0; seed++ {
 		for i := range library {
 			for _, profile := range library[i].Profiles {

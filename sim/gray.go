@@ -32,7 +32,7 @@ func (m *muteStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 	return m.Worker.Heartbeat(ctx, b)
 }
 
-// deafBroker is a broker client whose deliveries arrive and stay unread while its worker is deaf.
+// deafBroker is a broker client whose deliveries arrive but stay unread while its worker is deaf.
 type deafBroker struct {
 	broker.Broker
 	p *process
@@ -67,7 +67,7 @@ type deafConsumer struct {
 	d *deafBroker
 }
 
-// hungCheckInterval is how often a hung consumer is checked.
+// hungCheckInterval is how often a hung consumer checks whether it may continue.
 const hungCheckInterval = time.Second
 
 // Receive implements broker.Consumer.

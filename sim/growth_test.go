@@ -34,7 +34,7 @@ func steadyRun(tb testing.TB, executions int) *Result {
 
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // the second collects objects that the finalizers of the first released
+	runtime.GC() // the second run collects objects that finalizers released during the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -59,7 +59,7 @@ func TestMemoryOfFinishedExecutions(t *testing.T) {
 	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers, rows)
 }
 
-// kept returns the memory of the checkers and the store model after a number of executions.
+// kept returns the memory that the checkers and the store model use after a number of executions.
 func kept(t *testing.T, executions int) (checkers, rows int64) {
 	t.Helper()
 	r := steadyRun(t, executions)

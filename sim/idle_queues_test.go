@@ -38,8 +38,8 @@ func (f fateSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Que
 	return fate, err
 }
 
-// The queues of workers that are gone for longer than the retention are deleted, each by one executor. No
-// queue of a present worker is deleted.
+// The queues of workers that have been gone for longer than the retention are deleted, each by a single
+// executor. No queue of a present worker is deleted.
 func TestQueuesOfAbsentWorkersAreDeleted(t *testing.T) {
 	scenario, err := scenarios.Find("workers-gone-for-long")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestQueuesOfAbsentWorkersAreDeleted(t *testing.T) {
 		fates := make(map[string]map[broker.QueueFate]int)
 		listen := &mutant.Mutant{Name: "noted deletions", Broker: func(_ mutant.Process, b broker.Broker) broker.Broker { return fateBroker{b, fates} }}
 		Run(scenario, profile, Options{Seed: 1, Mutant: listen})
-		// Two workers were gone for long, and two more may have returned too late.
+		// Two workers were gone for longer than the retention, and two more may have returned too late.
 		whole := 0
 		for id := range execution.WorkerID(6) {
 			work, cancels := fates[broker.WorkerQueue(id)], fates[broker.CancelQueue(id)]

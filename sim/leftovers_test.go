@@ -11,8 +11,8 @@ import (
 	"handoff/scenarios"
 )
 
-// At the end of a run, each worker queue belongs to a worker in the database, and each child to a parent.
-// Leftovers that two parts clean up, each waiting for the other, would stay forever.
+// At the end of a run, each worker queue belongs to a worker in the database, and each child has a parent.
+// Leftovers that two parts must clean up, each waiting for the other, would stay permanently.
 func TestRunLeavesNoOrphanedQueuesOrChildren(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {
@@ -29,8 +29,8 @@ func TestRunLeavesNoOrphanedQueuesOrChildren(t *testing.T) {
 	}
 }
 
-// goneWhileTheBrokerIsAway makes a worker's queues and the worker itself due for deletion while the broker
-// is down.
+// goneWhileTheBrokerIsAway is a scenario in which a worker and its queues become due for deletion while the
+// broker is down.
 const goneWhileTheBrokerIsAway = `
 name: gone-while-the-broker-is-away
 about: A worker's queues and the worker become due for deletion while the broker is away.

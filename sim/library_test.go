@@ -21,7 +21,7 @@ type recording []history.Event
 // Observe implements history.Sink.
 func (r *recording) Observe(e *history.Event) { *r = append(*r, *e) }
 
-// Recording does not change a run: a replay is the same run as in the sweep.
+// Recording does not change a run: a recorded replay has the hash and the steps of the original run.
 func TestRecordingChangesNothing(t *testing.T) {
 	s, err := scenarios.Find("everything-at-once")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSeedsDiffer(t *testing.T) {
+func TestDifferentSeedsGiveDifferentHistories(t *testing.T) {
 	s, err := scenarios.Find("crash-after-heartbeat")
 	if err != nil {
 		t.Fatal(err)
@@ -65,13 +65,13 @@ func TestSimulatorSupportsEveryFaultKind(t *testing.T) {
 	}
 }
 
-// panicking is a store with a reply that makes the core panic.
+// panicking is a store that returns a reply that makes the core panic.
 type panicking struct{ store.Store }
 
 // Clock implements store.Store: only one part calls it.
 func (panicking) Clock(context.Context) (time.Time, error) { panic("planted") }
 
-// A panic of the core is a failure with a name, a place and a stack. It does not end the harness.
+// A panic of the core fails the run, with the process, the place and the stack. It does not end the harness.
 func TestCorePanicFailsTheRun(t *testing.T) {
 	s, err := scenarios.Find("crash-after-heartbeat")
 	if err != nil {

@@ -60,8 +60,8 @@ func (lr *lookReporter) ClaimForScheduling(ctx context.Context, c store.Scheduli
 	return rows, nil
 }
 
-// unfitAgain is the delay before an executor retries a row whose worker no longer fitted, as for a row that
-// it parked.
+// unfitAgain is the delay before an executor retries a row whose worker no longer fitted: the same as for a
+// parked row.
 const unfitAgain = 100 * time.Millisecond
 
 // DispatchDue implements store.Executor. It is the first look of a pass; a claim follows if other rows are
@@ -87,7 +87,7 @@ func (lr *lookReporter) DispatchDue(ctx context.Context, d store.DueDispatch) (s
 	return answer, nil
 }
 
-// exhaustedLimits reports whether a claim reached its limit for a lane, a worker or a pool (named), and its
+// exhaustedLimits reports whether a claim reached its limit for a named lane, worker or pool (named), and its
 // limit for all other lanes (others).
 func exhaustedLimits(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
 	type lane struct {
@@ -141,7 +141,7 @@ func (lr *lookReporter) Dispatch(ctx context.Context, executor string, ds []stor
 	return results, err
 }
 
-// noteFailure notes the failure of a statement that may belong to the scheduler's pass.
+// noteFailure records the failure of a statement that may belong to the scheduler's pass.
 func (lr *lookReporter) noteFailure(err error) {
 	if err != nil {
 		lr.k.Stumbled()

@@ -46,7 +46,7 @@ func (w *world) plantMutant(p hook.Process, db *simstore.Client, ports hook.Port
 		connections = ports.Config.Database
 	}
 	switch {
-	case p.Client: // the client is the API
+	case p.Client: // the client plays the API
 		connections.Connections, connections.HeartbeatConnections = connections.APIConnections, 0
 	case !p.Worker:
 		connections.HeartbeatConnections = 0

@@ -18,7 +18,7 @@ import (
 
 var _ fault.Simulated = (*world)(nil)
 
-// recordTouch records what a fault has affected. The models call it.
+// recordTouch records that a fault has affected something. The models call it.
 func (w *world) recordTouch(on simnet.Touched) {
 	name := on.Fault
 	if name == simbroker.FaultAlarm {

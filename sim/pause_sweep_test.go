@@ -13,15 +13,15 @@ import (
 	"handoff/core/testenv"
 )
 
-// pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the process has
-// lost the right to continue. The other ends between the fence and the end of the lease, so that the
+// pauses returns the lengths of the pauses in the sweep. One is longer than the lease, so that the process
+// has lost the right to continue. The other ends between the fence and the end of the lease, so that the
 // process resumes while it kills its own runs.
 func pauses(c config.Config) []time.Duration {
 	return []time.Duration{c.Worker.Lease() + c.Executor.ReapGrace + 2*time.Second, c.Worker.Lease() - c.Worker.FenceMargin}
 }
 
-// TestPauseAtEveryYieldPoint lists the yield points of the clean run, and repeats the scenario with each
-// process paused at each of them.
+// TestPauseAtEveryYieldPoint lists the yield points of a run without pauses, and repeats the scenario with a
+// pause at each of them.
 func TestPauseAtEveryYieldPoint(t *testing.T) {
 	for _, small := range smallScenarios(t) {
 		for _, profile := range small.Profiles {
@@ -35,7 +35,7 @@ func TestPauseAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// yieldPoints lists the points of the clean run, each with every length of pause.
+// yieldPoints lists the yield points of a run without pauses, each with every length of pause.
 func yieldPoints(t *testing.T, s *scenario.Scenario, profile config.Profile, planted *mutant.Mutant) []Pause {
 	t.Helper()
 	clean := Run(s, profile, Options{Seed: 1, Mutant: planted})
@@ -104,8 +104,8 @@ func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, poi
 	return fired
 }
 
-// TestPauseSweepFindsItsMutants plants mutants that show when a worker is paused at the wrong moment, and
-// requires that the sweep finds them.
+// TestPauseSweepFindsItsMutants plants mutants that only a pause of a worker at the right yield point
+// reveals, and requires that the sweep detects them.
 func TestPauseSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-self-fence", "unguarded-finish"} {

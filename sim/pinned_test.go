@@ -8,9 +8,9 @@ import (
 	"handoff/scenarios"
 )
 
-// No execution is claimed only to be parked while its worker is full: in each scenario with a pinned
-// backlog, an execution is parked about once, however long it waits. While the worker is away, its backlog
-// is claimed once in every reconcile interval.
+// No execution is claimed only to be parked again while its worker is full: in each scenario with a pinned
+// backlog, an execution is parked about once, however long it waits. While the worker is away, its backlog is
+// claimed once in every reconcile interval.
 func TestPinnedBacklogsAreRarelyParked(t *testing.T) {
 	for _, x := range []struct {
 		scenario string

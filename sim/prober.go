@@ -49,7 +49,7 @@ func (p *prober) probeTarget(ctx context.Context, url string) error {
 		switch {
 		case !answered || stalled:
 		case target.pulse == nil:
-			ready = errNotAnswering // the process has just started and does not listen yet
+			ready = errNotAnswering // the process has just started and is not listening yet
 		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}

@@ -14,8 +14,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// TestRandomSmallClusters draws cluster, configuration, workload and faults, and judges the core like in
-// every scenario. rapid shrinks a failure, and the message contains the scenario file.
+// TestRandomSmallClusters draws clusters, configurations, workloads and faults, and judges the core by the
+// invariants. rapid shrinks a failure, and the message contains the scenario file.
 func TestRandomSmallClusters(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -35,7 +35,7 @@ func TestRandomSmallClusters(t *testing.T) {
 	})
 }
 
-// fixedDraws makes the gate draw the same clusters every time; -rapid.seed draws others.
+// fixedDraws makes every test run draw the same clusters; -rapid.seed draws other clusters.
 func fixedDraws(t *testing.T) {
 	t.Helper()
 	if seed := flag.Lookup("rapid.seed"); seed != nil && seed.Value.String() == "0" {
@@ -50,7 +50,7 @@ func drawScenario(t *rapid.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n",
 		rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile"), rapid.IntRange(1, 3).Draw(t, "executors"))
-	// The first worker runs everything, so that every runtime has one.
+	// The first worker has every runtime, so that each runtime has a worker.
 	for i := range workers {
 		runtimes := "shell, python"
 		if i > 0 {
@@ -92,8 +92,8 @@ func drawAction(t *rapid.T, b *strings.Builder, name, runtime string, dispatch i
 	b.WriteString("}\n")
 }
 
-// drawWorkload draws executions of a, executions of p, which may be workflow children of the
-// former, pinned executions, and cancellations.
+// drawWorkload draws executions of a, executions of p that may be workflow children of those, pinned
+// executions, and cancellations.
 func drawWorkload(t *rapid.T, b *strings.Builder, dispatch int) {
 	count := rapid.IntRange(1, 12).Draw(t, "count")
 	fmt.Fprintf(b, "workload:\n  - {action: a, count: %d, every: %dms, copies: %d%s}\n",
@@ -131,7 +131,7 @@ func drawWhen(t *rapid.T) string {
 	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
 }
 
-// drawFault draws a fault of any kind with the kind's Draw. lasts is its duration, or the time until the
+// drawFault draws a fault of any kind, using the kind's Draw. lasts is its duration, or the time until the
 // restart of its process.
 func drawFault(t *rapid.T, lasts string) string {
 	cluster := fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1"}}

@@ -15,7 +15,7 @@ func (r *Result) Workers() map[execution.WorkerID]string {
 	return names
 }
 
-// Execution returns an execution's row at the end of the run; false if there is none.
+// Execution returns an execution's row at the end of the run, and false if there is none.
 func (r *Result) Execution(id execution.ID) (execution.Execution, bool) {
 	if r.world == nil {
 		return execution.Execution{}, false

@@ -26,7 +26,7 @@ type Options struct {
 	// Record receives every event and the core's log lines; nil for no record. A *Causes also records which
 	// events led to which.
 	Record history.Sink
-	// Chooser overrides the seed.
+	// Chooser replaces the chooser that is made from the seed.
 	Chooser kernel.Chooser
 	// CrashAt crashes one process at one of its yield points.
 	CrashAt *kernel.CrashPoint
@@ -37,19 +37,19 @@ type Options struct {
 	// LeaveOut leaves out single faults of the scenario, by their index. The other faults draw the same
 	// numbers as with them.
 	LeaveOut []int
-	// WithoutInvariants leaves out some invariants, for the same reason.
+	// WithoutInvariants leaves out some invariants, to test that their mutants then survive.
 	WithoutInvariants []int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
-	// CutAt stops a run after this many steps, without an error: it is judged by its events so far. 0 means
-	// never.
+	// CutAt stops a run after this many steps, without an error: the run is judged by its events so far. 0
+	// means never.
 	CutAt uint64
 	// Interrupted is called every few steps; if it returns true, the run stops. Nil means never.
 	Interrupted func() bool
 	// Until is called every few steps with the findings so far, if there are any. If it returns true, the
 	// run ends early and is judged by its events so far. Nil means never.
 	Until func(Findings) bool
-	// EachExecution reports the violations of a rule for each execution, not only for the first one.
+	// EachExecution reports the violations of a rule for every execution, not only for the first execution.
 	EachExecution bool
 	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
@@ -69,7 +69,7 @@ func (w *world) isInterrupted() bool {
 // Findings are the findings of the invariants in a run so far.
 type Findings struct {
 	List []invariant.Finding
-	// Execution is the present row of an execution; false if there is none.
+	// Execution returns an execution's current row, and false if there is none.
 	Execution func(execution.ID) (execution.Execution, bool)
 }
 
@@ -122,7 +122,7 @@ type Result struct {
 	CrashFired bool
 	// PauseFired reports whether Options.PauseAt was reached.
 	PauseFired bool
-	// Interrupted reports whether Options.Interrupted returned true; then the run proves nothing.
+	// Interrupted reports whether Options.Interrupted returned true; such a run proves nothing.
 	Interrupted bool
 	Events      uint64
 	world       *world
@@ -139,7 +139,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w.startCluster()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.buildResult(w.k.Run(func() bool {
-		// This is called before every step, so it checks the cheap condition first.
+		// This function is called before every step, so it checks the cheap condition first.
 		if w.db.AnyUnfinished() {
 			rest.Stirs()
 			return false

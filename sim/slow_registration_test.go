@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker restarts while a registration, which takes six round trips to the database, takes longer than
-// its statement timeout. It still registers, because each attempt may take longer than the previous one. If
-// a connection, which takes four round trips, takes longer than 5 s, no process can connect.
+// A worker restarts while the database link is so slow that a registration, with its six round trips, takes
+// longer than its statement timeout. It still registers, because each attempt may take longer than the
+// previous one. If a connection, which takes four round trips, takes longer than 5 s, no process can connect.
 func TestWorkerRegistersOverSlowLink(t *testing.T) {
 	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow

@@ -7,8 +7,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// smallScenarios are the scenarios of the sweeps over yield points. Each is short, and together
-// they cover the whole life of an execution.
+// smallScenarios returns the scenarios of the sweeps over yield points. Each is short, and together they
+// cover the whole life of an execution.
 func smallScenarios(t *testing.T) []*scenario.Scenario {
 	t.Helper()
 	var list []*scenario.Scenario
@@ -18,7 +18,7 @@ func smallScenarios(t *testing.T) []*scenario.Scenario {
 	return list
 }
 
-// parsed reads one of these texts.
+// parsed loads one of the scenarios below.
 func parsed(t *testing.T, text string) *scenario.Scenario {
 	t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
@@ -29,8 +29,8 @@ func parsed(t *testing.T, text string) *scenario.Scenario {
 	return s
 }
 
-// lifeOfOne is the whole life of one execution: created, dispatched, claimed, failed, retried,
-// completed, orchestrated; with a second worker to take over.
+// lifeOfOne covers the whole life of one execution: created, dispatched, claimed, failed, retried, completed
+// and orchestrated, with a second worker to take over.
 const lifeOfOne = `
 name: life-of-one
 about: One execution from its creation to the end of its retry.
@@ -45,8 +45,7 @@ workload:
   - {action: core.echo, count: 1, from: 1s}
 `
 
-// slowRun is an action that runs for several heartbeats, so that a paused process is in the middle
-// of it.
+// slowRun has an action that runs for several heartbeats, so that a process can be paused during its run.
 const slowRun = `
 name: slow-run
 about: One execution that runs over two heartbeats.
@@ -61,7 +60,7 @@ workload:
   - {action: core.job, count: 1, from: 1s}
 `
 
-// expiredDispatch is a dispatch that expires in its queue.
+// expiredDispatch has a dispatch that expires in its queue.
 const expiredDispatch = `
 name: expired-dispatch
 about: A dispatch that its worker does not fetch dies, and is taken back.
@@ -81,7 +80,7 @@ faults:
   - {when: {after: scheduled, nth: 1}, pause: shell-1, for: 7s}
 `
 
-// lostHints is a run in which all hints are lost.
+// lostHints loses all hints.
 const lostHints = `
 name: lost-hints
 about: Every hint is lost; the loops that ask the database find everything.
@@ -98,7 +97,7 @@ faults:
   - {when: {at: 500ms}, messages: {drop: execution.completed}, for: 20s}
 `
 
-// gracefulStop is a worker that stops while it runs an execution and others wait in its queue.
+// gracefulStop has a worker that stops while it runs an execution and other executions wait in its queue.
 const gracefulStop = `
 name: graceful-stop
 about: A worker stops with one execution running and one waiting, and another takes over.
@@ -117,8 +116,8 @@ faults:
   - {when: {after: action_started, of: shell-1, nth: 1, plus: 500ms}, stop: shell-1, restart_after: 20s}
 `
 
-// inBatches are executions that are dispatched in one statement and one message, claimed in one
-// statement, and end together.
+// inBatches has executions that are dispatched in one statement and one message, claimed in one statement,
+// and end together.
 const inBatches = `
 name: in-batches
 about: Six executions at once, of which a worker claims three in one statement and stores three results in one.
@@ -137,8 +136,8 @@ workload:
   - {action: core.echo, count: 6, from: 1s}
 `
 
-// familyAndLimit are chains with children, and executions whose action has a concurrency limit, so that
-// they are dispatched in two steps.
+// familyAndLimit has chains with children, and executions that are dispatched in two steps because their
+// action has a concurrency limit.
 const familyAndLimit = `
 name: family-and-limit
 about: Parents and their children run, end, and are handled; executions with a slot run beside them.

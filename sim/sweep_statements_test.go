@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// statementRecorder records which statements processes make, and with how many items.
+// statementRecorder records which statements processes make, and for how many items.
 type statementRecorder struct {
 	store.Store
 	note func(what string, items int)
@@ -64,15 +64,15 @@ func (sr statementRecorder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]
 	return sr.Store.Reclaim(ctx, rs)
 }
 
-// Purge is recorded by its kind, with the number of removed rows.
+// Purge records the statement by its kind, with the number of removed rows.
 func (sr statementRecorder) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	done, err := sr.Store.Purge(ctx, p)
 	sr.note("Purge "+p.What.String(), done.Removed)
 	return done, err
 }
 
-// The sweeps over yield points prove nothing about a statement that their scenarios never make, or
-// never make for as many rows as it is meant for.
+// The sweeps over yield points prove nothing about a statement that their scenarios never make, or never make
+// for several rows if it is meant for several.
 func TestSweptScenariosMakeEveryLifecycleStatement(t *testing.T) {
 	most, all := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex

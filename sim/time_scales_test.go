@@ -13,7 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// TestDrawnClustersOnEveryTimeScale draws clusters in which every duration may be far below or far above
+// TestDrawnClustersOnEveryTimeScale draws clusters in which every duration may be much shorter or longer than
 // every other. Runs, outages, pauses and waits last from milliseconds up to ten times the longest drawn
 // deadline. There may be more work than a batch or all workers take. The invariants judge each run.
 //
@@ -47,11 +47,11 @@ func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
 // timeScales is a drawn cluster.
 type timeScales struct {
 	text string
-	// mustComplete are the actions whose chains must all complete.
+	// mustComplete lists the actions whose chains must all complete.
 	mustComplete map[string]bool
 }
 
-// unexcused lists the chains that did not complete, although nothing in the run could cause that.
+// unexcused lists the chains that did not complete although nothing in the run could prevent it.
 func (ts *timeScales) unexcused(r *Result) (complaints []string) {
 	last := make(map[execution.ID]*execution.Execution)
 	for _, row := range r.world.finalRows() {
@@ -75,7 +75,7 @@ func drawScaled(t *rapid.T, least, most time.Duration, what string) time.Duratio
 	return min(most, d).Round(time.Millisecond)
 }
 
-// drawSpan writes a log_uniform duration from least to a maximum that is itself drawn between both
+// drawSpan returns a log_uniform duration, in YAML, from least to a maximum that is itself drawn between both
 // bounds.
 func drawSpan(t *rapid.T, least, most time.Duration, what string) string {
 	return fmt.Sprintf("{log_uniform: [%v, %v]}", least, drawScaled(t, 2*least, most, what))
@@ -103,7 +103,7 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	beat := drawScaled(t, 2*time.Second, 10*time.Second, "heartbeat_interval")
 	grace := rapid.SampledFrom([]time.Duration{0, 10 * time.Second, time.Minute}).Draw(t, "grace")
 	if fate == "steps" {
-		// A step ends every lease until the next heartbeat; without a grace, executions that become
+		// A step ends every lease until the next heartbeat; without a grace period, executions that become
 		// due in between would fail.
 		grace = time.Minute
 	}
@@ -177,7 +177,7 @@ func (ts *timeScales) drawWorkload(t *rapid.T, b *strings.Builder, top time.Dura
 	many := rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "many")
 	total := 0
 	b.WriteString("workload:\n")
-	// The first burst comes after the workers have registered: before that, an execution may fail
+	// The first burst is submitted after the workers have registered: before that, an execution may fail
 	// because there are no workers.
 	for _, ref := range []string{"a", "b"} {
 		n := rapid.IntRange(1, many).Draw(t, "count")

@@ -19,9 +19,9 @@ import (
 // stopped is how long work may stop before an alert must fire.
 const stopped = 2 * time.Minute
 
-// If a fault stops all work for longer than two minutes, an alert fires meanwhile, and all alerts resolve
-// afterwards. Each kind of fault strikes, with full strength, a cluster of one executor and one worker that
-// always has work. The faults are derived from the kinds' examples.
+// If a fault stops all work for longer than two minutes, an alert fires during the standstill, and all alerts
+// resolve afterwards. Each kind of fault strikes, at full strength, a cluster of one executor and one worker
+// that always has work. The faults are derived from the kinds' examples.
 func TestFaultsThatStopWorkFireAlerts(t *testing.T) {
 	var quiet []string
 	for _, k := range fault.Kinds() {
@@ -42,7 +42,7 @@ func TestFaultsThatStopWorkFireAlerts(t *testing.T) {
 		default:
 			t.Logf("%s: nothing ended for %v; %s", k.Name, h.longest, strings.Join(h.fired, ", "))
 		}
-		// Unreadable messages wait for a person.
+		// dead_letters_open keeps firing because unreadable messages wait for a person.
 		if h.firing = slices.DeleteFunc(h.firing, func(name string) bool { return name == "dead_letters_open" }); len(h.firing) > 0 {
 			t.Errorf("%s: long after it %v fire", k.Name, h.firing)
 		}
@@ -80,7 +80,7 @@ var (
 	spans  = regexp.MustCompile(`\[\d+m?s, \d+m?s\]`)
 )
 
-// fullStrength returns the example of a kind, with long times and the highest rates.
+// fullStrength returns a kind's example entry with long durations and the highest rates.
 func fullStrength(k *fault.Kind) string {
 	text := lasts.ReplaceAllString(k.Example, "$1: 4m")
 	text = strings.ReplaceAll(text, "dead_letters", "shell-1")
@@ -90,11 +90,11 @@ func fullStrength(k *fault.Kind) string {
 	return spans.ReplaceAllString(text, "[20s, 30s]")
 }
 
-// standstill measures the longest time without a completed execution after the beginning of the fault.
+// standstill measures the longest period without a completed execution after the fault has begun.
 type standstill struct {
 	began, last, longest, until time.Duration
 	fired, firing               []string
-	// told reports whether an alert fired in time within the longest standstill. alert is the time of the
+	// told reports whether an alert fired soon enough in the longest standstill. alert is the time of the
 	// first alert in the current standstill, or its beginning if one already fired.
 	told  bool
 	alert time.Duration

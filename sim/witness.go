@@ -14,8 +14,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// witness observes how the parts of the processes behave: which of their calls fail, what they log, when
-// they wait, and which contexts they hold then. It reports this to the rules that judge conduct. It is
+// witness observes how the parts of the processes behave: which of their calls fail, what they log, when they
+// wait, and which contexts they hold while they wait. It reports this to the rules that judge conduct. It is
 // below the mutants, so it sees the real calls. It does not change the run.
 type witness struct {
 	k     *kernel.Kernel
@@ -33,7 +33,7 @@ func partOf(t *kernel.Task) invariant.Part {
 	return invariant.Part{Process: t.Process().Name(), Name: t.Name(), Task: t.ID()}
 }
 
-// eventTask returns the task that causes the current event, nil if there is none or if it is dying.
+// eventTask returns the task that causes the current event, or nil if there is none or it is dying.
 func (w *witness) eventTask() *kernel.Task {
 	if w.k.Dying() {
 		return nil
@@ -57,7 +57,7 @@ func (w *witness) reportCall(ctx context.Context, call string, err error) {
 			w.rules.CallAnswered(partOf(t), ctx, call)
 		}
 	case errors.Is(err, context.Canceled):
-		// A task that cancelled its own call is no failure. But if the context had ended before, the call
+		// A call that its own task cancelled has not failed. But if its context had ended before, the call
 		// came too late.
 		if of := t.Held(); of.Ended == ctx {
 			w.rules.CalledTooLate(partOf(t), call, of.EndedAt)
@@ -69,7 +69,7 @@ func (w *witness) reportCall(ctx context.Context, call string, err error) {
 	}
 }
 
-// reportEmptyCall reports a call of a process with an empty list of items.
+// reportEmptyCall reports a process's call with an empty list of items.
 func (w *witness) reportEmptyCall(call string) {
 	if t := w.eventTask(); t != nil && t.Process().Name() != client {
 		w.rules.NamesNothing(partOf(t), call)
@@ -117,7 +117,7 @@ func (s *seenHost) Go(name string, run func()) host.Task {
 	})
 }
 
-// reportTaskEnd reports that the current task ends by itself.
+// reportTaskEnd reports that the current task ends on its own.
 func (w *witness) reportTaskEnd() {
 	if w == nil {
 		return
@@ -130,7 +130,7 @@ func (w *witness) reportTaskEnd() {
 	w.rules.Ends(partOf(t), of.Limited+of.Plain)
 }
 
-// noteContextEnd notes that a wait of the current task has ended because its context ended.
+// noteContextEnd records that a wait of the current task has ended because its context ended.
 func (w *witness) noteContextEnd(ctx context.Context, err error) {
 	if err == nil || ctx.Err() == nil {
 		return

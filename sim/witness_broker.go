@@ -51,7 +51,7 @@ type seenSession struct {
 	// declared reports whether the topology was declared and the broker has cancelled no consumer since.
 	// taken reports whether it has cancelled one.
 	declared, taken bool
-	// usable is the time of the first declaration: from then on the client publishes over the session.
+	// usable is the time of the first declaration, after which the client publishes over the session.
 	usable time.Duration
 }
 
@@ -144,11 +144,11 @@ type seenConsumer struct {
 	s     *seenSession
 	queue string
 	over  bool
-	// asked reports whether the process itself has cancelled the consumer.
+	// asked reports whether the process itself asked for the consumer's cancellation.
 	asked bool
 }
 
-// markEnded notes that the consumer receives no more deliveries.
+// markEnded records that the consumer receives no more deliveries.
 func (sc *seenConsumer) markEnded() {
 	if !sc.over {
 		sc.over = true

@@ -52,7 +52,7 @@ type world struct {
 	history history.Tee
 	judges  *run.Judges
 	log     *slog.Logger
-	witness *witness // nil if no rule uses its reports
+	witness *witness // nil if no rule needs what it reports
 	event   history.Event
 
 	processes []*process                   // in a fixed order: executors, workers, then twins in the order of their creation
@@ -61,10 +61,10 @@ type world struct {
 	// alarm names the fault that raised the broker's latest alarm.
 	alarm  string
 	alerts *run.Alerts // nil if the scenario expects none
-	// figures judges the figures that processes report; nil if they are not recorded.
+	// figures judges the metrics that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
-	// paused reports whether Options.PauseAt was reached, enough whether Options.Until returned true.
+	// paused reports whether Options.PauseAt was reached, and enough whether Options.Until returned true.
 	paused, enough bool
 }
 
@@ -145,7 +145,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	return w
 }
 
-// rewindCount returns how often the scenario may make the database lose its latest writes.
+// rewindCount returns how many times the scenario may make the database lose its latest writes.
 func (w *world) rewindCount() (n int) {
 	for i := range w.scenario.Faults {
 		if w.scenario.Faults[i].Kind.Rewinds() {
@@ -190,8 +190,8 @@ func (w *world) Observe(e *history.Event) {
 	w.injector.Observe(e)
 }
 
-// A run may make stepsAtOnce steps at one moment of virtual time, plus stepsAtOnceForExecution for each
-// unfinished execution. So it allows bursts but no loop that never waits.
+// A run may make stepsAtOnce steps at the same virtual time, plus stepsAtOnceForExecution for each unfinished
+// execution. So it allows bursts but no loop that never waits.
 const (
 	stepsAtOnce             = 200_000
 	stepsAtOnceForExecution = 100
@@ -261,7 +261,7 @@ func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	return p
 }
 
-// findProcess returns the process with this name, nil if there is none.
+// findProcess returns the process with this name, or nil if there is none.
 func (w *world) findProcess(name string) *process {
 	for _, p := range w.processes {
 		if p.name == name {
@@ -312,7 +312,7 @@ func (p *process) handleEnd(why kernel.EndReason) {
 // leftovers of the crash still exist.
 const sweepRestart = 3 * time.Second
 
-// crash ends the process at once.
+// crash ends the process immediately.
 func (p *process) crash() {
 	if p.isAlive() {
 		p.current.Crash()
@@ -351,7 +351,7 @@ func (p *process) runExecutor() {
 		Prober: &prober{w, p.current, h},
 	})
 	if !woven.Built {
-		// In a woven build the kernel could switch tasks between a finding and its figure.
+		// In a woven build, the kernel could switch tasks between a finding and the metric that reports it.
 		w.figures.Ask(p.name, service)
 	}
 	service.Run(ctx)
@@ -376,7 +376,7 @@ func (p *process) runWorker() {
 	if p.calls != nil {
 		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, h, p.calls)
 	}
-	// A superseded worker exits with an error and logs it itself.
+	// A superseded worker logs the error with which it exits, so it is not logged here.
 	_ = worker.New(worker.Options{
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,

@@ -1,9 +1,8 @@
 // Package dense maps consecutive numbers, such as those of executions and messages, to values. A table
 // takes less time and memory than a map, and values in use at the same time share few cache lines.
 //
-// Values are stored in pages of pageSize consecutive numbers. A page that becomes empty is reused, so a
-// table is as large as its current content. Numbers that are far apart, as in a foreign file, cost one page
-// each.
+// Values are stored in pages of pageSize consecutive numbers. A page that becomes empty is reused, so a table
+// is as large as its current content. Numbers that are far apart, as in a foreign file, cost one page each.
 package dense
 
 import (

@@ -53,7 +53,7 @@ func (c *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 }
 
 // driftTick is how often a drifting database clock is stepped. Drift is a series of small steps, so
-// the history records the clock's error at every moment.
+// the history records the clock's error at any time.
 const driftTick = time.Second
 
 func (c *clockDrift) driftDatabase(x *Injection, w Clocks) {

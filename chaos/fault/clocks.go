@@ -13,11 +13,10 @@ import (
 )
 
 // This file holds the common parts of clock faults. The database's clock decides leases and deadlines. A
-// process's wall clock should affect nothing; its monotonic clock determines when the process fences
-// itself.
+// process's wall clock should affect nothing; its monotonic clock determines when the process fences itself.
 
-// maxDrift is the greatest drift that the simulator supports, in parts per million, far above that
-// of real clocks.
+// maxDrift is the largest drift that the simulator supports, in parts per million: much larger than in real
+// clocks.
 const maxDrift = 100_000
 
 const (
@@ -45,8 +44,7 @@ func (c *clockShift) Read(r *Reader) {
 // Strikes implements Fault.
 func (c *clockShift) Strikes() Strikes { return Strikes{Target: c.Target} }
 
-// Lasts implements Lasting. After a clock was set back, a process that waits for a moment on it
-// waits longer.
+// Lasts implements Lasting. After a clock was set back, a process that waits for a time on it waits longer.
 func (c *clockShift) Lasts(b Bounds) time.Duration { return b.For + max(c.By, -c.By) }
 
 // describeShift names the fault, for example "clock offset shell-1".

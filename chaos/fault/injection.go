@@ -9,7 +9,7 @@ import (
 )
 
 // Draws is the random source of one fault in one run. Each fault has its own, so adding a fault
-// doesn't change the draws of the others.
+// doesn't change the draws of other faults.
 type Draws interface {
 	// Uint64N draws from 0 to n-1.
 	Uint64N(n uint64) uint64

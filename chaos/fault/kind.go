@@ -28,16 +28,14 @@ type Kind struct {
 	// Keys are the YAML keys of its value. Empty if the value is a single name: a target, or As
 	// under a shared key.
 	Keys []yamlfile.Key
-	// Excuses lists the causes by which a fault of this kind can explain a failed execution. An
-	// execution that fails without an explanation breaks invariant 17. Empty if the fault explains
-	// no failure, or if its effect has events of its own: processes that end or pause, servers that
-	// are down.
+	// Excuses lists the causes by which a fault of this kind can explain a failed execution. An execution
+	// that fails without an explanation breaks invariant 17. Empty if the fault explains no failure, or if
+	// its effect has events of its own: processes that end or pause, servers that are down.
 	Excuses []Cause
 	// Draw draws an entry of `faults` of this kind, without `when`, `for` and `restart_after`.
 	// Varied runs and drawn clusters use it. nil for a kind that is never drawn.
 	Draw func(d *Dice) string
-	// Hinders reports whether a fault of this kind can delay an executor's detection, whatever its target
-	// is.
+	// Hinders reports whether a fault of this kind can delay an executor's detection, whatever its target is.
 	Hinders bool
 	// Edits reports whether the fault only changes or locks rows in the database, so that every server and
 	// process still answers.
@@ -113,10 +111,9 @@ type Shown interface {
 // registered maps each kind's name to the kind.
 var registered = map[string]*Kind{} //detlint:ok a registry, which only init functions write
 
-// Register makes a kind of fault known. F is the type of its faults, and W the interface that it
-// needs from a world; Go infers both from inject. inject begins the fault and returns a function
-// that ends it. For a fault that ends by itself it returns nil, and the fault later calls
-// Injection.End or Injection.Endless.
+// Register makes a kind of fault known. F is the type of its faults, and W the interface that it needs from a
+// world; Go infers both from inject. inject begins the fault and returns a function that ends it. For a fault
+// that ends by itself it returns nil, and the fault later calls Injection.End or Injection.Endless.
 //
 // Call Register from an init function. It panics if the kind conflicts with another or lacks a
 // name, a description or an example.
@@ -183,9 +180,8 @@ func Kinds() []*Kind {
 // Find returns the kind with a name, or nil if there is none.
 func Find(name string) *Kind { return registered[name] }
 
-// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by
-// itself. Inject fails if the world lacks the interface that the kind needs, or if the world itself
-// fails.
+// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by itself.
+// Inject fails if the world lacks the interface that the kind needs, or if the world itself fails.
 func (k *Kind) Inject(f Fault, x *Injection, world any) (undo func(), err error) {
 	return k.inject(f, x, world)
 }

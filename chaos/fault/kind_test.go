@@ -69,7 +69,7 @@ func TestEveryInterfaceHasLackingText(t *testing.T) {
 }
 
 // A world that lacks an interface refuses to inject, even if the caller didn't ask Lacks first.
-func TestInjectFailsWithoutTheInterface(t *testing.T) {
+func TestInjectFailsWithoutInterface(t *testing.T) {
 	k := Find("clock_step")
 	undo, err := k.Inject(k.blank(), &Injection{}, struct{}{})
 	if undo != nil || err == nil || !strings.Contains(err.Error(), "this world can't do a clock_step: it lacks fault.Clocks (DriftClock, ShiftClock,") {

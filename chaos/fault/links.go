@@ -60,8 +60,7 @@ func (l *link) affectLinks(x *Injection, w Links, e Effect) (undo func(), err er
 	return InOrder(heal), nil
 }
 
-// linkKeys returns the keys of a fault on links: process first, then ends, then the kind's own
-// keys.
+// linkKeys returns the keys of a fault on links: process first, then ends, then the kind's own keys.
 func linkKeys(process, about, ends string, own ...yamlfile.Key) []yamlfile.Key {
 	keys := []yamlfile.Key{
 		processKey(process, about),

@@ -17,7 +17,7 @@ func init() {
 	}, (*lockedTable).inject)
 }
 
-// lockableTables are the tables of the schema.
+// lockableTables returns the tables of the schema.
 func lockableTables() []string {
 	return []string{
 		"action", "concurrency_slot", "dead_letter", "execution_record", "execution_transition_gone", "execution_unhandled", "execution_work",

@@ -63,7 +63,7 @@ func messageKeys(as, about string, own ...yamlfile.Key) []yamlfile.Key {
 	return append(keys, rateKey("messages"), forKey())
 }
 
-// byKey is the key for the delay of messages.
+// byKey returns the key for the delay of messages.
 func byKey() yamlfile.Key {
 	return yamlfile.Required("by", "how late delayed messages are, or the least and the most", spanOrOne())
 }

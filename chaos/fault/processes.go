@@ -54,7 +54,7 @@ func (i *Injection) restartLater(w Processes) {
 	})
 }
 
-// processKey is a key whose value names a process.
+// processKey returns a key whose value names a process.
 func processKey(name, about string) yamlfile.Key {
 	return yamlfile.Required(name, about, yamlfile.StringSchema())
 }

@@ -151,8 +151,7 @@ func TestDeadProcessRestartsOnTime(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "1s shell-1 is gone", "10s start shell-1", "10s over")
 }
 
-// A process that takes longer to stop than its restart_after restarts as soon as it has ended. Then it is
-// started once it has ended, and not earlier.
+// A process that takes longer to stop than its restart_after restarts once it has ended, and not earlier.
 func TestStoppingProcessRestartsAfterItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
@@ -195,7 +194,7 @@ func TestRestartedProcessIsNotResumed(t *testing.T) {
 	}
 }
 
-func TestStoppedProcessIsNotCutShort(t *testing.T) {
+func TestProcessThatStoppedIsNotKilled(t *testing.T) {
 	for _, x := range []struct {
 		stops, restarted bool
 		want             []string

@@ -37,11 +37,9 @@ const (
 	// hostileHeaders is a readable message with a forged x-death header. When such a message dies,
 	// RabbitMQ 3.10 stops dead-lettering on the whole node until the node restarts.
 	hostileHeaders attack = "hostile_headers"
-	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked
-	// for it.
+	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked for it.
 	forgedCancel attack = "forged_cancel"
-	// forgedDispatch is a dispatch, with a later epoch, of a running execution that no executor dispatched
-	// again.
+	// forgedDispatch is a dispatch of a running execution, with a later epoch, that no executor sent.
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"

@@ -13,9 +13,8 @@ import (
 
 // This file reads an entry of `faults`: it finds the kind and lets the fault read its value.
 
-// Reader reads the fields of a fault. The methods of yamlfile.Reader read general values; those
-// defined here know the cluster. Each notes a problem with its position and then returns the zero
-// value.
+// Reader reads the fields of a fault. The methods of yamlfile.Reader read general values; those defined here
+// know the cluster. Each notes a problem with its position and then returns the zero value.
 type Reader struct {
 	*yamlfile.Reader
 	// Value is the value in the file: a single name, or the mapping of the kind's Keys.
@@ -65,8 +64,7 @@ func (r *Reader) OneWorker(n *yaml.Node) string {
 	return r.oneOf(n, "worker", append(slices.Clone(r.cluster.Workers), AnyWorker))
 }
 
-// Queue reads a queue: one of the executors' queues, or a worker or selector of workers for their
-// own.
+// Queue reads a queue: one of the executors' queues, or a worker or selector of workers for their own.
 func (r *Reader) Queue(n *yaml.Node) string {
 	return r.oneOf(n, "queue", append(ExecutorQueues(), r.cluster.WorkerTargets()...))
 }

@@ -32,8 +32,7 @@ const (
 	EveryProcess  = "every process"
 )
 
-// The executors' queues, as targets of queue faults. A worker's name stands for the worker's own
-// queue.
+// The executors' queues, as targets of queue faults. A worker's name stands for the worker's own queue.
 const (
 	RequestedQueue     = "requested"
 	StatusChangedQueue = "status_changed"

@@ -7,13 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file holds the interfaces that worlds offer to faults. Each is small, so that a world may
-// lack any of them. A method that begins something returns a function that ends it; the caller
-// calls that once. An error means that the world itself failed: the run ends without a verdict on
-// the product.
+// This file holds the interfaces that worlds offer to faults. Each is small, so that a world may lack any of
+// them. A method that begins something returns a function that ends it; the caller calls that once. An error
+// means that the world itself failed: the run ends without a verdict on the product.
 //
-// A method that takes an Injection calls its Touch as soon as the fault makes a difference to
-// something.
+// A method that takes an Injection calls its Touch as soon as the fault makes a difference to something.
 
 // Processes are the executors and workers of the cluster.
 type Processes interface {
@@ -75,7 +73,7 @@ type Effect struct {
 	// Cut holds everything back until the link is healed.
 	Cut bool
 	// Silence loses everything on the connections that exist at its beginning; new connections
-	// work. The old ones break at its end.
+	// work. The silent connections break at its end.
 	Silence bool
 	// Delay is the extra time that each message takes. Busy is how long one message occupies the link.
 	Delay, Busy Span
@@ -130,8 +128,7 @@ type ConsumerCancelling interface {
 	CancelConsumers(x *Injection, queue string) error
 }
 
-// StuckQueues are queues whose processes can hang: they neither confirm published messages nor
-// deliver.
+// StuckQueues are queues whose processes can hang: they neither confirm published messages nor deliver.
 type StuckQueues interface {
 	Registry
 	SuspendQueue(x *Injection, queue string) (resume func(), err error)
@@ -144,8 +141,7 @@ type ConsumerTimeouts interface {
 	SetConsumerTimeout(x *Injection, after time.Duration) (back func(), err error)
 }
 
-// DeadLettering is a broker whose dead-lettering processes can hang: dead messages stay in their
-// queue.
+// DeadLettering is a broker whose dead-lettering processes can hang: dead messages stay in their queue.
 type DeadLettering interface {
 	StopDeadLettering(x *Injection) (resume func(), err error)
 }
@@ -223,16 +219,14 @@ type DatabaseReadOnly interface {
 	RefuseWrites(x *Injection) (end func(), err error)
 }
 
-// DatabaseDemotion is a database whose server can become read-only for its existing connections,
-// while new connections reach another, writable server. At the end the old server closes its
-// connections.
+// DatabaseDemotion is a database whose server can become read-only for its existing connections, while new
+// connections reach another, writable server. At the end the old server closes its connections.
 type DatabaseDemotion interface {
 	DemoteDatabase(x *Injection) (end func(), err error)
 }
 
-// DatabaseRewinding is a database with a standby that can stop following. At the end the standby
-// takes over: the database is as it was at the beginning of the fault, and every connection is
-// closed.
+// DatabaseRewinding is a database with a standby that can stop following. At the end the standby takes over:
+// the database is as it was at the beginning of the fault, and every connection is closed.
 type DatabaseRewinding interface {
 	RewindDatabase(x *Injection) (end func(), err error)
 }
@@ -242,8 +236,7 @@ type DatabaseSlow interface {
 	SlowDatabase(x *Injection, adds Span) (end func(), err error)
 }
 
-// DatabaseFailures is a database that rolls back a share of the writing statements with the given
-// error.
+// DatabaseFailures is a database that rolls back a share of the writing statements with the given error.
 type DatabaseFailures interface {
 	FailWrites(x *Injection, perMillion uint64, with WriteFailure) (end func(), err error)
 }
@@ -276,8 +269,7 @@ type DatabaseHanging interface {
 
 // SlotEdits is a database in which a person edits concurrency slots manually.
 type SlotEdits interface {
-	// HoldSlots assigns free concurrency slots to executions that have ended. It returns the number
-	// of slots.
+	// HoldSlots assigns free concurrency slots to executions that have ended. It returns the number of slots.
 	HoldSlots(x *Injection, most int) int
 	// HeldSlots returns the number of these slots that are still taken.
 	HeldSlots() int
@@ -295,15 +287,15 @@ type Strangers interface {
 	// LockRows locks up to most rows of executions that were dispatched or run, and that no stranger has
 	// locked. It returns the number of locked rows, and a function that releases them.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
-	// LockTable locks a table until free is called, and calls Touch when the lock holds up a call. A world that
+	// LockTable locks a table until free is called, and calls Touch when the lock delays a call. A world that
 	// can't see that calls Touch when the table is locked.
 	LockTable(x *Injection, l TableLock) (free func(), err error)
 	// OpenTransaction opens a transaction that writes and then keeps its snapshot until end is called.
 	OpenTransaction(x *Injection) (end func(), err error)
 }
 
-// TableLock is a lock of a table: in SHARE mode, which holds up writes, or in ACCESS EXCLUSIVE mode, which
-// holds up everything.
+// TableLock is a lock of a table: in SHARE mode, which blocks writes, or in ACCESS EXCLUSIVE mode, which
+// blocks everything.
 type TableLock struct {
 	Table     string
 	Exclusive bool
@@ -313,8 +305,7 @@ type TableLock struct {
 type Clocks interface {
 	// ShiftClock moves the wall clock of a process's current instance.
 	ShiftClock(x *Injection, process string, by time.Duration) (back func())
-	// DriftClock makes both clocks of a process, and those of its machine, run fast by perMillion
-	// millionths.
+	// DriftClock makes both clocks of a process, and those of its machine, run fast by perMillion millionths.
 	DriftClock(x *Injection, process string, perMillion int64) (back func())
 	// ShiftDatabaseClock moves the database's clock. TouchDatabaseClock makes the next read of that
 	// clock call Touch.

@@ -15,8 +15,7 @@ import (
 // Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events. Each comment lists the fields that an event sets in addition to At, Step and
-// Process.
+// The kinds of events. Each comment lists the fields that an event sets in addition to At, Step and Process.
 const (
 	NoKind Kind = iota
 
@@ -31,26 +30,23 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have
-	// Count (1 if the fault can hinder an executor), Process (the targets: names separated by
-	// commas, or the server) and Queue (the other ends of links, the type of messages, or a table).
-	// FaultTouched is the evidence that a fault made a difference to a Process, or to a Message
-	// with its Type in a Queue.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1
+	// if the fault can hinder an executor), Process (the targets: names separated by commas, or the server)
+	// and Queue (the other ends of links, the type of messages, or a table). FaultTouched is the evidence
+	// that a fault made a difference to a Process, or to a Message with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched
 
 	// ActionDefined: Action, Count (its limit of concurrency, 0 for none).
 	ActionDefined
-	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
-	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key),
-	// Related (the first row of the parent's chain, 0 unless it is a child), Worker (to which it is
-	// pinned, or 0), Text (the runtime), RunTimeout (0 in an audit, which doesn't contain it) and
-	// DispatchTimeout (0: as configured).
+	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest start, 0
+	// for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first
+	// row of the parent's chain, 0 unless it is a child), Worker (to which it is pinned, or 0), Text (the
+	// runtime), RunTimeout (0 in an audit, which doesn't contain it) and DispatchTimeout (0: as configured).
 	Created
-	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock).
-	// The answer to a request was the execution that an earlier request had created under the same
-	// idempotency key.
+	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock). The answer
+	// to a request was the execution that an earlier request had created under the same idempotency key.
 	KeyKnown
 	// ChildStarted: Execution, Related. A child became due because its parent's chain completed.
 	ChildStarted
@@ -82,28 +78,26 @@ const (
 	// an outage of the worker's health endpoint began, 0 if it ended).
 	Observed
 
-	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit
-	// (capacity), Text (its runtimes, separated by spaces). WorkerLifecycle: Worker, Incarnation,
-	// Lifecycle. HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end), Limit
-	// (1 if its consumer is alive). HealthReported, for stored figures with a failure and the first
-	// ones without: Worker, Incarnation, Count (consecutive failures), Limit (failures within the
-	// window), Message (runs within the window), Due (the time of the last failure).
-	// WorkerCordoned: Worker, Count (1 on, 0 off).
+	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit (capacity), Text
+	// (its runtimes, separated by spaces). WorkerLifecycle: Worker, Incarnation, Lifecycle. HeartbeatRenewed:
+	// Worker, Incarnation, Count (beat), Due (the lease's end), Limit (1 if its consumer is alive).
+	// HealthReported, for stored figures with a failure and the first ones without: Worker, Incarnation,
+	// Count (consecutive failures), Limit (failures within the window), Message (runs within the window), Due
+	// (the time of the last failure). WorkerCordoned: Worker, Count (1 on, 0 off).
 	WorkerRegistered
 	WorkerLifecycle
 	HeartbeatRenewed
 	HealthReported
 	WorkerCordoned
 
-	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue. A message
-	// with several dispatches gives one event for each dispatch, always together; Limit is the
-	// position of the dispatch, from 1, or 0 if it is the only one. Published: the broker has
-	// routed the message, to Count queues. PublishReturned: to no queue. Enqueued; Delivered
-	// (Process, Count: how many ends a hint calls handled; only in simulation); Acked (Process,
-	// Fault: why its body was unreadable, if it was); Requeued; Expired and Rejected (Count 1 if,
-	// because of the message's header, the broker from then on creates no queue and moves no dead
-	// letter; only in simulation); DeadLettered (Queue: where it died; it was routed to Count
-	// queues); Dropped (Fault names the cause; empty if the broker dropped it by its own rules).
+	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue. A message with
+	// several dispatches gives one event for each dispatch, always together; Limit is the position of the
+	// dispatch, from 1, or 0 if it is the only one. Published: the broker has routed the message, to Count
+	// queues. PublishReturned: to no queue. Enqueued; Delivered (Process, Count: how many ends a hint calls
+	// handled; only in simulation); Acked (Process, Fault: why its body was unreadable, if it was); Requeued;
+	// Expired and Rejected (Count 1 if, because of the message's header, the broker from then on creates no
+	// queue and moves no dead letter; only in simulation); DeadLettered (Queue: where it died; it was routed
+	// to Count queues); Dropped (Fault names the cause; empty if the broker dropped it by its own rules).
 	Published
 	PublishReturned
 	Enqueued
@@ -115,10 +109,9 @@ const (
 	DeadLettered
 	Dropped
 
-	// ActionStarted: Execution, Chain, Epoch, Worker, Incarnation, Process (the machine).
-	// ActionEnded: the same and To (outcome), Reason, and Count (the exit code of a failure; 0 if the
-	// action gave its reason in words or was ended by a signal). Count is not hashed, so existing
-	// hashes stay valid.
+	// ActionStarted: Execution, Chain, Epoch, Worker, Incarnation, Process (the machine). ActionEnded: the
+	// same and To (outcome), Reason, and Count (the exit code of a failure; 0 if the action gave its reason
+	// in words or was ended by a signal). Count is not hashed, so existing hashes stay valid.
 	ActionStarted
 	ActionEnded
 

@@ -61,16 +61,14 @@ type Mutant struct {
 	Connections func(*Connections)
 }
 
-// Database is a process's client of a database that also makes unguarded statements, as the model
-// does.
+// Database is a process's client of a database that also makes unguarded statements, as the model does.
 type Database interface {
 	store.Store
 	// Step executes one atomic step with raw access to the rows. Its errors are those of any statement.
 	Step(ctx context.Context, do func(tx Tx)) error
 }
 
-// Tx is raw access to the rows within one atomic step, without any guard. It is only valid during
-// the step.
+// Tx is raw access to the rows within one atomic step, without any guard. It is only valid during the step.
 type Tx interface {
 	// Now returns the time of the database's clock.
 	Now() time.Time
@@ -94,8 +92,7 @@ type Tx interface {
 	Rewait(id execution.ID, change func(*execution.Execution))
 	// Unlist removes an execution from the list of unhandled ends.
 	Unlist(id execution.ID)
-	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is
-	// marked.
+	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is marked.
 	MarkPublished(id execution.ID)
 	// Create inserts an execution without checking its key or the state of its parent's chain.
 	Create(item store.NewExecution) store.Created
@@ -107,8 +104,7 @@ type Tx interface {
 	HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID
 	// HandleChildless commits terminal handling that settles no children, without a retry.
 	HandleChildless(id execution.ID)
-	// SettleChildren starts or skips the children of a row's chain, depending on the end of that
-	// row.
+	// SettleChildren starts or skips the children of a row's chain, depending on the end of that row.
 	SettleChildren(id execution.ID)
 	// Children returns the number of children that are waiting for a row's chain to end.
 	Children(id execution.ID) (waiting int)
@@ -124,8 +120,7 @@ type Tx interface {
 
 // Machine is a machine on which actions run.
 type Machine interface {
-	// RemoveShims removes the shims, so that only the actions themselves and their worker can end
-	// them.
+	// RemoveShims removes the shims, so that only the actions themselves and their worker can end them.
 	RemoveShims()
 }
 

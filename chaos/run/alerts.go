@@ -16,15 +16,14 @@ import (
 // AlertsOptions configures Alerts. Emit is required.
 type AlertsOptions struct {
 	Clock Clock
-	// Every is the time between two samples on the clock: telemetry.SampleInterval, scaled like the
-	// scenario.
+	// Every is the time between two samples: telemetry.SampleInterval, scaled like the scenario.
 	Every time.Duration
 	// Patience is how long a run waits, once nothing else is left, for an alert that must resolve; see the
 	// function Patience. 0 means as long as the run may last.
 	Patience time.Duration
-	// Collect asks all processes for their figures before each sample and returns a function that passes
-	// them to the evaluator; nil means that no more samples are wanted. It may block. A nil Collect is for
-	// processes that report to the evaluator themselves.
+	// Collect asks all processes for their metrics before each sample and returns a function that passes them
+	// to the evaluator, or nil to end the sampling. It may block. A nil Collect is for processes that report
+	// to the evaluator themselves.
 	Collect func() (hand func())
 	// Emit writes an event of kind AlertFired or AlertResolved.
 	Emit func(history.Event)
@@ -36,8 +35,8 @@ type AlertsOptions struct {
 type Alerts struct {
 	o    AlertsOptions
 	wait []string
-	// rested is the time since which the run waits only for alerts, -1 if it doesn't. Only Awake and
-	// Pending use it.
+	// rested is the time at which the run began to wait only for alerts, or -1 if it waits for something
+	// else. Only Awake and Pending use it.
 	rested time.Duration
 
 	// sampling is held during a sample. next is the number of the next sample, from 0.
@@ -50,7 +49,7 @@ type Alerts struct {
 	evaluator *alert.Evaluator
 }
 
-// NewAlerts returns alerts without samples, nil if the scenario has no expectation about alerts.
+// NewAlerts returns Alerts without samples, or nil if the scenario expects nothing of alerts.
 func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	if !expected.Any() {
 		return nil
@@ -58,7 +57,7 @@ func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	return &Alerts{o: o, wait: expected.Resolves, rested: -1, evaluator: alert.NewEvaluator()}
 }
 
-// Evaluator returns the receiver of figures for processes that report them directly; nil for nil alerts.
+// Evaluator returns the evaluator, for processes that report their metrics to it directly; nil if a is nil.
 // Only one task at a time may use it.
 func (a *Alerts) Evaluator() *alert.Evaluator {
 	if a == nil {
@@ -92,8 +91,8 @@ func (a *Alerts) Sample() {
 	a.o.Clock.After(a.next*a.o.Every-now, a.Sample)
 }
 
-// takeSample evaluates the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever
-// the clock time between two samples.
+// takeSample evaluates the rules on the n-th sample, counted from 0. The rules' windows are not scaled,
+// whatever the clock time between two samples.
 func (a *Alerts) takeSample(n time.Duration, hand func()) {
 	a.mu.Lock()
 	if hand != nil {
@@ -110,7 +109,8 @@ func (a *Alerts) takeSample(n time.Duration, hand func()) {
 	}
 }
 
-// Awake notes that the run waits for something other than alerts. Call it in the task that calls Pending.
+// Awake records that the run is waiting for something other than alerts. Call it in the task that calls
+// Pending.
 func (a *Alerts) Awake() {
 	if a != nil {
 		a.rested = -1
@@ -144,9 +144,9 @@ func (a *Alerts) Stop() {
 	a.stopped = true
 }
 
-// Patience returns how long a run waits for an alert once nothing else is left: until the last dead worker
-// is marked lost, including the brake's hold, and the longest window of a rule has passed, plus a few
-// samples. every is the sample interval as in AlertsOptions.
+// Patience returns how long a run waits for an alert to resolve once nothing else is left. By then, the last
+// dead worker has been marked lost, even if the brake held, and the longest rule window has passed, plus a
+// few samples. every is the sample interval as in AlertsOptions.
 func Patience(c config.Config, workers int, every time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range telemetry.Rules() {

@@ -14,7 +14,8 @@ import (
 
 const brake = "reaper_brake"
 
-// watched returns alerts that expect the brake to resolve, on a bubble's clock, at half its speed.
+// watched returns Alerts that expect the brake alert to resolve, on the clock of a synctest bubble at half
+// speed.
 func watched(collect func(a *Alerts), patience time.Duration) (a *Alerts, told *[]string) {
 	clock := wall{time.Now()}
 	told = new([]string)
@@ -60,7 +61,7 @@ func TestAlertsAreSampledEveryInterval(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForItsAlert(t *testing.T) {
+func TestRunWaitsForAlertToResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, told := watched(nil, time.Hour)
 		for _, v := range []int64{0, 1, 1, 0} {
@@ -74,7 +75,7 @@ func TestRunWaitsForItsAlert(t *testing.T) {
 	})
 }
 
-// An alert that never resolves delays the end of a run only for its patience.
+// An alert that never resolves delays the end of a run by Patience at most.
 func TestRunStopsWaitingAfterPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)
@@ -104,7 +105,7 @@ func TestPatienceExceedsBrakeAndWindow(t *testing.T) {
 	}
 }
 
-func TestNilAlertsDoNothing(t *testing.T) {
+func TestMethodsOfNilAlertsDoNothing(t *testing.T) {
 	a := NewAlerts(scenario.Alerts{}, AlertsOptions{})
 	a.Sample()
 	a.Stop()

@@ -44,11 +44,11 @@ type InjectorOptions struct {
 	Clock Clock
 	// Draws makes the source of random numbers for a label.
 	Draws func(label string) Draws
-	// Emit writes an event into the history, now.
+	// Emit writes an event into the history at the current time.
 	Emit func(history.Event)
 	// Workers names the workers that have registered.
 	Workers fault.Names
-	// Fail is called when the world itself failed.
+	// Fail is called when the world itself fails.
 	Fail func(error)
 	// Without lists kinds of faults to leave out, so that a test can show that their absence is detected.
 	Without []string
@@ -61,16 +61,16 @@ type injection struct {
 	fault.Injection
 	in   *Injector
 	spec *scenario.Fault
-	// trigger is the event that it waits for, nil if it begins at a time. shown is set for a fault whose
-	// effect shows only in events.
+	// trigger is the event that starts the fault, or nil if the fault begins at a time. shown is set for a
+	// fault whose effect shows only in events.
 	trigger *scenario.Trigger
 	shown   fault.Shown
 
-	// The injector's lock guards the rest.
+	// The injector's lock guards the fields below.
 	seen    int // occurrences of its trigger
 	fired   bool
 	touched bool
-	// over reports whether it is no longer pending.
+	// over reports whether the fault is no longer pending.
 	over  bool
 	began time.Duration
 	ended time.Duration // 0 while it lasts, and always if it has no end
@@ -137,7 +137,7 @@ func (in *Injector) Observe(e *history.Event) {
 	}
 }
 
-// takeTriggered removes the faults that an event triggers from the waiting ones, and returns them.
+// takeTriggered removes the faults that an event triggers from the waiting faults, and returns them.
 func (in *Injector) takeTriggered(e *history.Event) (come []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -157,7 +157,7 @@ func (in *Injector) takeTriggered(e *history.Event) (come []*injection) {
 	return come
 }
 
-// shownBy returns the faults of which an event is the first evidence.
+// shownBy returns the faults for whose effect an event is the first evidence.
 func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -219,7 +219,7 @@ func (inj *injection) undoFault() {
 	}
 }
 
-// drawTargets draws the processes that the target stands for; none for a server.
+// drawTargets draws the processes that the fault's target stands for; it draws none for a server.
 func (inj *injection) drawTargets() (chosen []string) {
 	names, count := inj.in.o.Scenario.Cluster.Names().Select(inj.spec.Spec.Strikes().Target)
 	for range count {
@@ -313,8 +313,8 @@ func (in *Injector) Touch(name string, on fault.Touched) {
 	}
 }
 
-// Hold keeps Busy true until release is called, for disturbances outside the scenario. Call release
-// once.
+// Hold makes Busy return true until release is called, for disturbances that are not in the scenario. Call
+// release once.
 func (in *Injector) Hold() (release func()) {
 	add := func(n int) {
 		in.mu.Lock()
@@ -325,9 +325,9 @@ func (in *Injector) Hold() (release func()) {
 	return func() { add(-1) }
 }
 
-// Stop prevents further faults from beginning, and returns functions that undo those that last. A
-// second call of such a function does nothing, unless its fault was just beginning during the first
-// call: then the second call undoes it.
+// Stop prevents further faults from beginning, and returns functions that undo the faults in progress. A
+// second call of such a function does nothing, unless its fault was just beginning during the first call:
+// then the second call undoes it.
 func (in *Injector) Stop() (undo []func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

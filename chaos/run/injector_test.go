@@ -17,7 +17,7 @@ import (
 	"handoff/core/execution"
 )
 
-// manual is a clock that a test moves.
+// manual is a clock that a test advances by calling pass.
 type manual struct {
 	now time.Duration
 	due []call
@@ -160,7 +160,7 @@ faults:
 	return in
 }
 
-// beat is a heartbeat of a worker.
+// beat makes the injector observe a heartbeat of a worker.
 func (i *injected) beat(process string) {
 	i.Observe(&history.Event{Kind: history.HeartbeatRenewed, Process: process})
 }
@@ -199,17 +199,17 @@ func TestFaultBeginsAfterItsTrigger(t *testing.T) {
 		t.Error("a run waits for a trigger that may never come")
 	}
 	in.beat("shell-2")
-	in.expect(t) // not within the step of the event
+	in.expect(t) // the fault must not begin within the step of its trigger
 	if !in.Busy() {
 		t.Error("its trigger has occurred, but the run does not wait for the fault")
 	}
-	in.beat("shell-2") // it begins only once
+	in.beat("shell-2") // a second occurrence must not begin it again
 	in.pass(time.Minute)
 	in.expect(t, "14s fault_began deaf of shell-1", "14s deafened shell-1", "15s healed", "15s fault_ended deaf of shell-1")
 }
 
-// For the trigger `scheduled`, `of` names the worker that receives the execution, not the executor that
-// scheduled it.
+// For the trigger `scheduled`, `of` refers to the worker that receives the execution, not to the executor
+// that scheduled it.
 func TestTriggerMatchesOnlyItsWorker(t *testing.T) {
 	in := inject(t, "{when: {after: scheduled, of: shell-2}, deaf: shell-1, for: 1s}")
 	in.Observe(&history.Event{Kind: history.Transition, To: execution.Scheduled, Process: "executor-1", Worker: 1})
@@ -258,8 +258,8 @@ func TestOnlyFirstTouchIsRecorded(t *testing.T) {
 	in.expect(t, "1m0s fault_touched deaf of shell-2")
 }
 
-// The effect of some faults shows only in the history: the first event that shows it, while the
-// fault lasts, counts as touched.
+// The effect of some faults is visible only in the history: the first event during the fault that shows it
+// counts as a touch.
 func TestEventCountsAsTouch(t *testing.T) {
 	in := inject(t, "{when: {at: 5s}, sick: shell-1, for: 10s}")
 	back := func(id execution.WorkerID) *history.Event {
@@ -317,7 +317,7 @@ func TestStopPreventsAndUndoesFaults(t *testing.T) {
 	in.expect(t, "5s healed", "5s fault_ended deaf of shell-2")
 }
 
-// A stop may come while a fault begins. The second call of undo then undoes it.
+// A fault that is beginning while Stop is called must be undone too. The second call of undo then undoes it.
 func TestFaultBeginningDuringStopIsUndone(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 1h}")
 	var undo []func()
@@ -350,7 +350,7 @@ func TestLeftOutKindDoesNotBegin(t *testing.T) {
 	in.expect(t, "2s fault_began sick of shell-1", "2s sickened shell-1", "3s recovered", "3s fault_ended sick of shell-1")
 }
 
-// A fault that strikes an executor, or something that an executor needs, excuses late detection.
+// A fault that strikes an executor, or a server that an executor needs, excuses late detection.
 func TestFaultEventMarksHinderedExecutors(t *testing.T) {
 	for entry, want := range map[string]int64{
 		"deaf: shell-1, for: 1s": 0, "pause: any executor, for: 1s": 1, "pause: every worker, for: 1s": 0, "pause: every process, for: 1s": 1,

@@ -22,9 +22,9 @@ type Judges struct {
 
 	scenario *scenario.Scenario
 	profile  config.Profile
-	// waiting are the last events, which only the suite has received. The other sinks are needed only at
-	// the end. They receive many events at once, which keeps the code of the suite and of the run in the
-	// processor's cache.
+	// waiting are the latest events, which only the suite has received so far. The other sinks are needed
+	// only at the end. They receive many events at once, which keeps the code of the suite and of the run in
+	// the processor's cache.
 	waiting  [eventsAtOnce]history.Event
 	waits    int
 	hash     *history.Hasher
@@ -52,7 +52,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	return j
 }
 
-// Observe implements history.Sink. It ignores the core's log lines, which are no evidence.
+// Observe implements history.Sink. It ignores the core's log lines, which are not evidence.
 func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return
@@ -88,16 +88,16 @@ type Ending uint8
 const (
 	// Settled: nothing was left to do.
 	Settled Ending = iota
-	// Unsettled: its time ran out before it came to rest.
+	// Unsettled: the run's time was over before it came to rest.
 	Unsettled
-	// Cut: it was ended early, because an invariant was violated or it took more steps than allowed.
+	// Cut: the run was ended early, because an invariant was violated or it took more steps than allowed.
 	// Findings so far count, but conditions for the end of a run are not judged.
 	Cut
-	// Unjudged: it proves nothing about the invariants.
+	// Unjudged: the run proves nothing about the invariants.
 	Unjudged
 )
 
-// Outcome holds a world's knowledge of a run that has ended.
+// Outcome is what a world knows about a run that has ended.
 type Outcome struct {
 	Seed   uint64
 	Mutant string
@@ -111,11 +111,10 @@ type Outcome struct {
 	Rows []*execution.Execution
 	// Workers are the names of the workers, for messages.
 	Workers map[execution.WorkerID]string
-	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is
-	// Cut.
+	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is Cut.
 	Cut bool
-	// Abandoned reports whether the submitting process may have been killed, so that not everything must
-	// have been accepted.
+	// Abandoned reports whether the submitting process may have been killed, so that some submissions may
+	// never have been accepted.
 	Abandoned bool
 }
 
@@ -160,7 +159,7 @@ func (j *Judges) judgeEnd(r *verdict.Run, findings []invariant.Finding, o *Outco
 	j.tally.judgeBounds(r, "rows", e.Rows, r.Rows, all)
 }
 
-// Violation returns the violation for a finding in a run with this seed.
+// Violation converts a finding in a run with this seed to a violation.
 func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
 	return verdict.Violation{
 		Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: seed,
@@ -203,7 +202,7 @@ func terminalStatus(s execution.Status) execution.Status {
 
 // acceptanceLosses counts accepted executions that were lost with the database's latest writes.
 type acceptanceLosses struct {
-	// at holds the times at which executions were accepted, while a later fault may lose them.
+	// at holds the acceptance times of executions that a later fault may still lose.
 	at    []time.Duration
 	fails int
 	lost  int64
@@ -236,7 +235,7 @@ func (a *acceptanceLosses) Observe(e *history.Event) {
 	}
 }
 
-// checkAcceptance requires that every submission was finally accepted, because clients retry until it is.
+// checkAcceptance requires that every submission was accepted in the end, because clients retry until it is.
 // lost is the number of accepted executions that the database may have lost.
 func checkAcceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64

@@ -54,13 +54,13 @@ func TestUnfinishedWorkIsViolationOnlyAtEnd(t *testing.T) {
 	}
 }
 
-// The suite receives each event at once. The other sinks receive many together, in the same order, and all
-// of them before their results are read.
-func TestJudgesSeeEventsOnceInOrder(t *testing.T) {
+// The suite receives each event immediately. The other sinks receive events in batches, in the same order,
+// and every event before their results are read.
+func TestJudgesReceiveEventsOnceInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {
 		j := NewJudges(&scenario.Scenario{}, config.Hardened, config.Default(config.Hardened), nil)
 		hash := history.NewHasher()
-		var e history.Event // it is only valid during the call
+		var e history.Event // an event is valid only during the call to Observe
 		for i := range n {
 			e = history.Event{Kind: history.Created, At: time.Duration(i), Execution: execution.ID(i + 1), Chain: execution.ID(i + 1), Count: 1, To: execution.Requested}
 			hash.Observe(&e)

@@ -23,18 +23,19 @@ type moment struct {
 
 // shortfall explains an unmet bound: the executions that missed it, in groups.
 type shortfall struct {
-	// lines has a sentence for each group, the largest first; groups that others caused come last.
+	// lines has a sentence for each group, largest group first; groups of skipped executions come last.
 	lines []string
-	// first is the execution of the first group that ended first. Its story explains most.
+	// first is the execution that ended first in the first group. Its story explains most.
 	first execution.ID
-	// ended is the moment of its end, zero if it has not ended.
+	// ended is the time and step of its end, or zero if it has not ended.
 	ended moment
-	// missed are all executions that missed the bound.
+	// missed lists all executions that missed the bound.
 	missed []execution.ID
 }
 
-// explainShortfall finds the executions that missed a bound. If too few ended as demanded, these are the
-// others; if too many did, these are the ones that did. rows are the counted executions.
+// explainShortfall explains an unmet bound by the executions responsible for it: if too few ended as
+// demanded, those that ended otherwise; if too many did, those that ended so. rows are the counted
+// executions.
 func (t *tally) explainShortfall(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
 	few := tooFew(b, found, total)
 	groups, lasts := make(map[string][]*execution.Execution), make(map[execution.ID]*execution.Execution)
@@ -127,7 +128,7 @@ func (t *tally) whyUnserved() (lines []string) {
 	return lines
 }
 
-// tooFew reports whether an unmet bound demands more executions than there are.
+// tooFew reports whether a bound is unmet because too few executions count towards it.
 func tooFew(b scenario.Bound, found, total int64) bool {
 	switch b.Op {
 	case ">=", ">":
@@ -152,7 +153,7 @@ func (t *tally) describeFate(e *execution.Execution) string {
 		return of + t.describeWait(e)
 	}
 	how := of + "ended as " + e.Status.String()
-	// The part that executed a client's request does not matter.
+	// It does not matter which part executed a client's request.
 	if e.Status == execution.Cancelled && t.asked[e.Chain()] {
 		return how + ", as a client had asked"
 	}
@@ -238,7 +239,7 @@ func countNoun(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// addUnmetBound adds an unmet bound to a run.
+// addUnmetBound adds the violation of an unmet bound to a run.
 func (t *tally) addUnmetBound(r *verdict.Run, what string, b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) {
 	s := t.explainShortfall(b, of, found, total, rows)
 	lines := append([]string{fmt.Sprintf("%d of %d %s", found, total, b.Quote(what))}, s.lines...)

@@ -13,8 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// missedRun returns the only violation of a run that ended with these rows, one second apart and in their
-// order.
+// missedRun returns the only violation of a run in which these rows ended in this order, one second apart.
 func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) (message string, about execution.ID, at time.Duration) {
 	t.Helper()
 	j := NewJudges(&scenario.Scenario{Actions: actions("a")}, config.Hardened, config.Default(config.Hardened), []int{})
@@ -194,8 +193,8 @@ func TestUnmetBoundListsMissedExecutions(t *testing.T) {
 	}
 }
 
-// The text for a run that exceeded its timeout has both durations. The text for executions without a worker
-// lists the workers that never became active, and the broker's part in that.
+// The text about a run that exceeded its timeout contains the run's duration and the timeout. The text for
+// executions without a worker lists the workers that never became active, and the broker's part in that.
 func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	slow := scenario.Action{Action: execution.Action{Ref: "slow", Runtime: "shell", Timeout: 5 * time.Second}, TakesMin: 8 * time.Second, TakesMax: 12 * time.Second}
 	j := NewJudges(&scenario.Scenario{Actions: []scenario.Action{slow}}, config.Hardened, config.Default(config.Hardened), []int{})
@@ -224,7 +223,7 @@ func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	}
 }
 
-// Of many executions, only a few are named.
+// The text names only a few of many executions.
 func TestUnmetBoundNamesFewOfMany(t *testing.T) {
 	var rows []execution.Execution
 	for id := range execution.ID(7) {

@@ -9,16 +9,16 @@ const Linger = 15 * time.Second
 // State reports the remaining work that only the world knows. One task calls it often, the cheap methods
 // first. A world that can't determine an answer reports that work is left.
 type State interface {
-	// Faults reports whether a fault has not ended, or its effect still holds something back.
+	// Faults reports whether a fault has not ended, or still delays something.
 	Faults() bool
-	// Messages reports whether a message exists anywhere, if the world always knows that. A world that must
+	// Messages reports whether a message exists anywhere, in a world that can always tell. A world that must
 	// query a server returns false here and answers in Drained.
 	Messages() bool
 	// Actions reports whether an action runs.
 	Actions() bool
-	// Unfinished reports whether an execution has not ended, or its end was not handled.
+	// Unfinished reports whether any execution has not ended, or its end was not handled yet.
 	Unfinished() bool
-	// Drained reports whether no message exists anywhere. It is called when everything else has been quiet
+	// Drained reports whether there is no message anywhere. It is called when everything else has been quiet
 	// for Linger.
 	Drained() bool
 }
@@ -27,7 +27,7 @@ type State interface {
 // Alerts is nil if the scenario has no expectation about alerts. It is for one task.
 type Rest struct {
 	Clock Clock
-	// Linger is the constant of that name, scaled like the scenario.
+	// Linger is the constant Linger, scaled like the scenario.
 	Linger   time.Duration
 	Workload *Workload
 	Alerts   *Alerts
@@ -37,7 +37,7 @@ type Rest struct {
 	since time.Duration
 }
 
-// Stirs notes that something is left to do. A world calls it for changes that are too short for Over to
+// Stirs records that something is left to do. A world calls it for changes that are too short for Over to
 // detect.
 func (r *Rest) Stirs() {
 	r.Alerts.Awake()

@@ -19,7 +19,7 @@ func (l *left) Unfinished() bool { return l.unfinished }
 func (l *left) Messages() bool   { return l.messages }
 func (l *left) Drained() bool    { return !l.queued }
 
-// resting runs check in a run without remaining work.
+// resting calls check with a run that has no remaining work except l's.
 func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
 	t.Helper()
 	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
@@ -29,7 +29,7 @@ func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *l
 	}, l)
 }
 
-// after checks whether a run is over now, and once more after a while.
+// after checks a run now and again after d, and reports whether it is over then.
 func after(r *Rest, d time.Duration) bool {
 	r.Over()
 	time.Sleep(d)
@@ -49,7 +49,7 @@ func TestRunIsOverAfterQuietPeriod(t *testing.T) {
 	})
 }
 
-func TestRemainingWorkKeepsRunGoing(t *testing.T) {
+func TestRunContinuesWhileWorkRemains(t *testing.T) {
 	for what, keep := range map[string]func(*left) *bool{
 		"a fault":                 func(l *left) *bool { return &l.faults },
 		"an action":               func(l *left) *bool { return &l.actions },
@@ -59,7 +59,7 @@ func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			resting(t, nil, 0, func(r *Rest, l *left) {
-				// The work appears when the run is almost over.
+				// The work appears a nanosecond before the run would be over.
 				after(r, time.Minute-1)
 				*keep(l) = true
 				if after(r, time.Hour) {
@@ -77,7 +77,7 @@ func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	}
 }
 
-func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
+func TestRunContinuesUntilWorkloadIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 1, func(r *Rest, _ *left) {
 			if after(r, time.Hour) {
@@ -91,8 +91,8 @@ func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 	})
 }
 
-// A firing alert delays the end of a run, but not forever.
-func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
+// A firing alert delays the end of a run by Patience at most.
+func TestFiringAlertExtendsRunUpToPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{
 			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},

@@ -37,7 +37,7 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 		f := &s.Faults[i]
 		begin := f.When.Max
 		if f.When.After != "" {
-			// A trigger occurs while there is work, so at the end of the workload at the latest.
+			// A trigger occurs while there is work: at the end of the workload at the latest.
 			begin = s.LastSubmission() + settle/2 + f.When.Plus
 		}
 		last = max(last, begin+longestEffect(s, f, c))
@@ -45,7 +45,7 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 	return last + settle + Linger
 }
 
-// longestEffect returns an upper bound of the time from a fault's beginning to its last effect.
+// longestEffect returns an upper bound on the time from a fault's beginning to its last effect.
 func longestEffect(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
 	_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
 	return f.Kind.Lasts(f.Spec, fault.Bounds{
@@ -53,7 +53,8 @@ func longestEffect(s *scenario.Scenario, f *scenario.Fault, c config.Config) tim
 	})
 }
 
-// AtLeast returns the least duration of a run of a scenario, if its faults strike at their expected times.
+// AtLeast returns the shortest possible duration of a run of a scenario whose faults strike at their expected
+// times.
 func AtLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {

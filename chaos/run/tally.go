@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// tally collects the figures for a scenario's expectations. It implements history.Sink.
+// tally collects what a scenario's expectations are judged by. It implements history.Sink.
 type tally struct {
 	wanted []string
 	texts  map[string]int
@@ -23,7 +23,7 @@ type tally struct {
 	detection map[string]time.Duration
 	renewed   map[execution.Incarnation]time.Duration
 	scheduled dense.Table[execution.ID, time.Duration]
-	// last is the moment of each execution's last transition; names are the workers' names.
+	// last is the time and step of each execution's last transition; names are the workers' names.
 	last  dense.Table[execution.ID, moment]
 	names map[execution.WorkerID]string
 	// asked holds the first executions of the chains that a client asked to cancel.
@@ -99,8 +99,8 @@ func (t *tally) Observe(e *history.Event) {
 	}
 }
 
-// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a dispatch to its
-// reclaim, and from the end of an execution to the handling of that end.
+// The detections that are timed: from a worker's last heartbeat to its loss, from a dispatch to its reclaim,
+// and from an execution's end to the handling of that end.
 const (
 	LostWorker = "lost worker"
 	Unclaimed  = "unclaimed"
@@ -111,7 +111,7 @@ func (t *tally) noteDetection(what string, took time.Duration) {
 	t.detection[what] = max(t.detection[what], took)
 }
 
-// timeDispatch times dispatches that are not claimed.
+// timeDispatch measures how long unclaimed dispatches take to be reclaimed.
 func (t *tally) timeDispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
 		t.scheduled.Set(e.Execution, e.At)
@@ -126,7 +126,7 @@ func (t *tally) timeDispatch(e *history.Event) {
 	t.scheduled.Delete(e.Execution)
 }
 
-// fillFigures writes the figures into a run.
+// fillFigures writes the collected counts and durations into a run.
 func (t *tally) fillFigures(r *verdict.Run) {
 	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
 }

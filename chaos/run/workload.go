@@ -17,20 +17,19 @@ import (
 type Client interface {
 	// Submit submits executions in one request. The answers have the order of requests.
 	Submit(ctx context.Context, requests []Request) ([]Answer, error)
-	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
-	// error.
+	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no error.
 	Cancel(ctx context.Context, id execution.ID) error
 	// Registered reports whether a worker has ever registered under this name, so that an execution can be
 	// pinned to it.
 	Registered(worker string) bool
 }
 
-// Request asks for one execution.
+// Request is a request for one execution.
 type Request struct {
 	Action string
-	// Key is the idempotency key: of all requests with the same key, one creates an execution.
+	// Key is the idempotency key: only one of all requests with the same key creates an execution.
 	Key string
-	// Parent is the execution whose workflow child this is, 0 for none.
+	// Parent is the execution whose workflow child this execution is, or 0 for none.
 	Parent execution.ID
 	// Pin is the name of the only worker that may run it, empty for any.
 	Pin    string
@@ -39,7 +38,7 @@ type Request struct {
 
 // Answer is the result of a request.
 type Answer struct {
-	// ID is the execution, 0 if there is none.
+	// ID is the execution, or 0 if there is none.
 	ID execution.ID
 	// Existed reports whether an earlier request with the same key had created the execution.
 	Existed bool
@@ -59,9 +58,9 @@ type WorkloadOptions struct {
 	// The simulator returns the same source for all, because the seed determines the order in which
 	// its tasks draw. In other worlds each step has its own.
 	Draws func(cancel int) scenario.Drawer
-	// Batch is the greatest number of requests that go to the client at once.
+	// Batch is the largest number of requests that one call of the client submits.
 	Batch int
-	// Known is called, in a task, for each answer with the execution of an earlier request with the
+	// Known is called, in a task, for each answer that returns the execution of an earlier request with the
 	// same key; may be nil.
 	Known func(r *Request, id execution.ID)
 	// Refused is called, in a task, for a request that created no execution; the request is not repeated.
@@ -75,10 +74,10 @@ type Workload struct {
 	o WorkloadOptions
 
 	mu sync.Mutex
-	// left counts the steps that are not finished.
+	// left counts the unfinished steps.
 	left atomic.Int64
-	// accepted holds the executions of each action by their number from 0; 0 for executions that are not
-	// accepted yet.
+	// accepted holds the executions of each action by their number, counted from 0; an execution that is not
+	// accepted yet is 0.
 	accepted map[string][]execution.ID
 	// waiting wakes the tasks that wait for an execution to be accepted.
 	waiting []host.Signal
@@ -113,7 +112,7 @@ func (w *Workload) Submitting() bool {
 	return w.left.Load() > 0
 }
 
-// Abandon notes that the submitting process has died, so that nothing more is submitted.
+// Abandon records that the submitting process has died, so that nothing more is submitted.
 func (w *Workload) Abandon() {
 	w.left.Store(0)
 }
@@ -181,9 +180,9 @@ func (w *Workload) submitRequest(ctx context.Context, l scenario.Load, from int,
 	}
 }
 
-// A user who gets an error, but not that the request is wrong, repeats the request: after userPause, from
-// the sixtieth time on after ten times that, and userAttempts times in all. That is longer than any outage
-// in a scenario or a varied run, so a request that is never accepted is the system's fault.
+// A user repeats a request that fails, unless it is refused as wrong: after userPause, later (from attempt
+// userHurries on) after ten times that, and userAttempts times in all. That is longer than any outage in a
+// scenario or a varied run, so a request that is never accepted is the system's fault.
 const (
 	userPause    = time.Second
 	userHurries  = 60
@@ -229,7 +228,8 @@ func (w *Workload) recordAccepted(action string, from int, answers []Answer) {
 	}
 }
 
-// awaitAccepted waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends first.
+// awaitAccepted waits until the n-th execution of an action, counted from 0, is accepted; it returns 0 if ctx
+// ends first.
 func (w *Workload) awaitAccepted(ctx context.Context, action string, number int) execution.ID {
 	var accepted host.Signal
 	for {
@@ -271,7 +271,7 @@ func (w *Workload) runCancelStep(ctx context.Context, index int, c scenario.Canc
 	}
 }
 
-// cancelOne cancels the i-th execution of a cancel step, from 0; false if ctx ends before.
+// cancelOne cancels the i-th execution of a cancel step, counted from 0; it returns false if ctx ends first.
 func (w *Workload) cancelOne(ctx context.Context, c scenario.Cancel, i int, after time.Duration) bool {
 	if c.Timed && w.o.Host.Sleep(ctx, c.At-w.o.Clock.Now()) != nil {
 		return false

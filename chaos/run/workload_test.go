@@ -15,7 +15,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// wall is the time of a synctest bubble as the time of a scenario.
+// wall is a run.Clock over the time of a synctest bubble.
 type wall struct{ began time.Time }
 
 func (w wall) Now() time.Duration              { return time.Since(w.began) }
@@ -24,7 +24,7 @@ func (w wall) After(d time.Duration, f func()) { time.AfterFunc(d, f) }
 // system is a system under test that accepts everything at once, unless configured otherwise.
 type system struct {
 	clock      Clock
-	registered time.Duration // when the worker registers to which executions are pinned
+	registered time.Duration // when the worker registers that executions are pinned to
 
 	mu   sync.Mutex
 	told []string
@@ -76,7 +76,7 @@ type middle struct{}
 func (middle) Duration(least, most time.Duration) time.Duration    { return (least + most) / 2 }
 func (middle) LogDuration(least, most time.Duration) time.Duration { return (least + most) / 2 }
 
-// submitted runs a workload for an hour of a bubble's time.
+// submitted runs a workload for an hour of synctest time.
 func submitted(t *testing.T, s *scenario.Scenario, prepare func(*system, *WorkloadOptions)) (told []string, over bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestRepeatedKeyIsReported(t *testing.T) {
 	_, over := submitted(t, s, func(_ *system, o *WorkloadOptions) {
 		o.Known = func(r *Request, id execution.ID) { known = append(known, fmt.Sprint(r.Key, " is ", id)) }
 	})
-	// Nothing reads the answers to its two copies.
+	// Nothing reads the answers to the two copies of the request.
 	expect(t, known, s.Workload[0].Key(0, 0)+" is 1")
 	if !over {
 		t.Error("it is not over")

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// A world only implements disturbances. The injector determines their time, target and duration; a load or
-// a fault describes itself. So no world reads a trigger, a fault's fields or a load, and none writes that a
-// fault touched something.
+// Worlds only implement disturbances. The injector determines their time, target and duration; a load or a
+// fault describes itself. So no world may read a trigger, a fault's fields or a load, or write a FaultTouched
+// event.
 func TestWorldsLeaveFaultsAndLoadsToRunner(t *testing.T) {
 	runners := map[string]string{
 		"FindTrigger": "finds triggers", "Triggers": "finds triggers", "Nth": "counts triggers", "Plus": "waits after triggers",

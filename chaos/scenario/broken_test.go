@@ -16,7 +16,7 @@ import (
 // text of a problem, with allowed values and a suggestion.
 var expectation = regexp.MustCompile(`^# (\d+:\d+: .*)$`)
 
-func TestBrokenCorpus(t *testing.T) {
+func TestBrokenFilesReportExpectedProblems(t *testing.T) {
 	files, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil || len(files) < 24 {
 		t.Fatalf("%d broken files (%v), want at least 24", len(files), err)
@@ -56,8 +56,7 @@ func TestBrokenCorpus(t *testing.T) {
 	}
 }
 
-// rewriteHead writes the loader's problems at the head of a broken file, whose number of lines must stay the
-// same.
+// rewriteHead writes the loader's problems at the head of a broken file without changing its number of lines.
 func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	t.Helper()
 	if had != len(got) {
@@ -69,7 +68,7 @@ func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	}
 }
 
-// checkFrame checks that a rendered problem begins with a clickable position and that its caret is under the
+// checkFrame checks that a rendered problem begins with a clickable position and that its caret points at the
 // right character.
 func checkFrame(t *testing.T, p yamlfile.Problem, data string) {
 	t.Helper()
@@ -105,7 +104,7 @@ func TestProblemsOfOneFileAreSorted(t *testing.T) {
 	}
 }
 
-func TestUnreadableBytes(t *testing.T) {
+func TestUnreadableBytesAreRefused(t *testing.T) {
 	for text, at := range map[string][2]int{
 		"name: a\nabout: \xff\n":  {2, 8},
 		"name: \x01\n":            {1, 7},
@@ -125,7 +124,7 @@ func TestUnreadableBytes(t *testing.T) {
 	}
 }
 
-// For any bytes, the loader returns a scenario, or problems with positions in the file.
+// For any input, the loader returns either a scenario or problems with positions in the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"../../scenarios/*/*.yaml", "testdata/broken/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// This file replaces ranges of durations with the values that a run's seed draws.
+// This file replaces ranges of durations with values drawn from a run's seed.
 
 // Drawer draws durations from least to most, both included. Duration draws uniformly, and LogDuration
 // log-uniformly: every order of magnitude is equally likely, so from 1 s to 100 s half of the draws are below

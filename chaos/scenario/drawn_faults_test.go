@@ -14,8 +14,8 @@ func TestEveryKindDrawsValidEntries(t *testing.T) {
 	dice := &fault.Dice{Choose: source.IntN, Cluster: fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1", "w-2"}}}
 	for _, k := range fault.Kinds() {
 		if k.Draw == nil && (k.Edits || k.Rewinds()) {
-			// A drawn edit would strike nothing in most scenarios, and after a loss little of a run is
-			// judged.
+			// Edits of rows are not drawn because they would affect nothing in most scenarios, and losses of
+			// writes because little of a run is judged after them.
 			continue
 		}
 		if k.Draw == nil {

@@ -17,7 +17,7 @@ faults:
   - { when: {at: 6s}, pause: shell-2, for: {log_uniform: [5s, 5s]} }
 `
 
-// endDrawer always draws the same end of the range, and lists its calls.
+// endDrawer always draws the same bound of a range, and records its calls.
 type endDrawer struct {
 	most  bool
 	draws []string
@@ -81,7 +81,7 @@ func TestBothDrawBoundsAreScaled(t *testing.T) {
 	}
 }
 
-// An edit replaces a drawn duration with a fixed one, inside the kind's mapping and next to it.
+// An edit replaces a drawn duration with a fixed duration, both inside the kind's mapping and next to it.
 func TestEditFixesDrawnDurations(t *testing.T) {
 	s := parseScenario(t, drawnFile)
 	d, err := Edit(s)

@@ -62,8 +62,8 @@ func encodeYAML(out *bytes.Buffer, root *yaml.Node) {
 	}
 }
 
-// Text returns the bytes of the scenario's file, or for a scenario that was edited but never written, its
-// document as YAML. The caller must not change them.
+// Text returns the bytes of the scenario's file, or its document as YAML if the scenario was edited but never
+// written. The caller must not change them.
 func (s *Scenario) Text() []byte {
 	if s.root == nil {
 		return s.source
@@ -84,7 +84,7 @@ func (d *Document) Read(file string) (*Scenario, error) {
 	return l.readDocument(d.root)
 }
 
-// Keep sets the head of the file: name, purpose, a single profile and the simulated world.
+// Keep sets the head of the file: the name, the purpose, a single profile and the simulated world.
 func (d *Document) Keep(name, about, profile string) {
 	setValue(d.root, "name", textNode(name))
 	setValue(d.root, "about", textNode(about))
@@ -92,7 +92,8 @@ func (d *Document) Keep(name, about, profile string) {
 	setValue(d.root, "worlds", listNode(textNode(string(Sim))))
 }
 
-// Judge expects only the given invariant. Expectations of alerts stay, because an invariant judges them.
+// Judge makes the given invariant the only expectation. Expectations of alerts stay, because an invariant
+// judges them.
 func (d *Document) Judge(invariant int) {
 	judged := pairNode("invariants", listNode(numberNode(invariant)))
 	expected := findValue(d.root, "expect")
@@ -118,7 +119,7 @@ func (d *Document) Regress(r Regression) {
 	setValue(d.root, "regression", m)
 }
 
-// DropFaults removes n faults from index i on.
+// DropFaults removes n faults, beginning at index i.
 func (d *Document) DropFaults(i, n int) { dropItems(findValue(d.root, "faults"), i, n) }
 
 // stepIndices returns the indices of the workload's loads, or of its cancellations.
@@ -131,7 +132,7 @@ func (d *Document) stepIndices(cancels bool) (places []int) {
 	return places
 }
 
-// loadNode is the i-th step that submits executions.
+// loadNode returns the node of the i-th step that submits executions.
 func (d *Document) loadNode(i int) *yaml.Node {
 	return findValue(d.root, "workload").Content[d.stepIndices(false)[i]]
 }

@@ -34,7 +34,7 @@ func (l *loader) readSettle(n *yaml.Node, hasFaults bool) {
 	}
 }
 
-// readExpect reads one expectation for all profiles, or one for each.
+// readExpect reads either one expectation for all profiles, or one for each profile.
 func (l *loader) readExpect(n *yaml.Node) {
 	list := l.Entries(n, "expect")
 	if n.Kind != yaml.MappingNode {

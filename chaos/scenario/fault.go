@@ -27,7 +27,7 @@ type loader struct {
 	whenNodes        []*yaml.Node
 }
 
-// readFaults reads the list. It names the faults at the end, when equal names can be detected.
+// readFaults reads the list of faults. It names the faults at the end, when equal names can be detected.
 func (l *loader) readFaults(n *yaml.Node) {
 	items, ok := l.Items(n, "faults")
 	if !ok {
@@ -68,7 +68,8 @@ func (l *loader) readFault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	return m.At("when"), l.Count() == before
 }
 
-// readFaultDuration reads `for` or `restart_after`, whichever the kind of fault has, and refuses the other.
+// readFaultDuration reads `for` or `restart_after`, whichever the kind of fault has, and refuses the other
+// key.
 func (l *loader) readFaultDuration(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	lasts, restart, key := m.At("for"), m.At("restart_after"), e.Key.Value
 	switch e.Kind.Ends {
@@ -110,7 +111,7 @@ func (f *Fault) setRestart(d fault.Drawn) {
 	f.RestartAfter, f.RestartMin, f.RestartLog = d.Most, leastDrawn(d), d.Log
 }
 
-// leastDrawn is the lower bound of a drawn duration, 0 for a fixed one.
+// leastDrawn returns the lower bound of a drawn duration, or 0 if the duration is fixed.
 func leastDrawn(d fault.Drawn) time.Duration {
 	if d.Least == d.Most {
 		return 0
@@ -126,7 +127,7 @@ func (l *loader) refuseUnsupportedWorlds(n *yaml.Node, k *fault.Kind) {
 	}
 }
 
-// Lacks explains why a world can't inject a kind of fault; empty if it can. The answer follows from the
+// Lacks returns why a world can't inject a kind of fault, or "" if it can. The answer follows from the
 // interfaces of the world (package fault).
 func Lacks(k *fault.Kind, w World) string {
 	if w == Sim {
@@ -206,7 +207,7 @@ func faultShape() yamlfile.Shape {
 	return s
 }
 
-// faultSchema adds what a shape can't express: exactly one kind, and the keys of that kind.
+// faultSchema adds the rules that a shape can't express: exactly one kind, with the keys of that kind.
 func faultSchema() yamlfile.Schema {
 	out := faultShape().Object()
 	out["oneOf"] = fault.Schemas()

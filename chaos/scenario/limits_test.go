@@ -24,7 +24,7 @@ workload:
   - {action: a, count: 1, from: 24h5m, again: 2}
 `
 
-func TestStepSetsLimitsOfItsRequests(t *testing.T) {
+func TestWorkloadStepSetsLimitsOfRequests(t *testing.T) {
 	s := parseScenario(t, limited)
 	own := execution.Limits{Timeout: 20 * time.Second, DispatchTimeout: 30 * time.Second, OwnRetries: true}
 	for key, want := range map[string]execution.Limits{"0/1": {}, "1/0": own, "1/1": own} {
@@ -57,7 +57,7 @@ func TestLimitsOfRequestsAreScaled(t *testing.T) {
 	}
 }
 
-func TestWholeScenarioHasLimits(t *testing.T) {
+func TestScenarioTotalsAreLimited(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {
@@ -76,7 +76,7 @@ func TestWholeScenarioHasLimits(t *testing.T) {
 	}
 }
 
-// The loader reads an endless file only up to the size limit.
+// The loader stops reading an endless file at the size limit.
 func TestEndlessFileIsRefused(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero here")

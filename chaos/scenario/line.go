@@ -9,8 +9,8 @@ import (
 	"handoff/core/config"
 )
 
-// Line returns the line of the scenario's file, from 1, with the demand that a violation breaks under a
-// profile. For an invariant, it is the invariant's number under expect, or the key invariants. For an
+// Line returns the line, counted from 1, of the scenario's file with the expectation that a violation breaks
+// under a profile. For an invariant, it is the invariant's number under expect, or the key invariants. For an
 // expectation (number 0), it is the bound that the message quotes; for an expectation of alerts, the name of
 // the alert. A violation without such a line, such as a panic, gets the line of the scenario's name. A
 // scenario without a file gets 0.
@@ -50,7 +50,7 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 	return 1
 }
 
-// Quote returns the text with which a message about executions or rows names an unmet bound.
+// Quote returns the text by which a message about executions or rows refers to an unmet bound.
 func (b Bound) Quote(what string) string {
 	return what + " " + b.outcomePhrase() + "; the scenario expects " + b.Of + ": " + b.Source
 }
@@ -88,7 +88,7 @@ func invariantIn(expect *yaml.Node, invariant int) *yaml.Node {
 	return keyOf(expect, "invariants")
 }
 
-// keyOf returns the node of a key; findValue returns that of its value.
+// keyOf returns the node of a key; findValue returns the node of its value.
 func keyOf(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil

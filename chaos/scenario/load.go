@@ -28,7 +28,7 @@ func LoadFile(path string) (*Scenario, error) {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	// One byte more than allowed, so that Parse refuses longer files, and endless devices too.
+	// Read one byte more than allowed, so that Parse refuses longer files and endless devices.
 	data, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
@@ -59,8 +59,8 @@ func (l *loader) readDocument(root *yaml.Node) (*Scenario, error) {
 	return &l.s, nil
 }
 
-// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a sweep
-// loads a varied scenario for every run.
+// knownTop and knownFault cache topShape and faultShape: their schemas are long, and a sweep loads a varied
+// scenario for every run.
 var (
 	knownTop   = sync.OnceValue(topShape)   //nolint:gochecknoglobals // a constant
 	knownFault = sync.OnceValue(faultShape) //nolint:gochecknoglobals // a constant
@@ -234,8 +234,8 @@ func (l *loader) readConfig(n *yaml.Node) bool {
 	return l.Count() == before
 }
 
-// readActions reads the list. An action with mistakes still gets its name, so that a misspelt key does not
-// cause errors about an unknown action.
+// readActions reads the list of actions. An action with mistakes still gets its name, so that a misspelt key
+// does not cause errors about an unknown action.
 func (l *loader) readActions(n *yaml.Node, configOK bool) {
 	before := l.Count()
 	list := l.Entries(n, "actions")
@@ -273,7 +273,7 @@ func (l *loader) readAction(ref string, m yamlfile.Mapping, configOK bool) Actio
 	return a
 }
 
-// readLimits reads the keys that actions and workload steps have in common.
+// readLimits reads the limits that both actions and workload steps can set.
 func (l *loader) readLimits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
 	if n := m.At("timeout"); n != nil {
 		limits.Timeout, _ = l.Duration(n, "timeout", time.Millisecond)
@@ -336,8 +336,8 @@ func (l *loader) readExitCodes(n *yaml.Node, key string) (codes []int) {
 	return codes
 }
 
-// refuseUnrunnableActions refuses an action that no worker can run: it would fail whatever the scenario
-// tests. A scenario that expects no_workers_failed may have such actions.
+// refuseUnrunnableActions refuses actions that no worker can run: they would fail in every run, whatever the
+// scenario tests. A scenario that expects no_workers_failed may have such actions.
 func (l *loader) refuseUnrunnableActions(n *yaml.Node) {
 	if !l.clusterOK || l.expectsNoWorkers || n.Kind != yaml.MappingNode {
 		return

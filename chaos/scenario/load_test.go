@@ -151,7 +151,7 @@ config:
 	}
 }
 
-func TestExpectPerProfile(t *testing.T) {
+func TestExpectationsCanDifferPerProfile(t *testing.T) {
 	s := parseScenario(t, head+`
 expect:
   hardened: {executions: {abandoned: ">= 1"}}
@@ -232,8 +232,8 @@ faults:
 	}
 }
 
-// Lists and error texts show every kind's example, so it must be valid.
-func TestExamplesOfKinds(t *testing.T) {
+// Lists and error texts show every kind's example, so each must load as its own kind.
+func TestExampleOfEveryKindLoads(t *testing.T) {
 	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
 		if err != nil {
@@ -246,7 +246,7 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-func TestUnrunnableActionNeedsExpectation(t *testing.T) {
+func TestUnrunnableActionIsRefusedUnlessExpected(t *testing.T) {
 	text := strings.ReplaceAll(head, "runtime: python", "runtime: node")
 	if _, err := Parse("test.yaml", []byte(text)); err == nil {
 		t.Error("an action that no worker can run was accepted")
@@ -290,7 +290,7 @@ func TestReasonsHaveFriendlyNames(t *testing.T) {
 			t.Errorf("findReason(%q) = %v, %v", name, got, ok)
 		}
 	}
-	// An action must not report a worker's fate as its reason.
+	// An action can't fail for a reason that only the system assigns, such as a lost worker.
 	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
 		if got, ok := findReason(name); ok {
 			t.Errorf("findReason(%q) = %v", name, got)

@@ -11,13 +11,13 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Unmoved keeps the current start or duration; see MoveFault.
+// Unmoved makes MoveFault keep a fault's start or duration.
 const Unmoved time.Duration = -1
 
-// MoveFault returns the text of a scenario whose i-th fault, from 0, begins at a fixed time and has a fixed
-// duration. Either may be Unmoved. Only these values change in the text, so comments and style stay. If the
-// style of the text does not allow that, the whole file is rewritten without its comments. A fault with
-// neither for nor restart_after can't be made longer.
+// MoveFault returns the text of the scenario, changed so that its i-th fault, counted from 0, begins at a
+// fixed time and has a fixed duration. Either may be Unmoved. Only these values change in the text, so
+// comments and style stay. If the style of the text does not allow that, the whole file is rewritten without
+// its comments. A fault with neither for nor restart_after can't be made longer.
 func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte, error) {
 	s, err := Parse(file, text)
 	if err != nil {
@@ -93,7 +93,7 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 		changes[0], changes[1] = changes[1], changes[0]
 	}
 	out := string(text)
-	for _, c := range changes { // the later one first, so that the position of the other stays valid
+	for _, c := range changes { // replace the later value first, so that the earlier position stays valid
 		out = out[:c.from] + c.value + out[c.to:]
 	}
 	return []byte(out)
@@ -150,7 +150,7 @@ func spanOf(text []byte, n *yaml.Node) (from, to int) {
 		}
 		if depth == 0 {
 			if i == 0 {
-				return 0, 0 // it is in block style
+				return 0, 0 // the value is in block style
 			}
 			return from, from + i + 1
 		}

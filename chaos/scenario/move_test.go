@@ -47,7 +47,7 @@ func TestMoveFaultEditsInPlace(t *testing.T) {
 	}
 }
 
-// Values that can't be replaced in place cause a rewrite of the file.
+// If a value can't be replaced in place, the whole file is rewritten.
 func TestMoveFaultRewritesBlockStyle(t *testing.T) {
 	got, err := MoveFault("moved.yaml", []byte(movable), 2, 3*time.Second, 4*time.Second)
 	if err != nil {

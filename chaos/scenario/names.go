@@ -10,10 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// Stuck is the name, in a Bound, of executions that never end.
+// Stuck is the name that a Bound uses for executions that never end.
 const Stuck = "stuck"
 
-// LastInvariant is the highest number of an invariant; they are numbered from 1.
+// LastInvariant is the highest invariant number; numbers begin at 1.
 const LastInvariant = invariant.Last
 
 // ExecutorNames lists executor-1 … executor-n.
@@ -78,8 +78,9 @@ func reasonNames() []string {
 	return append(names, friendly...)
 }
 
-// findReason finds a reason that an action may report, by either name. It excludes reasons about the fate of
-// a worker or a message: a real worker treats them as unknown when an action reports them.
+// findReason finds a reason that an action may report, by its contract name or its friendly name. It excludes
+// reasons about the fate of a worker or a message: a real worker treats them as unknown when an action
+// reports them.
 func findReason(name string) (execution.Reason, bool) {
 	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
 		return r, true

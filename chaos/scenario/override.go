@@ -10,7 +10,7 @@ import (
 	"handoff/core/config"
 )
 
-// setting is one key of `config:`, read once and applied to the defaults of each profile.
+// setting is one key of a scenario's `config:`, read once and applied to the defaults of each profile.
 type setting struct {
 	path  string
 	index []int
@@ -18,7 +18,7 @@ type setting struct {
 	node  *yaml.Node
 }
 
-// leaf is one key of the configuration.
+// leaf is one key of the configuration, with its path and type.
 type leaf struct {
 	path  string
 	index []int
@@ -63,8 +63,8 @@ func effectiveConfigs(profiles []config.Profile, settings []setting) map[config.
 	return out
 }
 
-// validateConfigs reports contradictory settings under each profile. The error is at the responsible key or,
-// if that key has its default, at `config:` itself.
+// validateConfigs reports settings that contradict each other under a profile. The error is at the
+// responsible key or, if that key has its default, at `config:` itself.
 func (l *loader) validateConfigs(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem

@@ -33,8 +33,8 @@ func (d *Document) Put(value string, path ...any) {
 // PutConfig sets a key of the configuration, such as executor.batch_size.
 func (d *Document) PutConfig(key, value string) { d.Put(value, configPath(key)...) }
 
-// TakeConfig removes a key of the configuration, so that the default holds. It also removes
-// sections that become empty.
+// TakeConfig removes a key of the configuration, so that its default applies. It also removes sections that
+// become empty.
 func (d *Document) TakeConfig(key string) {
 	for path := configPath(key); len(path) > 0; path = path[:len(path)-1] {
 		if n := d.nodeAt(path...); n != nil && len(path) < len(configPath(key)) && len(n.Content) > 0 {
@@ -81,7 +81,7 @@ func (d *Document) Append(value string, path ...any) {
 	list.Content = append(list.Content, parseNode(value))
 }
 
-// Take removes the value at a path, if there is one.
+// Take removes the value at a path, if the path has one.
 func (d *Document) Take(path ...any) {
 	at := d.nodeAt(path[:len(path)-1]...)
 	if at == nil {
@@ -98,10 +98,10 @@ func (d *Document) Take(path ...any) {
 // Has reports whether a path has a value.
 func (d *Document) Has(path ...any) bool { return d.nodeAt(path...) != nil }
 
-// Load returns the path to a load by its number, from 0.
+// Load returns the path to the load with a number, counted from 0.
 func (d *Document) Load(i int) []any { return []any{"workload", d.stepIndices(false)[i]} }
 
-// CancelStep returns the path to a cancellation in the workload by its number, from 0.
+// CancelStep returns the path to the workload's cancellation with a number, counted from 0.
 func (d *Document) CancelStep(i int) []any { return []any{"workload", d.stepIndices(true)[i]} }
 
 func (d *Document) nodeAt(path ...any) *yaml.Node {

@@ -13,20 +13,20 @@ import (
 	"handoff/core/config"
 )
 
-// Lower limits of a scaled configuration, set by what real machines can keep. A shorter heartbeat interval
-// would measure the scheduler of the operating system, and a shorter lease its hiccups. AMQP counts whole
-// seconds.
+// Lower limits of a scaled configuration: real machines can't keep shorter times. A shorter heartbeat
+// interval would measure the scheduler of the operating system, and a shorter lease its hiccups. AMQP counts
+// whole seconds.
 const (
 	LeastHeartbeat     = 500 * time.Millisecond
 	LeastLease         = 2 * time.Second
 	LeastAMQPHeartbeat = time.Second
 )
 
-// A worker whose dispatches are queued behind a flood of messages asks the database for them once a second,
+// A worker whose dispatches are queued behind a flood of messages polls the database for them once a second,
 // at any time scale. So a dispatch needs the time between two requests, and some for the answer.
 const (
 	LeastDispatchBehindFlood = 1500 * time.Millisecond
-	// leastFlood is the number of messages from which a worker may need longer to process them: real workers
+	// leastFlood is the number of messages above which a worker may be too slow to process them: real workers
 	// store 2,000 to 10,000 a second.
 	leastFlood = 1000
 )
@@ -44,7 +44,7 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	out.Profiles = []config.Profile{p}
 	out.Actions = slices.Clone(s.Actions)
 	for i := range out.Actions {
-		// Set the default explicitly: otherwise the execution would get it unscaled.
+		// Set the default explicitly: otherwise executions would get the unscaled default.
 		out.Actions[i].Timeout = out.Actions[i].RunTimeout()
 	}
 	out.Cluster.Workers, out.Workload, out.Faults = slices.Clone(s.Cluster.Workers), slices.Clone(s.Workload), slices.Clone(s.Faults)
@@ -125,7 +125,7 @@ func (s *Scenario) checkFloors(c config.Config, factor float64) error {
 		return nil
 	}
 	advice := ""
-	// Rounded up to two decimals. The small number prevents rounding errors from adding one.
+	// The factor is rounded up to two decimals. The small number prevents rounding errors from adding one.
 	if needed = math.Ceil(needed*100-1e-6) / 100; needed > 0 && needed <= 1 {
 		advice = fmt.Sprintf("; the floors need a time scale of at least %v", needed)
 	}

@@ -61,7 +61,7 @@ func TestScalesBelowFloorAreRefused(t *testing.T) {
 	}
 }
 
-// A worker asks once a second for dispatches behind garbage, at any time scale.
+// A worker polls the database once a second for dispatches that are queued behind garbage, at any time scale.
 func TestFloodLimitsDispatchTimeoutAtAnyScale(t *testing.T) {
 	s, err := scenarios.Find("garbage-before-work")
 	if err != nil {

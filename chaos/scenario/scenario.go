@@ -39,7 +39,7 @@ type Scenario struct {
 	Cancels  []Cancel
 	Faults   []Fault
 	// Settle bounds the time from the end of the last fault and the last submission to the end of the last
-	// execution; zero means that it is computed from the configuration.
+	// execution; zero means that the bound is computed from the configuration.
 	Settle time.Duration
 
 	// Regression is the failure that the file reproduces, nil for most files.
@@ -48,7 +48,7 @@ type Scenario struct {
 	// File is the path or name of the file, and Digest the SHA-256 of its bytes, in hexadecimal.
 	File   string
 	Digest string
-	// Warnings lists accepted parts that should be written in another way, such as a share without an
+	// Warnings lists parts that were accepted but should be written differently, such as a share without an
 	// operator.
 	Warnings yamlfile.Errors
 
@@ -76,7 +76,8 @@ func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 // Cluster lists the processes. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; empty for the oldest.
+	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; "" means the oldest
+	// release.
 	RabbitMQ string
 	Workers  []Worker
 }
@@ -112,7 +113,7 @@ type Action struct {
 	Retried []int
 }
 
-// Load submits Count executions of an action, starting at From, with Every between two of them.
+// Load submits Count executions of an action: the first at From, then one every Every.
 type Load struct {
 	Action string
 	Count  int
@@ -121,12 +122,13 @@ type Load struct {
 	// Parent is the action whose executions are the parents of this load. The first parent gets the
 	// first Siblings executions as workflow children, and so on. Empty for none.
 	Parent string
-	// Siblings is the number of children of each parent; 0 stands for one.
+	// Siblings is the number of children of each parent; 0 means 1.
 	Siblings int
 	// Again is the number, from 1, of the earlier load whose expired idempotency keys this load repeats; 0
 	// for new keys.
 	Again int
-	// Copies is how often every request is sent simultaneously with the same idempotency key; 0 for once.
+	// Copies is how many times every request is sent simultaneously with the same idempotency key; 0 means
+	// once.
 	Copies int
 	// Pin is the name of the only worker that may run them, empty for any.
 	Pin string
@@ -160,10 +162,10 @@ func (s *Scenario) Requested(key string) (execution.Action, bool) {
 	return execution.Action{}, false
 }
 
-// ParentOf returns the number, from 0, of the parent of the n-th execution.
+// ParentOf returns the number, counted from 0, of the n-th execution's parent.
 func (l *Load) ParentOf(n int) int { return n / max(1, l.Siblings) }
 
-// Cancel cancels executions of an action by their numbers: from Nth on, Count of them.
+// Cancel cancels Count executions of an action, beginning with number Nth.
 type Cancel struct {
 	Action string
 	Nth    int
@@ -224,12 +226,13 @@ type Expect struct {
 	Texts []string
 }
 
-// Alerts names the alerts that must fire in every run, must be resolved at its end, or must never fire.
+// Alerts names the alerts that must fire in every run, that must be resolved at its end, or that must never
+// fire.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any reports whether the scenario expects anything of alerts.
+// Any reports whether the scenario has any expectation about alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
 // Bound compares a count, or a percentage of all, with a number.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The line leads to the schema from any folder, or is empty.
+// From any folder, the line has the relative path of the schema; without a schema it is empty.
 func TestSchemaLineFindsSchema(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"scenarios/regressions", "my/own/scenarios", "other"} {
@@ -24,7 +24,7 @@ func TestSchemaLineFindsSchema(t *testing.T) {
 		"scenarios/mine.yaml":          "./schema.json",
 		"scenarios/regressions/x.yaml": "../schema.json",
 		"my/own/scenarios/mine.yaml":   "../../../scenarios/schema.json",
-		"other/mine.yaml":              "../scenarios/schema.json", // the schema there is another one
+		"other/mine.yaml":              "../scenarios/schema.json", // other/schema.json is not the schema of scenarios
 		"not/there/yet/mine.yaml":      "../../../scenarios/schema.json",
 	} {
 		if got, want := SchemaLine(filepath.Join(root, file)), "# yaml-language-server: $schema="+way+"\n"; got != want {

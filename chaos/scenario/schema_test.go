@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write scenarios/schema.json")
 
-func TestSchemaIsCommitted(t *testing.T) {
+func TestCommittedSchemaIsCurrent(t *testing.T) {
 	want := Schema()
 	if *update {
 		if err := os.WriteFile("../../scenarios/schema.json", want, 0o644); err != nil {
@@ -66,7 +66,7 @@ func parseDocument(t *testing.T, data []byte) (doc any, ok bool) {
 }
 
 // The schema accepts everything that the loader accepts: an editor must not mark a valid file.
-func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
+func TestSchemaAcceptsWhateverLoaderAccepts(t *testing.T) {
 	s := compileSchema(t)
 	accept := func(name string, data []byte) {
 		t.Helper()
@@ -112,9 +112,9 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	}
 }
 
-// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It must still
+// The schema checks one value at a time, so it can't refuse everything that the loader refuses. It must still
 // find most mistakes to be of use in an editor.
-func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
+func TestSchemaRefusesMostBrokenFiles(t *testing.T) {
 	s := compileSchema(t)
 	files, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil {

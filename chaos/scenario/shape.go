@@ -99,7 +99,7 @@ func failsShape() yamlfile.Shape {
 	)
 }
 
-// failsSchema demands one of the two keys that define how a run fails.
+// failsSchema requires one of the two keys that define how a run fails.
 func failsSchema() yamlfile.Schema {
 	s := failsShape().Object()
 	s["oneOf"] = []any{yamlfile.Schema{"required": []string{"reason"}}, yamlfile.Schema{"required": []string{"exit_codes"}}}
@@ -121,7 +121,7 @@ func loadShape() yamlfile.Shape {
 	)
 }
 
-// cancelStepShape is the shape of a step that cancels.
+// cancelStepShape returns the shape of a step that cancels executions.
 func cancelStepShape() yamlfile.Shape {
 	cancel := cancelShape().Object()
 	cancel["not"] = yamlfile.Schema{"required": []string{"at", "after"}}
@@ -201,7 +201,7 @@ const (
 // run about 8 KB of memory, and every worker and fault makes each step more expensive. A run ends after
 // sim.DefaultMaxSteps steps.
 const (
-	// maxRows limits the number of executions, including copies and all possible retries.
+	// maxRows is the largest allowed number of executions, including copies and all possible retries.
 	maxRows    = 100_000
 	maxWorkers = 500
 	maxFaults  = 200

@@ -13,12 +13,12 @@ type Trigger struct {
 	About string
 	// Matches reports whether an event of a history is an occurrence of the trigger.
 	Matches func(e *history.Event) bool
-	// ofWorker reports whether `of` names the worker that the event concerns, not the process in which it
-	// happened.
+	// ofWorker reports whether `of` refers to the worker that the event concerns, not to the process in which
+	// it happened.
 	ofWorker bool
 }
 
-// Whose returns the process that `of` is compared with. workers returns a worker's name by its id.
+// Whose returns the process that `of` must match. workers returns a worker's name by its id.
 func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) string) string {
 	if t.ofWorker {
 		return workers(e.Worker)
@@ -41,7 +41,7 @@ var triggers = []Trigger{ //detlint:ok a constant table, never written
 // Triggers lists every event that `when: {after: …}` may name.
 func Triggers() []Trigger { return slices.Clone(triggers) }
 
-// FindTrigger returns a trigger by its name, nil if unknown.
+// FindTrigger returns the trigger with a name, or nil if there is none.
 func FindTrigger(name string) *Trigger {
 	for i := range triggers {
 		if triggers[i].Name == name {

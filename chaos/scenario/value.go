@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// The patterns of names and values; the schema has the same ones.
+// The patterns of names and values, which the schema uses too.
 const (
 	namePattern  = `^[a-z0-9]+(-[a-z0-9]+)*$`
 	boundPattern = `^(<=|>=|=|<|>)? ?[0-9]{1,9} ?%?$`
@@ -39,7 +39,7 @@ func (l *loader) readBound(n *yaml.Node, of string) (Bound, bool) {
 		l.Refuse(n, "%s is bounded by %d%%; a share is at most 100%%", of, b.Value)
 		return b, false
 	}
-	// Few who write 99% mean that 100% is a failure. 0% and 100% are meant exactly.
+	// Few people who write 99% mean that 100% is a failure, but 0% and 100% are meant exactly.
 	if percent && digits == 0 && b.Value > 0 && b.Value < 100 {
 		l.Warn(n, `%s: %s means exactly that share, and more is a failure; write ">= %d%%" for at least, or "= %d%%" for exactly`, of, n.Value, b.Value, b.Value)
 	}

@@ -112,7 +112,7 @@ func (l *loader) readLoad(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 	}
 }
 
-// mostRows is the largest number of executions that the workload can create, with copies and retries.
+// mostRows returns the largest number of executions that the workload can create, with copies and retries.
 func (s *Scenario) mostRows() (rows int) {
 	for i := range s.Workload {
 		load := &s.Workload[i]

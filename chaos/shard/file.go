@@ -17,7 +17,7 @@ const FileName = "shard.jsonl"
 // Header is the first line of a file; it identifies the share and the job. Only files of the same commit are
 // merged, so the format has no version.
 type Header struct {
-	// Kind is the kind of the items.
+	// Kind is the kind of the file's items.
 	Kind  string `json:"kind"`
 	Share Share  `json:"share"`
 	// Commit and Go are the versions of the program that ran the share. An unknown commit is empty.
@@ -27,7 +27,7 @@ type Header struct {
 	Digest string `json:"digest"`
 	// Seeds is the number of runs of each target over all shares; 0 without seeds.
 	Seeds int `json:"seeds"`
-	// Asked maps flags to all other settings that determine the result.
+	// Asked maps flags to their values, for all other settings that determine the result.
 	Asked map[string]string `json:"asked"`
 }
 
@@ -39,8 +39,8 @@ type trailer struct {
 	Aside json.RawMessage `json:"aside"`
 }
 
-// Write writes a file: the header, one JSON object a line for each item, and a last line that confirms
-// completeness. Equal headers and items give equal bytes up to the last line, which contains aside.
+// Write writes a file: the header, each item as a line of JSON, and a last line that confirms completeness.
+// Equal headers and items give equal bytes up to the last line, which contains aside.
 func Write(w io.Writer, h Header, items []any, aside any) error {
 	sum := sha256.New()
 	lines := json.NewEncoder(io.MultiWriter(w, sum))
@@ -63,7 +63,7 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 type File struct {
 	Path   string
 	Header Header
-	// Sum identifies the content except aside.
+	// Sum identifies the content except the aside data.
 	Sum string
 }
 
@@ -123,7 +123,8 @@ func readFile(path string) (f File, items [][]byte, aside json.RawMessage, err e
 	return f, lines[1:], last.Aside, nil
 }
 
-// decodeStrictly refuses unknown fields: another program wrote them.
+// decodeStrictly refuses unknown fields, because they show that another version of the program wrote the
+// file.
 func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -42,7 +42,7 @@ func Find(args []string) ([]string, error) {
 			return nil, fmt.Errorf("no share in %s: neither %s nor FOLDER/%s is there; chaos run --shard writes it into --out", arg, FileName, FileName)
 		}
 	}
-	// An argument may name a file whose folder is named too.
+	// One argument may name a file and another its folder.
 	slices.Sort(files)
 	return slices.Compact(files), nil
 }
@@ -89,7 +89,7 @@ func Gather(files []File) (s Set, err error) {
 	return s, nil
 }
 
-// checkSameJob returns an error that names a difference if two files belong to different jobs.
+// checkSameJob returns an error if two files belong to different jobs; it names a difference.
 func checkSameJob(a, b File) error {
 	x, y := jobFacts(a.Header), jobFacts(b.Header)
 	names := maps.Clone(x)
@@ -113,7 +113,7 @@ func jobFacts(h Header) map[string]string {
 	return all
 }
 
-// Absent names the missing shares, as in "2/4 and 4/4"; empty for none.
+// Absent returns the names of the missing shares, as in "2/4 and 4/4", or "" if none is missing.
 func (s Set) Absent() string {
 	if len(s.Missing) == 0 || len(s.Files) == 0 {
 		return ""

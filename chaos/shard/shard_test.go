@@ -32,7 +32,7 @@ func TestShareRoundTrip(t *testing.T) {
 }
 
 // Each item is in exactly one share, and the sizes of two shares differ by at most one.
-func TestSharesDivideAListEvenly(t *testing.T) {
+func TestSharesDivideListEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "shares")
 		first, length := rapid.IntRange(0, 50).Draw(t, "first"), rapid.IntRange(0, 100).Draw(t, "length")
@@ -111,7 +111,7 @@ func TestShareFileRoundTrip(t *testing.T) {
 
 func TestTruncatedFileIsRefused(t *testing.T) {
 	_, text := writeShare(t, testHeader(2, 4), nil, item{"a", 1}, item{"b", 2})
-	for n := range len(text) - 1 { // without the last byte only the last line's end is missing
+	for n := range len(text) - 1 { // cutting off the last byte removes only the final newline
 		if _, err := shard.Verify(writeText(t, text[:n])); err == nil || !strings.Contains(err.Error(), "copy it again, or run the share again") {
 			t.Fatalf("cut after %d of %d bytes: %v", n, len(text), err)
 		}

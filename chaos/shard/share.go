@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Most is the largest number of shares of a job.
+// Most is the largest number of shares that a job can have.
 const Most = 10_000
 
 // Share is part Index of Of parts, counted from 1. The zero Share is the whole list.
@@ -61,7 +61,7 @@ func (s *Share) UnmarshalText(text []byte) (err error) {
 // shares, so that an expensive part of the list is spread.
 func (s Share) Has(k int) bool { return s.Whole() || k%s.Of == s.Index-1 }
 
-// Count is the number of the share's items among the n numbers from first on.
+// Count returns how many of the n numbers beginning with first are in the share.
 func (s Share) Count(first, n int) int {
 	if s.Whole() {
 		return n

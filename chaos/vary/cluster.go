@@ -11,7 +11,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostWorkers and mostExecutors are the largest drawn numbers: each further process adds steps to a run.
+// mostWorkers and mostExecutors are the largest numbers that are drawn: each additional process adds steps to
+// a run.
 const (
 	mostWorkers   = 6
 	mostExecutors = 3
@@ -51,7 +52,7 @@ func (d *draw) setExecutors(n int) {
 	d.addEdit(func(doc *scenario.Document) { doc.SetExecutors(n) }, "%d executors instead of %d", n, was)
 }
 
-// namedExecutors is the smallest number of executors with which every executor named by a fault exists.
+// namedExecutors returns the smallest number of executors that includes every executor named by a fault.
 func (d *draw) namedExecutors() (least int) {
 	for i, name := range d.s.Cluster.ExecutorNames() {
 		if d.isNamed(name) {
@@ -106,7 +107,7 @@ func moreWorkers(d *draw) {
 			w.Starts = d.Within(time.Second, 5*time.Minute)
 			value += ", starts: " + yamlfile.Short(w.Starts)
 		} else {
-			d.Cluster.Workers = append(d.Cluster.Workers, w.Name) // faults may name it
+			d.Cluster.Workers = append(d.Cluster.Workers, w.Name) // faults may name this worker
 		}
 		d.workers = append(d.workers, w)
 		value += "}"
@@ -158,7 +159,7 @@ func (d *draw) hasWorker(worker string) bool {
 	return slices.ContainsFunc(d.workers, func(w scenario.Worker) bool { return w.Name == worker })
 }
 
-// otherRuntimes gives a worker a runtime of another one, or removes a runtime that other workers have too.
+// otherRuntimes gives a worker a runtime of another worker, or removes a runtime that other workers have too.
 func otherRuntimes(d *draw) {
 	var all []string
 	for _, w := range d.workers {

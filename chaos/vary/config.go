@@ -19,8 +19,8 @@ type configKey struct {
 	draw func(d *draw, c *config.Config)
 }
 
-// group holds keys that are drawn together, so that a run exaggerates some keys of one kind rather than
-// everything a little.
+// group holds keys that are drawn together, so that a run changes related keys a lot rather than all keys a
+// little.
 type group []configKey
 
 // durationKey draws a duration from least to most, log-uniformly.
@@ -238,7 +238,7 @@ func (d *draw) changeConfig(change func(c *config.Config)) {
 func (d *draw) fitConfig(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
 	// Validation allows a fence margin so large that a worker has no time for a second heartbeat after an
-	// unanswered one. Such a margin is never drawn: one silent connection would end all actions of the
+	// unanswered heartbeat. Such a margin is never drawn: one silent connection would end all actions of the
 	// worker, correctly and without showing anything.
 	room := w.Lease() - w.HeartbeatInterval - w.HeartbeatPause()
 	w.KillGrace, w.StatementTimeout = min(w.KillGrace, room/5), min(w.StatementTimeout, room/5)
@@ -263,7 +263,7 @@ func (d *draw) fitConfig(c *config.Config) {
 	h.FailureRateUnhealthy = max(h.FailureRateUnhealthy, h.FailureRateDegraded)
 }
 
-// fitTime raises a retention time to the allowed minimum; 0, which means for ever, stays.
+// fitTime raises a retention time to the allowed minimum; it keeps 0, which means permanently.
 func fitTime(d, least time.Duration) time.Duration {
 	if d == 0 {
 		return 0
@@ -276,7 +276,7 @@ func roundUpToMillis(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// ownDispatchTimeout is the longest dispatch timeout of an action or a step of the workload.
+// ownDispatchTimeout returns the longest dispatch timeout that an action or a workload step sets.
 func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	for _, a := range d.s.Actions {
 		longest = max(longest, a.DispatchTimeout)
@@ -308,7 +308,7 @@ func (d *draw) writeConfig() {
 		}
 	}
 	if len(keys) > 0 {
-		d.edits = slices.Insert(d.edits, 0, whole) // first, because an action's own deadlines were drawn to fit the new configuration
+		d.edits = slices.Insert(d.edits, 0, whole) // apply first, because the actions' own deadlines were drawn to fit the new configuration
 	}
 }
 

@@ -24,7 +24,7 @@ func TestEveryKeyIsDrawn(t *testing.T) {
 	}
 }
 
-// Every draw is made consistent, so that none is discarded.
+// Drawn values are adjusted until they are consistent, so that no draw is discarded.
 func TestDrawnConfigurationIsValid(t *testing.T) {
 	for seed := range uint64(500) {
 		source := rand.New(rand.NewPCG(seed, 1))

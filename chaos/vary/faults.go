@@ -57,7 +57,7 @@ func otherLengths(d *draw) {
 	}
 }
 
-// otherMoments makes faults begin at another time, or after another event.
+// otherMoments makes faults begin at other times, or after other events.
 func otherMoments(d *draw) {
 	for i := range d.s.Faults {
 		if d.oneIn(2) {
@@ -68,7 +68,7 @@ func otherMoments(d *draw) {
 	}
 }
 
-// faultSpan is the period from the start of a run in which drawn faults begin.
+// faultSpan returns the period at the start of a run in which drawn faults begin.
 func (d *draw) faultSpan() time.Duration {
 	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.longestDuration()))
 }
@@ -80,7 +80,7 @@ func (d *draw) drawWhen(span time.Duration) string {
 	}
 	var names []string
 	for _, t := range scenario.Triggers() {
-		if t.Name != "expired" { // most runs have none
+		if t.Name != "expired" { // most runs have no delay
 			names = append(names, t.Name)
 		}
 	}

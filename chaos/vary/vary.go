@@ -4,9 +4,9 @@
 //
 // A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A dimension is a
 // property that can change, such as the number of workers, or a group of related settings. Each seed changes
-// some dimensions and keeps the others. A changed dimension takes its plain form (one executor, no failures)
-// or is drawn from a wide range with extremes. If every dimension changed a little in every run, the
-// dimensions would hide each other's effects.
+// some dimensions and keeps the others. A changed dimension takes its plain form (such as one executor or no
+// failures) or is drawn from a wide range with extremes. If every dimension changed a little in every run,
+// the dimensions would hide each other's effects.
 //
 // In one build, a draw depends only on the scenario's digest, the profile and the seed. A new setting, kind
 // of fault or dimension changes the draws of all seeds, unless it draws separately (drawSeparately). The
@@ -36,8 +36,8 @@ const MostSteps = 30_000
 
 // Varied is a variant of a scenario.
 type Varied struct {
-	// Scenario has the name, file and digest of the original, so these do not distinguish the two. It has one
-	// profile and runs only in the simulator.
+	// Scenario has the name, file and digest of the original, so they do not distinguish it from the
+	// original. It has one profile and runs only in the simulator.
 	Scenario *scenario.Scenario
 	// Changes describes each change in one line.
 	Changes []string
@@ -63,8 +63,8 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// restrictScenario removes the expectations about the original situation, and restricts the scenario to one
-// profile and the simulator.
+// restrictScenario removes the expectations that were written for the original, and restricts the scenario to
+// one profile and the simulator.
 func restrictScenario(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
 	// If the scenario intends an action that no worker can run, its variant must say so too.
@@ -95,7 +95,7 @@ type draw struct {
 	config config.Config
 	// workers are the workers drawn so far.
 	workers []scenario.Worker
-	// longest maps an action to the longest duration of its runs.
+	// longest maps each action to the longest duration of its runs.
 	longest map[string]time.Duration
 	edits   []edit
 }
@@ -116,7 +116,7 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	for _, a := range s.Actions {
 		d.longest[a.Ref] = a.TakesMax
 	}
-	// A drawn fault must not name a worker that starts late: it may strike earlier.
+	// A drawn fault must not name a worker that starts late: the fault may strike before that.
 	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
@@ -146,8 +146,8 @@ type dimension struct {
 // drawDimensions draws every dimension. Later dimensions depend on the draws of earlier ones.
 func (d *draw) drawDimensions() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
-	// The share of changed dimensions is also drawn, from one to three fifths: few show effects more clearly,
-	// many make unforeseen situations. At least one changes.
+	// The share of changed dimensions is also drawn, from one to three fifths: few changes show their effects
+	// more clearly, and many create unforeseen situations. At least one changes.
 	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
@@ -164,7 +164,7 @@ func (d *draw) drawDimensions() {
 	d.extendSettle()
 }
 
-// oneIn reports true in one of n draws.
+// oneIn returns true in one of n draws.
 func (d *draw) oneIn(n int) bool { return d.Choose(n) == 0 }
 
 // addEdit adds an edit with its description.
@@ -204,8 +204,8 @@ func (d *draw) applyEdits(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// longestDuration is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
-// the run would take too many steps, but at least a minute.
+// longestDuration returns the longest duration that may be drawn: ten times the longest deadline. It is
+// shorter if the run would take too many steps, but at least a minute.
 func (d *draw) longestDuration() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())

@@ -18,8 +18,8 @@ func loadLibrary(t testing.TB) []*scenario.Scenario {
 	return all
 }
 
-// A draw is a function of the scenario, the profile and the seed. It has the name and the digest of its
-// scenario, and demands no particular situation. Few edits are refused.
+// The same scenario, profile and seed always draw the same variant. It keeps the scenario's name and digest,
+// drops its expectations about particular situations, and few of its edits are refused.
 func TestDrawIsValidAndReproducible(t *testing.T) {
 	refused, made := 0, 0
 	for i, s := range loadLibrary(t) {
@@ -46,7 +46,7 @@ func TestDrawIsValidAndReproducible(t *testing.T) {
 	}
 }
 
-func TestTwoSeedsDrawDifferently(t *testing.T) {
+func TestDifferentSeedsDrawDifferentVariants(t *testing.T) {
 	s := loadLibrary(t)[0]
 	a, errA := vary.Of(s, s.Profiles[0], 1)
 	b, errB := vary.Of(s, s.Profiles[0], 2)

@@ -17,7 +17,7 @@ const (
 	// grow to.
 	mostMore       = 3
 	mostExecutions = 40
-	// mostCopies is the largest number of times that a request is sent.
+	// mostCopies is the largest number of times that the same request is sent.
 	mostCopies = 3
 )
 
@@ -162,7 +162,7 @@ func exitCodes(d *draw) {
 			continue
 		}
 		codes, declared := d.drawExitCodes(1, 5), d.drawExitCodes(0, 5)
-		// Some of the codes that occur are declared.
+		// Declare some of the codes that occur as retriable.
 		for _, code := range codes {
 			if d.oneIn(2) && !slices.Contains(declared, code) {
 				declared = append(declared, code)
@@ -219,7 +219,8 @@ func (d *draw) usedAgain(i int) bool {
 	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
 }
 
-// eachLoad calls f with every load that may change: all that share no idempotency keys with another load.
+// eachLoad calls f with every load that may change: each load that shares no idempotency keys with another
+// load.
 func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
@@ -241,7 +242,7 @@ func (d *draw) setCount(i int, load *scenario.Load, n int) {
 // edit.
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
-	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents
+	for i := len(d.s.Workload) - 1; i >= 0; i-- { // divide the counts of children before those of their parents
 		load := &d.s.Workload[i]
 		if load.Again == 0 && !d.usedAgain(i) {
 			d.setCount(i, load, (load.Count+part-1)/part)

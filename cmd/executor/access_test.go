@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// Workers run the commands that the API accepts. So an executor that other machines could command without a
-// token does not start; its error names the setting and the remedies.
+// Workers run the commands that the API accepts. So an executor does not start if other machines could
+// command it without a token. Its error names the setting and the remedies.
 func TestReachableAPINeedsToken(t *testing.T) {
 	file := write(t, "handoff.yaml", unreachable+"api:\n  listen: 0.0.0.0:0\n")
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", file)
@@ -45,7 +45,7 @@ func TestReachableAPINeedsToken(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0", "[::ffff:0.0.0.0]:0", "192.0.2.1:0"} {
 		command := exec.CommandContext(t.Context(), os.Args[0], "--config", closed, "--listen", address)
 		command.Env = append(os.Environ(), asDaemon+"=1")
-		said, _ := command.CombinedOutput() // its exit code follows
+		said, _ := command.CombinedOutput() // the exit code is checked below
 		if command.ProcessState.ExitCode() != exitBadConfig || !strings.Contains(string(said), "api.insecure: true") || strings.Contains(string(said), "API listening") {
 			t.Errorf("--listen %s: exit code %d\n%s", address, command.ProcessState.ExitCode(), said)
 		}
@@ -76,7 +76,7 @@ func TestPrintConfigShowsInsecureWarning(t *testing.T) {
 	}
 }
 
-// An executor that only this machine can reach starts. One that is deliberately open logs a warning.
+// An executor that only this machine can reach logs no warning. One that is deliberately open logs one.
 func TestInsecureAPIIsLogged(t *testing.T) {
 	ended, log := startedWith(t, "api: {listen: '0.0.0.0:0', insecure: true}\n", "API listening")
 	if !strings.Contains(log, "the API is open to whoever reaches it") {
@@ -87,7 +87,8 @@ func TestInsecureAPIIsLogged(t *testing.T) {
 	}
 }
 
-// startedWith runs the executor without its servers until it logs a line, and returns its exit code and log.
+// startedWith runs the executor, without a database and a broker, until it logs a certain line. It returns
+// the exit code and the log.
 func startedWith(t *testing.T, settings, until string) (code int, log string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", write(t, "handoff.yaml", unreachable+settings))

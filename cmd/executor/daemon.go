@@ -48,7 +48,7 @@ type daemon struct {
 	host  host.Host
 	store *postgres.Store
 	// requests is the API's store, with separate connections, so that requests can't block the scheduler and
-	// the monitors. Nil without an API.
+	// the monitors; nil without an API.
 	requests *postgres.Store
 	broker   *rabbitmq.Broker
 	// figures collects the metrics for /metrics.
@@ -75,7 +75,7 @@ func (d *daemon) runExecutor(ctx context.Context) error {
 		slog.String("database", config.MaskURL(d.deployment.Database.URL)),
 		slog.String("broker", config.MaskURL(d.deployment.MessageQueue.RabbitMQ.URL)))
 
-	// A failure of any part ends the others.
+	// If one part fails, the others end, too.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	stopServing, err := d.listenAPI(ctx, fail)
@@ -107,7 +107,7 @@ func (d *daemon) runExecutor(ctx context.Context) error {
 	service := executor.New(options)
 	d.serveAPI(service)
 
-	// The API ends before the service does, so that hints of its last requests are still sent.
+	// The API ends before the service does, so that the hints from its last requests are still sent.
 	running, endService := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { service.Run(running) })
@@ -184,8 +184,8 @@ func (d *daemon) withTLS(l net.Listener) (net.Listener, error) {
 	return tls.NewListener(l, certificate.Config()), nil
 }
 
-// mayServe refuses a listener that other machines can reach without a token, as when localhost is another
-// address. It logs a warning if the configuration allows that.
+// mayServe refuses a listener that other machines can reach without a token, for example if localhost is not
+// a loopback address. If the configuration allows such a listener, it only logs a warning.
 func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 	d.loopback = config.Loopback(l.Addr().String())
 	if len(d.deployment.Tokens()) > 0 || d.loopback {
@@ -201,14 +201,14 @@ func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 
 func (d *daemon) setHandler(h http.Handler) { d.handler.Store(&h) }
 
-// storeOptions returns the options of a store of the executor. A call that has waited for a lock still needs
+// storeOptions returns the options of the executor's stores. A call that has waited for a lock still needs
 // time to retry row by row, so it waits for half of its timeout.
 func storeOptions(c *config.Config, connections int) postgres.Options {
 	return postgres.Options{MaxConns: connections, PingTimeout: c.Database.PingTimeout, LockTimeout: c.Executor.StatementTimeout / 2}
 }
 
 // openStores connects to the database, migrates it if the configuration says so, and stores the actions. It
-// retries until it returns a permanent error or ctx's.
+// retries until it succeeds, an error is permanent, or ctx ends.
 func (d *daemon) openStores(ctx context.Context) error {
 	var known, applied int64
 	err := d.retryStep(ctx, "connecting to the database", func() (err error) {
@@ -258,7 +258,7 @@ func (d *daemon) openStores(ctx context.Context) error {
 	return nil
 }
 
-// showPools adds the use of the database connections to the metrics.
+// showPools adds the use of the database connection pools to the metrics.
 func (d *daemon) showPools() {
 	names, uses := []string{"work"}, []func() telemetry.PoolUse{func() telemetry.PoolUse { work, _ := d.store.Use(); return work }}
 	if d.requests != nil {
@@ -294,7 +294,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		return
 	}
 	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable), api.SchemaCheck(d.store.SchemaReady)}
-	// The self-test would detect a planted mutant before any execution does.
+	// This check would reveal a planted mutant before any execution does.
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})
 	}
@@ -316,8 +316,8 @@ func (d *daemon) serveAPI(service *executor.Service) {
 }
 
 // declareTopology declares the broker topology, and retries until it succeeds. A queue that exists with other
-// settings fails the start. The service alone, which declares the topology at every new session, would retry
-// forever.
+// settings fails the start. Without this step, the service would retry forever, because it declares the
+// topology in every new session.
 func (d *daemon) declareTopology(ctx context.Context, fail context.CancelCauseFunc) {
 	backoff := broker.NewBackoff(d.host, d.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
 	for {
@@ -332,7 +332,7 @@ func (d *daemon) declareTopology(ctx context.Context, fail context.CancelCauseFu
 			fail(err)
 			return
 		case errors.Is(err, broker.ErrUnavailable):
-			// The service's own connection says so in the log.
+			// The service's own connection logs this error.
 		default:
 			d.log.LogAttrs(ctx, slog.LevelError, "declaring the broker topology failed, trying again", slog.Any("error", err))
 		}

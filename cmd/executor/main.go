@@ -1,5 +1,5 @@
-// Command executor finds workers for executions, reclaims what no worker claimed, and serves the HTTP API.
-// Several may run at once.
+// Command executor finds workers for executions, reclaims executions that no worker claimed, and serves the
+// HTTP API. Several may run at once.
 package main
 
 import (
@@ -23,7 +23,7 @@ const (
 
 func main() {
 	hostdaemon.CollectRarely()
-	// The first signal ends the process gracefully, whatever it is doing; a second one ends it at once.
+	// The first signal stops the process gracefully, whatever it is doing; a second one ends it at once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
@@ -54,7 +54,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitStopped
 }
 
-// servingProblems returns the problems of ValidateServing, unless a known problem already concerns the API.
+// servingProblems returns the problems that ValidateServing finds, unless p already has one about the API.
 func servingProblems(p config.Parsed) (found yamlfile.Errors) {
 	if p.Effective == nil {
 		return nil

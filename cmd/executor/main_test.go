@@ -20,7 +20,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
+// asDaemon is the variable that makes the test binary the executor, so that a real process gets signals.
 const asDaemon = "TEST_RUNS_THE_EXECUTOR"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	servers.Main(m)
 }
 
-// unreachable is the configuration of a database and a broker that refuse connections.
+// unreachable is a configuration whose database and broker refuse connections.
 const unreachable = "database: {url: \"postgres://handoff:s3cr3t@127.0.0.1:1/handoff\"}\nmessage_queue: {rabbitmq: {url: \"amqp://guest:s3cr3t@127.0.0.1:1/\"}}\n"
 
 func write(t *testing.T, name, text string) string {
@@ -67,7 +67,7 @@ func TestBadConfigurationExitsTwoAndListsEverything(t *testing.T) {
 	}
 }
 
-func TestPrintConfig(t *testing.T) {
+func TestPrintConfigShowsOriginsAndHidesPasswords(t *testing.T) {
 	file := write(t, "handoff.yaml", unreachable)
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--print-config", "--config", file, "--name", "e1"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
@@ -96,7 +96,7 @@ func TestTakenPortFailsAtOnce(t *testing.T) {
 	}
 }
 
-// A database that can never accept this configuration ends the process; one that is away does not.
+// The process ends if the database can never accept this configuration, but not if the database is away.
 func TestStopWhileDatabaseIsAway(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -141,7 +141,7 @@ func TestStopWhileDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// A database that accepts the connection and never answers is the worst case for a stop.
+// The worst case for a stop is a database that accepts the connection and never answers.
 func TestSIGTERMWhileConnecting(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,8 +163,7 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 		t.Fatalf("the daemon did not connect: %v\n%s", err, &stderr)
 	}
 	defer conn.Close()
-	// A daemon that ignores the signal waits for the database for as long as this test holds its
-	// connection.
+	// A daemon that ignored the signal would wait for the database until this test closes the connection.
 	began := time.Now()
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	hangs := time.AfterFunc(testenv.Patience(), func() { _ = cmd.Process.Kill() })
@@ -177,7 +176,7 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	}
 }
 
-// accept waits for the connection of a daemon, and fails if the daemon has ended.
+// accept waits for a daemon to connect, and fails if the daemon has ended.
 func accept(l net.Listener) (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		return nil, err

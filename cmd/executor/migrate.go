@@ -41,7 +41,7 @@ const connectWithin = 10 * time.Second
 type migrator struct {
 	conn           *pgx.Conn
 	stdout, stderr io.Writer
-	// to is the version to which down returns, -1 if not given.
+	// to is the version that down reverts to, -1 if not given.
 	to int64
 }
 
@@ -107,7 +107,7 @@ func (m *migrator) takeTo(args []string) (rest []string, err error) {
 		value, found := strings.CutPrefix(args[i], "--to=")
 		if args[i] == "--to" {
 			if i++; i == len(args) {
-				return nil, errors.New("--to lacks a number: the version to go back to, 0 for none")
+				return nil, errors.New("--to needs a number: the version to revert to, or 0 to revert everything")
 			}
 			value, found = args[i], true
 		}
@@ -127,7 +127,7 @@ func (m *migrator) reportFailure(err error) int {
 	return exitFailed
 }
 
-// migrateUp applies the migrations that the database lacks.
+// migrateUp applies the migrations that were not applied to the database yet.
 func (m *migrator) migrateUp(ctx context.Context) int {
 	before, err := migrations.Status(ctx, m.conn)
 	if err == nil {
@@ -188,7 +188,7 @@ func (m *migrator) migrateDown(ctx context.Context) int {
 	return exitStopped
 }
 
-// printLosses lists migrations, each with the tables and columns that are dropped with it.
+// printLosses lists migrations, each with the tables and columns that reverting it drops.
 func (m *migrator) printLosses(w io.Writer, back []migrations.Version) {
 	for i := range back {
 		v := &back[i]

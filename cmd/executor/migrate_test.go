@@ -22,7 +22,7 @@ type console struct {
 	url string
 }
 
-// does runs the command, and asserts its exit code and that its output contains these texts.
+// does runs the command, and asserts its exit code and that its output contains texts.
 func (c console) does(code int, command string, texts ...string) {
 	c.Helper()
 	var stdout, stderr bytes.Buffer
@@ -91,7 +91,7 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	c.does(exitFailed, "status", "not yet", "The schema is behind: 1 migration is not applied.")
 	c.does(exitStopped, "up --profile documented", fmt.Sprintf("applied %d ", latest))
 
-	// A newer program has migrated the database.
+	// This simulates a newer program that has migrated the database.
 	c.query("insert into schema_version (version) values ($1) returning 'x'", latest+5)
 	c.does(exitFailed, "status", "unknown to this program", "The schema is ahead: 1 migration is unknown to this program.")
 	c.does(exitFailed, "up", fmt.Sprint("start a release that knows version ", latest+5))
@@ -101,7 +101,7 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	}
 }
 
-// migrate lists exactly the objects that the database loses.
+// `migrate down` lists exactly the tables and columns that the database loses.
 func TestMigrateDownListsLosses(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	c.does(exitStopped, "up")
@@ -120,7 +120,7 @@ func TestMigrateDownListsLosses(t *testing.T) {
 			where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> 'schema_version' and a.attnum > 0 and not a.attisdropped`)
 		return append(tables, columns...)
 	}
-	// Their content is in execution and execution_transition afterwards:
+	// Reverting moves the content of these tables to execution and execution_transition:
 	// TestMigrationCarriesEveryStatusBothWays, TestMigrationKeepsAudit.
 	carried := []string{"execution_record", "execution_work", "execution_unhandled", "transition_group"}
 	before := there()
@@ -135,7 +135,7 @@ func TestMigrateDownListsLosses(t *testing.T) {
 		after := there()
 		lost := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
 			table, _, column := strings.Cut(name, ".")
-			// The columns of a lost table are not listed.
+			// The output does not list the columns of a dropped table.
 			return slices.Contains(after, name) || column && !slices.Contains(after, table) || slices.Contains(carried, name)
 		})
 		slices.Sort(lost)
@@ -147,8 +147,8 @@ func TestMigrateDownListsLosses(t *testing.T) {
 	}
 }
 
-// An executor that may not migrate refuses an old schema, with an error that names the remedy. An executor
-// that may migrate does so.
+// An executor that is not allowed to migrate refuses an old schema, with an error that names the remedy. An
+// executor that is allowed to migrate does so.
 func TestExecutorWithoutMigrateRefusesOldSchema(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
@@ -160,7 +160,7 @@ func TestExecutorWithoutMigrateRefusesOldSchema(t *testing.T) {
 		defer stop()
 		var stderr lockedBuffer
 		stderr.seen = func(text string) {
-			// The broker is away: the executor is up as soon as it tries to connect.
+			// The broker is away, so the executor counts as up as soon as it tries to connect.
 			if strings.Contains(text, "broker") && strings.Contains(text, "failed") || strings.Contains(text, "connecting to the broker") {
 				stop()
 			}
@@ -189,7 +189,7 @@ func TestExecutorWithoutMigrateRefusesOldSchema(t *testing.T) {
 	}
 }
 
-// lockedBuffer collects a log that can be read while it grows.
+// lockedBuffer collects a log that the test can read while it grows.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -37,9 +37,9 @@ type daemon struct {
 	log        *slog.Logger
 	host       host.Host
 	figures    *exporter.Exporter
-	// isolation is the isolation of actions that works on this machine.
+	// isolation describes how far this machine can isolate actions.
 	isolation *subprocess.State
-	// secretFile is the configuration file if it holds a password, else empty.
+	// secretFile is the path of the configuration file if it holds a password, else empty.
 	secretFile string
 }
 
@@ -62,7 +62,7 @@ func (d *daemon) runWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The health endpoint serves until the end, because a draining worker is alive.
+	// The health endpoint serves until the process ends, because a draining worker is alive.
 	defer stopServing()
 
 	db, err := d.openStore(ctx)
@@ -94,7 +94,7 @@ func (d *daemon) runWorker(ctx context.Context) error {
 	return worker.New(options).Run(ctx)
 }
 
-// logStart logs the start and how long a stop may take: killing the worker sooner loses runs.
+// logStart logs the start, and how long a stop may take, because killing the worker sooner loses runs.
 func (d *daemon) logStart(ctx context.Context) {
 	c := d.config.Worker
 	d.log.LogAttrs(ctx, slog.LevelInfo, "worker starting",
@@ -169,7 +169,7 @@ func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func()
 		defer close(done)
 		h := api.Logged(d.log, api.HealthHandler(healthChecks(p), d.figures.Handler(), d.isolation))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
-			// The worker continues: whatever monitors the endpoint detects the failure.
+			// The worker continues, because whatever monitors the endpoint detects the failure.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))
 		}
 	}()

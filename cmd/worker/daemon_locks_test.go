@@ -6,7 +6,7 @@ import (
 	"handoff/core/config"
 )
 
-// A call that waits for a lock until its own deadline can't retry row by row.
+// The lock timeout is shorter than a call's, so that a call that has waited for a lock can retry row by row.
 func TestCallsOutlastTheirLockTimeout(t *testing.T) {
 	c := config.Default(config.Hardened)
 	if got := storeOptions(&c).LockTimeout; got <= 0 || got > c.Worker.StatementTimeout/2 {

@@ -7,7 +7,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// prepareRunner creates the runner of actions, and logs which isolation works on this machine.
+// prepareRunner creates the runner for actions, and logs which isolation works on this machine.
 func (d *daemon) prepareRunner(ctx context.Context) (*subprocess.Runner, error) {
 	d.fitDescriptors(ctx)
 	runner := subprocess.New(subprocess.Options{
@@ -23,7 +23,7 @@ func (d *daemon) prepareRunner(ctx context.Context) (*subprocess.Runner, error) 
 	return runner, nil
 }
 
-// fitDescriptors reduces the concurrency to what the limit of open files allows. Otherwise the worker would
+// fitDescriptors reduces the concurrency to what the limit on open files allows. Otherwise the worker would
 // claim executions that it can't start for lack of descriptors.
 func (d *daemon) fitDescriptors(ctx context.Context) {
 	wanted := d.config.Worker.Concurrency

@@ -26,13 +26,13 @@ const (
 )
 
 func main() {
-	// The runner also starts this binary as the shim between the worker and an action.
+	// The runner also starts this binary as a shim between the worker and an action.
 	subprocess.ShimMain()
-	// Early, because until then actions of another worker of this user could read the environment.
+	// This comes early, because until then, actions of this user's other workers could read the environment.
 	subprocess.ProtectWorker()
 
 	hostdaemon.CollectRarely()
-	// The first signal ends the process gracefully, whatever it is doing; a second one ends it at once.
+	// The first signal stops the process gracefully, whatever it is doing; a second one ends it at once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
@@ -76,8 +76,8 @@ func commandSpec() config.Command {
 	}
 }
 
-// completeConfig adds values found on the machine, and refuses what the machine can't do. A worker that lacks
-// an offered runtime would fail every execution of it.
+// completeConfig adds values found on the machine, and refuses settings that the machine can't support. A
+// worker without a runtime that it offers would fail every execution that needs it.
 func completeConfig(p *config.Parsed) {
 	name, err := os.Hostname()
 	if err == nil {

@@ -20,11 +20,11 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
+// asDaemon is the variable that makes the test binary the worker, so that a real process gets signals.
 const asDaemon = "TEST_RUNS_THE_WORKER"
 
 func TestMain(m *testing.M) {
-	// The shim is this binary, too, and does not see the variable.
+	// The shim is this binary, too, and does not get the variable asDaemon.
 	subprocess.ShimMain()
 	if os.Getenv(asDaemon) != "" {
 		main()
@@ -97,8 +97,7 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 		t.Fatalf("the daemon did not connect: %v\n%s", err, &stderr)
 	}
 	defer conn.Close()
-	// A daemon that ignores the signal waits for the database for as long as this test holds its
-	// connection.
+	// A daemon that ignored the signal would wait for the database until this test closes the connection.
 	began := time.Now()
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	hangs := time.AfterFunc(testenv.Patience(), func() { _ = cmd.Process.Kill() })
@@ -150,12 +149,12 @@ func healthFollowsHeartbeats(t *testing.T) {
 	expect("deaf", "consumer")
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	db.err = store.ErrUnavailable
-	time.Sleep(60 * time.Millisecond) // the lease itself must pass
+	time.Sleep(60 * time.Millisecond) // the real lease must expire
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	expect("a lease without a heartbeat", "lease")
 }
 
-// accept waits for the connection of a daemon, and fails if the daemon has ended.
+// accept waits for a daemon to connect, and fails if the daemon has ended.
 func accept(l net.Listener) (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		return nil, err

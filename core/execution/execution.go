@@ -15,8 +15,7 @@ type WorkerID int64
 // worker: the larger of two is the newer, and no two processes ever share one (defect D14).
 type Incarnation int64
 
-// Epoch is the fencing token of an execution: 0 at creation, one more at every dispatch and every
-// take-back.
+// Epoch is the fencing token of an execution: 0 at creation, incremented by each dispatch and each take-back.
 type Epoch int64
 
 // Key names one epoch of one execution: the subject of a message, a claim or a result.
@@ -37,21 +36,21 @@ type Action struct {
 	// MaxRetries bounds the retries that may follow a claimed run that failed for a retriable reason.
 	// Each retry is a new row.
 	MaxRetries int
-	// RetriedExitCodes are exit codes that the action's author declares temporary failures: they give
-	// Transient, whatever they mean elsewhere.
+	// RetriedExitCodes are exit codes that the action's author declares to be temporary failures. Their
+	// reason is Transient, whatever they mean in other programs.
 	RetriedExitCodes ExitCodes
-	// Concurrency bounds the executions of the action that may be in flight, from their scheduling
-	// until their end was handled; 0 for no limit.
+	// Concurrency bounds the number of the action's executions in flight, each from its scheduling until its
+	// end was handled; 0 for no limit.
 	Concurrency int
-	// PutBy is the name of the API token with which the action was stored. It is empty without
-	// tokens, for action files, and in the copy that an execution holds.
+	// PutBy is the name of the API token that stored the action. It is empty if there are no tokens, for
+	// action files, and in the copy that an execution holds.
 	PutBy string
 }
 
-// DefaultTimeout is the run timeout of an action that names none.
+// DefaultTimeout is the run timeout of an action that does not set one.
 const DefaultTimeout = 5 * time.Minute
 
-// RunTimeout is Timeout, or the default where the action names none.
+// RunTimeout returns Timeout, or the default if the action has none.
 func (a Action) RunTimeout() time.Duration {
 	if a.Timeout > 0 {
 		return a.Timeout
@@ -75,33 +74,32 @@ type Result struct {
 // timestamps are from the database's clock.
 type Execution struct {
 	ID ID
-	// Action is the action as it applies to this execution: as it was at creation, with Limits
-	// applied.
+	// Action is the action that applies to this execution: its definition at creation, with Limits applied.
 	Action     Action
 	Limits     Limits
 	Parameters json.RawMessage
 
-	// The small fields are side by side, so that a row, which is copied a lot, takes 768 bytes.
-	// That is a size of which the allocator has blocks; the next one is 896.
+	// The small fields are side by side, so that a row, which is copied a lot, takes 768 bytes. That is one
+	// of the allocator's block sizes; the next larger one is 896.
 	Status        Status
 	FailureReason Reason
 	RetryReason   Reason
 	// AwaitsParent reports whether the row is requested and becomes due when its parent's chain completes.
 	AwaitsParent bool
 
-	// Worker and Incarnation name the owner from the dispatch on. They are zero before it and after
-	// a take-back.
+	// Worker and Incarnation identify the owner from the dispatch on. They are zero before it and after a
+	// take-back.
 	Worker      WorkerID
 	Incarnation Incarnation
 	Epoch       Epoch
 
-	// Dispatches counts the dispatches that were not claimed by their deadline although their
-	// worker stayed active. Only those count against max_dispatches.
+	// Dispatches counts the dispatches that were not claimed by their deadline although their worker stayed
+	// active. Only these dispatches count against max_dispatches.
 	Dispatches int
-	// Avoid is the worker that last failed this execution or its predecessor. The scheduler prefers
-	// another worker as long as one fits.
+	// Avoid is the worker on which this execution or its predecessor last failed. The scheduler prefers any
+	// other worker that fits.
 	Avoid WorkerID
-	// Pinned is the only worker that may run the execution and its retries, 0 for any.
+	// Pinned is the only worker that may run the execution and its retries; 0 if any worker may.
 	Pinned WorkerID
 
 	DispatchDeadline time.Time
@@ -122,9 +120,8 @@ type Execution struct {
 	// CancelRequestedAt is the time at which the cancellation of the chain was requested. Only the chain's
 	// first row has it, because a cancellation applies to the whole chain (defect D54).
 	CancelRequestedAt time.Time
-	// CancelRequestedBy and SubmittedBy are the names of the API tokens that requested the
-	// cancellation and the execution; empty without tokens. Retries have the SubmittedBy of the
-	// first row.
+	// CancelRequestedBy and SubmittedBy are the names of the API tokens that requested the cancellation and
+	// the execution; empty without tokens. Retries have the SubmittedBy of the first row.
 	CancelRequestedBy string
 	SubmittedBy       string
 
@@ -141,16 +138,16 @@ type Execution struct {
 	// means unknown.
 	PublishedAt time.Time
 	StartedAt   time.Time
-	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim. A later
+	// ClaimBeat is the number of the worker's latest heartbeat when the worker asked for the claim. A later
 	// heartbeat that does not list the row proves that the worker does not run it.
 	ClaimBeat uint64
 	// CancelingAt is the time at which the worker that runs the execution was asked to end it.
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
-	// SettlingAt is set on the first row of a chain whose end was handled while children may still
-	// wait to be started or skipped. It is the time at which some of them were last settled, or
-	// else at which the end was handled. Zero means that none waits.
+	// SettlingAt is set on the first row of a chain whose end was handled, as long as children may still wait
+	// to be started or skipped. It is the time at which some of them were last settled, or else at which the
+	// end was handled. Zero means that no child waits.
 	SettlingAt time.Time
 }
 
@@ -160,7 +157,7 @@ type Execution struct {
 // keys small.
 const KeyLifetime = 24 * time.Hour
 
-// Key names the execution's present epoch.
+// Key returns the execution's ID and current epoch.
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
 
 // Retriable reports whether another row may follow e in its chain: e ended for a reason that may
@@ -176,9 +173,9 @@ func (e *Execution) Retriable() bool {
 	}
 }
 
-// MayBeFree reports whether a free retry may follow e. Either its worker was stopped, which is nobody's
-// failure, and the action allows retries. Or the worker claimed it but its machine could not start the
-// action, so nothing of it has run. The configuration bounds the free retries of a chain
+// MayBeFree reports whether a free retry may follow e. That needs one of two reasons. Either its worker was
+// stopped, which is nobody's fault, and the action allows retries. Or the worker claimed it but its machine
+// could not start the action, so no part of it has run. The configuration bounds the free retries of a chain
 // (retry.free_shutdowns).
 func (e *Execution) MayBeFree() bool {
 	switch e.FailureReason {
@@ -191,7 +188,7 @@ func (e *Execution) MayBeFree() bool {
 	}
 }
 
-// Chain is the first row of the retry chain that e belongs to: its own ID if it is the first.
+// Chain returns the ID of the first row of e's retry chain, which is e's own ID if e is the first.
 func (e *Execution) Chain() ID {
 	if e.Original != 0 {
 		return e.Original

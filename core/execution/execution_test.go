@@ -24,7 +24,7 @@ func TestParseInvertsString(t *testing.T) {
 	}
 }
 
-func TestTransitionTable(t *testing.T) {
+func TestTransitionTableObeysOwnership(t *testing.T) {
 	transitions := NewTransitionTable()
 	for from := None; from <= Abandoned; from++ {
 		for to := None; to <= Abandoned; to++ {

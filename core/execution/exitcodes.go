@@ -18,7 +18,7 @@ func NewExitCodes[T ~int | ~int16 | ~int64](codes ...T) (s ExitCodes) {
 	return s
 }
 
-// Has reports whether the set holds a code.
+// Has reports whether the set contains a code.
 func (e ExitCodes) Has(code int) bool {
 	return code >= 1 && code <= MaxExitCode && e.words[code/64]&(1<<(code%64)) != 0
 }

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Health is a worker's health, derived from its own failures and its queue. It is computed wherever
-// it is needed and never changes a lifecycle: an unhealthy worker is alive and keeps its
-// executions.
+// Health is a worker's health, derived from its own failures and its queue. It is computed wherever it is
+// needed and never changes a lifecycle: an unhealthy worker is alive and keeps its executions.
 type Health uint8
 
 // The states of source document 003. The scheduler prefers a healthy worker to a degraded one. An
@@ -18,7 +17,7 @@ const (
 	Unhealthy
 )
 
-// String is the name in `capabilities.health` and in the API.
+// String returns the name in `capabilities.health` and in the API.
 func (h Health) String() string {
 	switch h {
 	case Healthy:
@@ -32,8 +31,8 @@ func (h Health) String() string {
 }
 
 // BlamesWorker reports whether a failure for this reason is the worker's fault and not the action's. An
-// action that fails everywhere must not make every worker unhealthy (defect D44). So no reason is
-// listed that an action can give itself, or cause by running too long.
+// action that fails everywhere must not make every worker unhealthy (defect D44). So the list contains no
+// reason that an action can report itself, or cause by running too long.
 func (r Reason) BlamesWorker() bool {
 	switch r {
 	case WorkerUnavailable, QueueTimeout, WorkerLost, HeartbeatStale:
@@ -46,11 +45,10 @@ func (r Reason) BlamesWorker() bool {
 // Figures are the evidence for a worker's health: how the runs of one incarnation ended within the
 // sliding window. The worker reports them with its heartbeats.
 type Figures struct {
-	// Total counts the runs that ended within the window. Failed counts those of them that failed
-	// for a reason that blames the worker.
+	// Total counts the runs that ended within the window. Failed counts those whose failure blames the
+	// worker.
 	Total, Failed int
-	// Consecutive counts the latest failures that blame the worker, without another outcome in
-	// between, however old they are.
+	// Consecutive counts the latest runs in a row whose failures blame the worker, however old they are.
 	Consecutive int
 	// LastFailure is the time since the latest failure that blames the worker; meaningless if there was none.
 	LastFailure time.Duration

@@ -2,9 +2,8 @@ package execution
 
 import "time"
 
-// Limits are the values that a request sets for its execution in place of the action's. They apply
-// to the whole chain of retries, but not to its workflow children. The zero value leaves everything
-// to the action.
+// Limits are values with which a request overrides the action's for its execution. They apply to the whole
+// chain of retries, but not to its workflow children. The zero value leaves everything to the action.
 type Limits struct {
 	// Timeout ends a run; 0 leaves it to the action.
 	Timeout time.Duration

@@ -19,10 +19,10 @@ const (
 	Worker
 )
 
-// Parts is the number of values of Part, NoPart included.
+// Parts is the number of values of Part, including NoPart.
 const Parts = int(Worker) + 1
 
-// String is the part's name in results and logs, as in the contract.
+// String returns the part's name in results and logs, as in the contract.
 func (p Part) String() string {
 	switch p {
 	case NoPart:
@@ -47,7 +47,7 @@ func (p Part) String() string {
 	return fmt.Sprintf("part(%d)", uint8(p))
 }
 
-// ParsePart is the inverse of String for the parts that write.
+// ParsePart returns the part whose String is name. An unknown name is an error.
 func ParsePart(name string) (Part, error) {
 	for p := NoPart + 1; int(p) < Parts; p++ {
 		if p.String() == name {

@@ -2,8 +2,8 @@ package execution
 
 import "fmt"
 
-// Reason is the cause for which an execution failed, was reclaimed or is retried. The code that sees the
-// failure chooses it; nothing derives it from an error text (defect D48).
+// Reason is the cause for which an execution failed, was reclaimed or is retried. The code that detects the
+// failure chooses the reason; nothing derives it from an error text (defect D48).
 type Reason uint8
 
 // The reasons of the contract. Those up to Connection can be retried.
@@ -30,7 +30,7 @@ const (
 	Unknown
 )
 
-// Retriable reports whether a later attempt may succeed where this one failed.
+// Retriable reports whether another attempt may succeed after a failure for this reason.
 func (r Reason) Retriable() bool { return r >= WorkerUnavailable && r <= Connection }
 
 var reasonNames = [...]string{ //detlint:ok a constant table, never written
@@ -56,7 +56,7 @@ var reasonNames = [...]string{ //detlint:ok a constant table, never written
 	Unknown:           "unknown",
 }
 
-// String is the name in the database and in messages; empty for NoReason.
+// String returns the name in the database and in messages; empty for NoReason.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -64,7 +64,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// ParseReason is the inverse of String. The empty name is NoReason; unknown names are an error.
+// ParseReason returns the reason whose String is name. The empty name is NoReason; an unknown name is an
+// error.
 func ParseReason(name string) (Reason, error) {
 	for i, n := range reasonNames {
 		if n == name {
@@ -74,8 +75,8 @@ func ParseReason(name string) (Reason, error) {
 	return NoReason, fmt.Errorf("unknown failure reason %q", name)
 }
 
-// OfAction reports whether an action may give this reason for its own failure. The other reasons concern its
-// worker, its message or its request, so an action may not give them.
+// OfAction reports whether an action may give this reason for its own failure. An action must not give the
+// other reasons, which concern its worker, its message or its request.
 func (r Reason) OfAction() bool {
 	return r >= Transient && r <= Rejected || r == Unknown
 }

@@ -2,7 +2,7 @@ package execution
 
 import "fmt"
 
-// Status is the stage that an execution has reached. The zero value is no status: it is the "from" of a
+// Status is the stage that an execution has reached. The zero value is none of these: it is the "from" of a
 // creation.
 type Status uint8
 
@@ -21,7 +21,7 @@ const (
 	Abandoned
 )
 
-// Statuses is the number of values of Status, None included: the length of a table indexed by it.
+// Statuses is the number of values of Status, including None: the length of a table indexed by Status.
 const Statuses = int(Abandoned) + 1
 
 // Terminal reports whether the status is final.
@@ -30,7 +30,7 @@ func (s Status) Terminal() bool { return s >= Completed }
 // Claimed reports whether a worker owns the execution.
 func (s Status) Claimed() bool { return s == Running || s == Canceling }
 
-// String is the name in the database, in messages and in scenario files; "none" for None.
+// String returns the name in the database, in messages and in scenario files; "none" for None.
 func (s Status) String() string {
 	switch s {
 	case None:
@@ -59,7 +59,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// ParseStatus is the inverse of String. An unknown name is an error that quotes it.
+// ParseStatus returns the status whose String is name. An unknown name is an error that quotes it.
 func ParseStatus(name string) (Status, error) {
 	for s := Requested; s <= Abandoned; s++ {
 		if s.String() == name {

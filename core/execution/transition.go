@@ -24,7 +24,7 @@ func Transitions() []Transition {
 		{Scheduling, Cancelled, API},
 		{Scheduled, Cancelled, API},
 
-		// Handed off and not claimed: the executor may only take it back.
+		// The execution is handed off and not claimed: the executor may only take it back.
 		{Scheduled, Requested, Scheduler}, // returned as unroutable, or refused by the broker
 		{Scheduled, Failed, Scheduler},
 		{Scheduled, Requested, TimeoutMonitor},
@@ -46,7 +46,7 @@ func Transitions() []Transition {
 		{Canceling, Cancelled, Worker},
 		{Running, Canceling, API},
 
-		// The worker has lost its right to it: its lease and grace have run out, its incarnation
+		// The worker has lost its right to the execution: its lease and grace have run out, its incarnation
 		// has ended, or the run deadline and grace have passed.
 		{Running, Abandoned, Reconciler},
 		{Running, Failed, Reconciler},
@@ -72,7 +72,7 @@ func NewTransitionTable() *TransitionTable {
 	return l
 }
 
-// Legal reports whether some part may make this change. Staying in a status is not a change, so it is not
+// Legal reports whether any part may make this change. Staying in a status is not a change, so it is not
 // legal.
 func (t *TransitionTable) Legal(from, to Status) bool {
 	for _, ok := range t.by[from][to] {

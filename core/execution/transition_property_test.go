@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any walk over lawful changes respects ownership: nothing leaves a terminal status, only a worker
+// Every sequence of lawful changes respects ownership: nothing leaves a terminal status, only a worker
 // claims, and only the worker that claimed ends the execution.
 func TestTransitionWalksRespectOwnership(t *testing.T) {
 	transitions, all := NewTransitionTable(), Transitions()
@@ -41,7 +41,7 @@ func TestTransitionWalksRespectOwnership(t *testing.T) {
 	})
 }
 
-// Nobody may make a change that the table does not list.
+// No part may make a change that the table does not list.
 func TestTransitionTableAllowsOnlyListedChanges(t *testing.T) {
 	transitions := NewTransitionTable()
 	listed := make(map[Transition]bool)

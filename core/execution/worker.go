@@ -2,8 +2,8 @@ package execution
 
 import "fmt"
 
-// Lifecycle is the state that a worker reports of itself. It does not show whether the worker is alive: only
-// the lease decides that (defects D36, D37).
+// Lifecycle is the state that a worker reports about itself. It does not show whether the worker is alive:
+// only the lease decides that (defects D36, D37).
 type Lifecycle uint8
 
 // The lifecycle of one incarnation. Only the worker writes it, with two exceptions: the executor
@@ -17,10 +17,10 @@ const (
 	Lost
 )
 
-// Gone reports whether this incarnation will never own work again.
+// Gone reports whether this incarnation has permanently ceased to own work.
 func (l Lifecycle) Gone() bool { return l == Stopped || l == Lost }
 
-// String is the name in the database.
+// String returns the name in the database.
 func (l Lifecycle) String() string {
 	switch l {
 	case NoLifecycle:
@@ -39,7 +39,7 @@ func (l Lifecycle) String() string {
 	return fmt.Sprintf("lifecycle(%d)", uint8(l))
 }
 
-// ParseLifecycle is the inverse of String, without NoLifecycle.
+// ParseLifecycle returns the lifecycle whose String is name. An unknown name is an error.
 func ParseLifecycle(name string) (Lifecycle, error) {
 	for l := Starting; l <= Lost; l++ {
 		if l.String() == name {

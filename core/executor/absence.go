@@ -7,16 +7,16 @@ import (
 	"handoff/core/execution"
 )
 
-// absences remembers, for each need of the executions, when this executor last saw a fitting worker and since
-// when it has seen none. After a long pause between passes the grace of an execution restarts, because a
-// worker may have fitted meanwhile. The grace must not depend on when the execution itself was examined:
-// executors skip executions that wait for a concurrency slot, or whose fitting workers are full.
+// absences records, for each requirement of an execution, when this executor last saw a fitting worker and
+// since when it has seen none. After a long pause between passes, an execution's grace restarts, because a
+// fitting worker may have existed meanwhile. The grace must not depend on when the execution itself was
+// examined: executors skip executions that wait for a concurrency slot, or whose fitting workers are full.
 type absences struct {
-	// patience is the longest pause between two passes after which the memory is still valid.
+	// patience is the longest pause between two passes after which the records are still valid.
 	patience time.Duration
-	// began is the time of the first pass after the last long pause, looked that of the latest pass.
+	// began is the time of the first pass after the last long pause. looked is the time of the latest pass.
 	began, looked time.Duration
-	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search. fitted
+	// anyone has an entry for each runtime that any worker has fitted: few enough for a linear search. fitted
 	// has an entry for each worker and runtime, in the order in which passes see them.
 	anyone, fitted []presence
 }
@@ -54,7 +54,7 @@ func (a *absences) noteRoster(now time.Duration, f *roster) {
 	}
 }
 
-// noteFit records in a list that a worker fits a runtime. It tries the index likely first, and returns the
+// noteFit records in a list that a worker fits a runtime. It tries the index `likely` first, and returns the
 // index after the entry.
 func noteFit(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
 	at := likely
@@ -67,7 +67,7 @@ func noteFit(list []presence, likely int, runtime string, worker execution.Worke
 	return list, at + 1
 }
 
-// presenceIndex returns the index of an entry, -1 if there is none.
+// presenceIndex returns the index of an entry, or -1 if there is none.
 func presenceIndex(list []presence, runtime string, worker execution.WorkerID) int {
 	return slices.IndexFunc(list, func(p presence) bool { return p.isFor(runtime, worker) })
 }
@@ -90,7 +90,7 @@ func (a *absences) absenceBounds(row *execution.Execution) (least, most time.Dur
 	return a.looked - list[at].gone, a.looked - list[at].last
 }
 
-// absenceStart returns when a row's current absence began, which is the same moment in each pass.
+// absenceStart returns when a row's current absence began. Every pass returns the same time for it.
 func (a *absences) absenceStart(row *execution.Execution) time.Duration {
 	least, _ := a.absenceBounds(row)
 	return a.looked - least

@@ -39,7 +39,7 @@ func TestAbsenceRestartsAfterLongPause(t *testing.T) {
 	step(186, nobody, &shell, 20, 21)
 	avoiding := shell
 	avoiding.Avoid = 3
-	step(186, nobody, &avoiding, 20, 21) // the same need: its absence is as long
-	step(207, nobody, &shell, 0, 0)      // later than the patience allows
+	step(186, nobody, &avoiding, 20, 21) // the same requirement, so its absence is as long
+	step(207, nobody, &shell, 0, 0)      // the pause was longer than patience
 	step(207, nobody, &pinned, 0, 0)
 }

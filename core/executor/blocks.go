@@ -9,10 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The fixed cost of a message far exceeds that of its content. So a pass sends the rows for one worker in
-// blocks: messages of several dispatches, each with its own id and epoch. Each row of a block has the same
-// guarantees as a single dispatch, because the broker stores, delivers, returns and kills a message as a
-// whole:
+// A message's fixed cost far exceeds that of its content. So a pass sends the rows for one worker in blocks:
+// messages of several dispatches, each with its own id and epoch. Each row of a block has the same guarantees
+// as a single dispatch, because the broker stores, delivers, returns and kills a message as a whole:
 //
 //   - A confirm, a return, a refusal or a missing answer applies to every row in it.
 //   - The worker acknowledges it when all its rows are claimed. If it can't, the dead letter
@@ -29,7 +28,7 @@ type block struct {
 }
 
 // sendDispatches publishes dispatches and returns, for each, the broker's answer to its message. blocks
-// reports whether an incarnation reads messages of several dispatches; nil means that none does.
+// reports whether an incarnation can read messages of several dispatches; nil means that none can.
 func (s *Service) sendDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
 	packed := packBlocks(rows, s.config.Executor.DispatchesPerMessage, blocks)
 	messages := make([]broker.Message, len(packed))
@@ -50,7 +49,7 @@ func (s *Service) sendDispatches(rows []execution.Execution, blocks func(executi
 
 // packBlocks puts rows into messages of at most `most` dispatches. The rows of a message go to the same
 // incarnation and have the same dispatch timeout, so they expire together. When large parameters fill a
-// message, the next one begins.
+// message, the rest go into the next one.
 func packBlocks(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
 	var packed, open []*block
 	for i := range rows {
@@ -83,8 +82,8 @@ func dispatchOf(row *execution.Execution) broker.Dispatch {
 	}
 }
 
-// dispatchMessage builds the message of the rows at the indexes these, at least one, in the oldest version
-// that can carry them. A block's id combines the id of its first dispatch and the number of the others.
+// dispatchMessage builds the message for the rows at the indexes in `these` (at least one), in the oldest
+// version that can carry them. A block's id combines the id of its first dispatch and the number of others.
 func (s *Service) dispatchMessage(rows []execution.Execution, these []int) broker.Message {
 	first := &rows[these[0]]
 	id := strconv.FormatInt(int64(first.ID), 10)

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// A message carries rows of one incarnation and one dispatch timeout, up to a number and a length.
+// All rows of a message have the same incarnation and dispatch timeout. Their number and length are limited.
 func TestPackGroupsRowsByIncarnationAndTimeout(t *testing.T) {
 	row := func(id execution.ID, to execution.Incarnation, timeout time.Duration, length int) execution.Execution {
 		return execution.Execution{
@@ -54,8 +54,8 @@ func TestPackGroupsRowsByIncarnationAndTimeout(t *testing.T) {
 	}
 }
 
-// A message of one dispatch has the old version, so that an old worker can read it; a block has
-// another version.
+// A message of one dispatch has the old version, so that an old worker can read it. A block has the new
+// version.
 func TestOnlyBlocksUseNewWireVersion(t *testing.T) {
 	s := &Service{host: &timedHost{day: time.Unix(2e9, 0)}}
 	rows := []execution.Execution{{ID: 7, Epoch: 3, Worker: 4, Incarnation: 5}, {ID: 8, Epoch: 1, Worker: 4, Incarnation: 5}}
@@ -73,13 +73,13 @@ func TestOnlyBlocksUseNewWireVersion(t *testing.T) {
 	}
 }
 
-// Under load, each worker gets several rows in a row: as many as may share a message, and no more
-// than half of its capacity. Otherwise the rows are dealt out one by one.
+// Under load, each worker gets several consecutive rows: as many as fit into a message, and no more than half
+// of its capacity. Otherwise the rows are dealt out one by one.
 func TestWorkersGetBlocksUnderLoad(t *testing.T) {
 	given := func(load bool, most int, rows []execution.Execution, workers ...store.WorkerRow) string {
 		f := rosterOf(workers...)
 		f.most, f.ahead = most, 0
-		f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
+		f.draw = func(uint64) uint64 { return 0 } // the first worker wins a tie
 		var at []int
 		for _, p := range f.placeRows(rows, load) {
 			at = append(at, p.worker)
@@ -117,7 +117,7 @@ func TestWorkersGetBlocksUnderLoad(t *testing.T) {
 	}
 }
 
-// A worker of an older release gets no blocks: it can't read them.
+// A worker of an older release gets no blocks, because it can't read them.
 func TestOldWorkersGetNoBlocks(t *testing.T) {
 	f := &roster{workers: []store.WorkerRow{
 		{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 10}, Messages: broker.WireVersion},

@@ -12,8 +12,8 @@ import (
 const brakeStep = time.Second
 
 // brake protects against mass reaps. If too large a fraction of the workers have lost their leases within a
-// lease, the connection to the database is the likelier cause. So the brake blocks reaps for two leases, in
-// which the workers can recover. Then it admits one reap a second, so that an operator can still intervene
+// lease, the connection to the database is the likelier cause. So the brake blocks reaps for two leases, so
+// that the workers can recover. Then it admits one reap per second, so that an operator can still intervene
 // (defect D47; Kubernetes' node lifecycle controller does the same with a zone).
 //
 // Each executor has its own brake, in memory. A restarted executor watches for a full lease before its first
@@ -25,7 +25,7 @@ type brake struct {
 
 	engaged bool
 	since   time.Duration
-	// trickles reports whether the hold is over and more than one worker awaits its reap.
+	// trickles reports whether the hold is over and more than one worker is waiting to be reaped.
 	trickles bool
 }
 
@@ -49,8 +49,8 @@ func (b *brake) lostCount() (n int) {
 	return n
 }
 
-// admitReaps returns the reaps of over that are allowed now. alive is the number of workers that are not
-// gone, including those of over.
+// admitReaps returns those reaps in over that the brake allows now. alive is the number of workers that are
+// not gone, including those in over.
 func (b *brake) admitReaps(now time.Duration, over []store.Reap, alive int) []store.Reap {
 	b.trickles = false
 	b.forgetDepartures(now)
@@ -72,9 +72,9 @@ func (b *brake) admitReaps(now time.Duration, over []store.Reap, alive int) []st
 	return over[:1]
 }
 
-// forgetDepartures drops workers that departed more than a lease ago. During a hold, it counts from the start
-// of the hold: workers lost just before belong to the same failure. A worker that stops does not end the
-// hold.
+// forgetDepartures drops workers that departed more than a lease ago. During a hold, the lease counts back
+// from the start of the hold, because workers lost just before it belong to the same failure. A worker that
+// stops does not end the hold.
 func (b *brake) forgetDepartures(now time.Duration) {
 	if b.engaged {
 		now = b.since

@@ -41,12 +41,12 @@ func TestBrakeBoundaries(t *testing.T) {
 	}{
 		{4, 2, 0, 0, 2}, // exactly half
 		{4, 3, 0, 0, 0},
-		{3, 3, 0, 0, 3}, // too few to tell
-		{2, 1, 2, 0, 0}, // of four workers, two were lost just now
+		{3, 3, 0, 0, 3}, // too few workers to judge by
+		{2, 1, 2, 0, 0}, // two of four workers were just lost
 		{5, 1, 2, 0, 1},
-		{3, 3, 0, 1, 0}, // of four workers, one has stopped just now
-		{3, 3, 0, 3, 3}, // of six, half has stopped
-		{1, 1, 0, 5, 1}, // a scaled-down fleet is no mass failure
+		{3, 3, 0, 1, 0}, // one of four workers has just stopped
+		{3, 3, 0, 3, 3}, // half of six workers have stopped
+		{1, 1, 0, 5, 1}, // a scaled-down fleet is not a mass failure
 	} {
 		b := newBrake()
 		for id := range c.lost {
@@ -77,7 +77,7 @@ func TestBrakeHoldsWhenWorkerStops(t *testing.T) {
 		t.Fatalf("three of four are over: %d reaped", got)
 	}
 	b.departed[4] = departure{at + 5*time.Second, false}
-	// Even more than a lease after the stop, the hold counts the workers that existed at its start.
+	// Even more than a lease after the stop, the hold still counts the workers that existed at its start.
 	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
 		if got := len(b.admitReaps(at+after, reaps(3), 3)); got != 0 {
 			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)
@@ -88,7 +88,7 @@ func TestBrakeHoldsWhenWorkerStops(t *testing.T) {
 	}
 }
 
-func TestOutage(t *testing.T) {
+func TestOutageIsRecentForOneLease(t *testing.T) {
 	const lease = 30 * time.Second
 	o := newOutage(config.Default(config.Hardened), 0)
 	if !o.isRecent(0, lease) {
@@ -103,10 +103,10 @@ func TestOutage(t *testing.T) {
 	}
 	o.noteAnswer(115 * time.Second)
 	if o.isRecent(115*time.Second, lease) || o.isRecent(130*time.Second, lease) || !o.isRecent(130*time.Second+1, lease) {
-		t.Error("fifteen seconds of silence are no outage, and a nanosecond more is one")
+		t.Error("fifteen seconds of silence are not an outage, and a nanosecond more is one")
 	}
 	if !o.isRecent(131*time.Second, lease) {
-		t.Error("an outage that lasts is not recent")
+		t.Error("an outage that still continues is not recent")
 	}
 	o.noteAnswer(131 * time.Second)
 	if !o.isRecent(131*time.Second+14*time.Second, lease) {

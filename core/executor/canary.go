@@ -17,13 +17,13 @@ import (
 // timeout monitor still finds the executions, so a few minutes are short enough.
 const canaryInterval = 5 * time.Minute
 
-// suspectInterval is the shortest time between two tests while unreadable messages arrive: their sender may
-// also have sent a message that stops dead lettering.
+// suspectInterval is the shortest time between two tests while unreadable messages arrive. Whoever sends them
+// may also have sent a message that stops dead lettering.
 const suspectInterval = 30 * time.Second
 
-// endedTests is the number of consecutive tests that must lose their session, while the executor's own
-// session stays open, before the path counts as broken. While dead lettering is stuck, RabbitMQ closes any
-// connection that declares a queue (S5).
+// endedTests is the number of consecutive tests that must lose their session before the path counts as
+// broken. The executor's own session must stay open meanwhile. While dead lettering is stuck, RabbitMQ closes
+// any connection that declares a queue (S5).
 const endedTests = 3
 
 // deadLetterPath tests dead lettering with canary messages, at start and then regularly, because nothing else
@@ -31,14 +31,14 @@ const endedTests = 3
 type deadLetterPath struct {
 	*Service
 	suspicious host.Signal
-	// watched is since when hasSettled has tested the path at least every watchGap. last is its latest test.
-	// Only one task uses them.
+	// watched is the time since which hasSettled has tested the path at least every watchGap. last is the
+	// time of its latest test. Only one task uses these fields.
 	watched, last time.Duration
 
 	mu     sync.Mutex
 	tested bool
 	broken error
-	// good is since when every test has succeeded; it is valid only if the last one did.
+	// good is the time since which every test has succeeded; it is valid only if the last test succeeded.
 	good time.Duration
 }
 
@@ -75,8 +75,8 @@ func (d *deadLetterPath) run(ctx context.Context) {
 			}
 			continue
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
-			// The end of a session proves nothing about the path, and the client logs it. But the test itself
-			// may be what ends the session each time.
+			// A session that ends proves nothing about the path, and the client logs it. But the test itself
+			// may be ending the session each time.
 			d.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
 			if ended++; d.client.ConnectedFor() < d.host.Monotonic()-began {
 				ended = 0
@@ -95,7 +95,7 @@ func (d *deadLetterPath) run(ctx context.Context) {
 	}
 }
 
-// errTestEnds is the path's error if each test loses its session.
+// errTestEnds is the path's error if every test loses its session.
 var errTestEnds = errors.New("the broker ends the connection of each test")
 
 // waitForNext waits after a successful test until the next one is due, which is sooner if unreadable messages
@@ -109,7 +109,8 @@ func (d *deadLetterPath) waitForNext(ctx context.Context) error {
 }
 
 // testPath sends one canary, after the service's own session has declared the topology. The canary has its
-// own session: a failure must not end the executor's session, and nothing of the canary must outlive it.
+// own session: a failure must not end the executor's session, and the canary's queues must not outlive the
+// test.
 func (d *deadLetterPath) testPath(ctx context.Context) error {
 	if _, err := d.client.Session(ctx); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // may stop after any batch.
 
 // beginChildren settles a first batch of children of chains whose ends were just handled, so that the few
-// children of a typical chain start at once. settleWhatIsLeft does the rest, also after an error.
+// children of a typical chain start at once. settleWhatIsLeft settles the rest, also after an error.
 func (cl *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
@@ -52,8 +52,8 @@ func (cl *completionListener) settleWhatIsLeft(ctx context.Context) {
 }
 
 // settleChildren visits the chains that Find returns, in batches, until none has waiting children.
-// SettleChildren gives a chain with more children a new date, so Find returns it last, and a large chain does
-// not delay the others. A pass skips chains of which no child could be settled.
+// SettleChildren gives a chain with more children a later timestamp, so Find returns it last, and a large
+// chain does not delay the others. A pass skips chains none of whose children could be settled.
 func (cl *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = cl.config.Executor.BatchSize
 	for range passBatches {
@@ -65,8 +65,8 @@ func (cl *completionListener) settleChildren(ctx context.Context, f store.Findin
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
-		// From here on the pass revisits chains of which it has just settled children, until none has waiting
-		// children.
+		// From here on, the pass revisits the chains whose children it has just settled, until none has
+		// waiting children.
 		f.Age, f.Skip = 0, append(f.Skip, stuck...)
 	}
 	cl.unsettled.Set()
@@ -74,8 +74,8 @@ func (cl *completionListener) settleChildren(ctx context.Context, f store.Findin
 }
 
 // settleBatch settles one batch of children, an equal share for each chain, and announces the changes. stuck
-// lists the chains of which no child could be settled. more reports whether another chain still has waiting
-// children. An error means that the database is away.
+// lists the chains none of whose children could be settled. more reports whether another chain still has
+// waiting children. An error means that the database is away.
 func (cl *completionListener) settleBatch(chains []execution.ID) (stuck []execution.ID, more bool, err error) {
 	share := max(1, cl.config.Executor.BatchSize/len(chains))
 	settled, err := cl.commitChildren(chains, share)
@@ -95,7 +95,7 @@ func (cl *completionListener) settleBatch(chains []execution.ID) (stuck []execut
 	return stuck, more, nil
 }
 
-// settledChain is the answer for one chain; failed reports whether there was none.
+// settledChain is the database's answer for one chain; failed reports that there was no answer.
 type settledChain struct {
 	store.Settled
 	failed bool
@@ -137,8 +137,8 @@ func (cl *completionListener) commitChildren(chains []execution.ID, most int) ([
 	return settled, nil
 }
 
-// announceChildren sends hints about settled children. It announces no child twice, because a
-// second call finds none waiting.
+// announceChildren sends hints about settled children. No child is announced twice, because a second call
+// finds no waiting children.
 func (cl *completionListener) announceChildren(c *store.Settled) {
 	var changes []broker.Change
 	for _, id := range c.Skipped {

@@ -12,12 +12,12 @@ import (
 )
 
 // completionListener handles the end of an execution exactly once, in the transaction that marks it as
-// handled. Hints of completion trigger it early; the reconciler triggers it in any case. Afterwards it
+// handled. Hints about completion trigger it early; the reconciler triggers it in any case. Afterwards it
 // settles the children of the ended chain in batches: see children.go.
 //
 // If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish), and the hint
-// says so. Then only the scheduler has to be woken, without a statement, because the worker has room. A wrong
-// hint only costs time, because the reconciler finds the end.
+// reports this. Then the listener only wakes the scheduler, without a statement, because the worker has room.
+// A wrong hint only costs time, because the reconciler finds the end.
 type completionListener struct {
 	*Service
 	hints *hints
@@ -98,7 +98,7 @@ func (cl *completionListener) orchestrateEnded(rows []execution.Execution) (left
 			left = append(left, os[i].ID)
 			continue
 		}
-		// At level debug, like the scheduler's line: there is one for each execution.
+		// Only at level debug, like the scheduler's line, because there is one line for each execution.
 		cl.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
 			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {

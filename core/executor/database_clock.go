@@ -15,7 +15,7 @@ import (
 //
 // It is a list of spans in which both clocks advanced alike. The span that contains a row's start converts it
 // to this executor's clock. The first span also covers the time before the first reading, so earlier steps go
-// undetected. So does a step that another step undoes before the next reading.
+// undetected. A step that another step undoes before the next reading goes undetected, too.
 type databaseClock struct {
 	host host.Host
 
@@ -29,10 +29,10 @@ type databaseClock struct {
 // clock.
 type span struct {
 	from, to time.Time
-	// began is the latest moment, on this executor's clock, at which from was read. doubt is how
-	// much earlier it may have been.
+	// began is the latest time, on this executor's clock, at which from may have been read. doubt is how much
+	// earlier the reading may have been.
 	began, doubt time.Duration
-	// before is how long before from this span may have begun, on the database's clock. It is 0 after a step
+	// before is how much earlier than from this span may have begun, on the database's clock; 0 after a step
 	// forwards.
 	before time.Duration
 }
@@ -44,12 +44,12 @@ const (
 	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every
 	// eight minutes.
 	clockSpans = 500
-	// century bounds the time between a moment and the first reading, so that sums don't overflow.
+	// century bounds how long before the first reading a timestamp may be, so that sums don't overflow.
 	century = 100 * 365 * 24 * time.Hour
 )
 
-// addReading adds a reading that was made between two moments of this executor's clock. A slow reading
-// reveals only steps that are larger than its duration.
+// addReading adds a reading of the database's clock, now, made between before and after on this executor's
+// clock. A slow reading reveals only steps that are larger than its duration.
 func (d *databaseClock) addReading(now time.Time, before, after time.Duration) {
 	doubt := after - before
 	if doubt <= clockTolerance {
@@ -82,13 +82,13 @@ func (d *databaseClock) addReading(now time.Time, before, after time.Duration) {
 }
 
 // elapsedSince returns a lower bound of the time, on this executor's clock, since the database's clock showed
-// moment. known is false before the first reading. For moments before that reading, the database's clock is
+// moment. known is false before the first reading. For times before that reading, the database's clock is
 // trusted.
 func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// If the clock has shown that time more than once, the latest time is the safe choice.
+	// If the clock has shown moment more than once, the last time is the safe choice.
 	for i := len(d.spans) - 1; i >= 0; i-- {
 		s := &d.spans[i]
 		switch {
@@ -97,12 +97,12 @@ func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, kno
 		case moment.Before(s.from.Add(-s.before)):
 			continue
 		case moment.Before(s.from):
-			// Between a step backwards and the reading that found it: at the latest when that was.
+			// Between a step backwards and the reading that detected it: count from that reading.
 			return now - s.began, true
 		case !moment.After(s.to):
 			return now - s.began - moment.Sub(s.from), true
 		case i+1 < len(d.spans):
-			// Between two spans: at the latest when the second one began.
+			// Between two spans: count from the beginning of the second one.
 			return now - d.spans[i+1].began, true
 		default:
 			return 0, true
@@ -111,7 +111,7 @@ func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, kno
 	return 0, false
 }
 
-// readDatabaseClock makes a reading.
+// readDatabaseClock reads the database's clock and adds the reading.
 func (s *Service) readDatabaseClock() error {
 	var now time.Time
 	before := s.host.Monotonic()

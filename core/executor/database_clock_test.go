@@ -42,19 +42,20 @@ func TestRunsAreTimedByExecutorClock(t *testing.T) {
 	expect("it started before the first look, and the clock was set since", -second, 2*minute+21*second, true)
 	expect("after it", 7*minute+10*second+300*time.Millisecond, 10*second, true)
 	expect("after the last look", 9*minute, 0, true)
-	// The clock repeats an earlier time: the later moment counts.
+	// The clock shows the same time twice: the second occurrence counts.
 	look(10*second, -15*second)
 	h.now += 5 * second
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
 	expect("between a step backwards and the next look", 7*minute+10*second+300*time.Millisecond, 5*second, true)
-	// A far step backwards shows times from before the first reading. Runs that began between the step and
-	// the reading that detects it are dated by that reading, earlier ones by the first reading.
+	// After a large step backwards, the clock shows times from before the first reading. Runs that began
+	// between the step and the reading that detects it are dated by that reading, earlier ones by the first
+	// reading.
 	look(10*second, -time.Hour)
 	h.now += 3 * second
 	from := h.now - time.Hour + offset - 3*second
 	expect("between a far step backwards and the next look", from-9*second, 3*second, true)
 	expect("long before a far step backwards", from-20*second, h.now-time.Hour-from+20*second, true)
-	look(0, time.Hour) // as if it had not happened
+	look(0, time.Hour) // undoes the step before the next reading
 
 	before := len(d.spans)
 	slow := func(step time.Duration) {

@@ -26,7 +26,7 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed == nil && d.Envelope.Type == broker.DeadLetterCanary {
-			// It has served its purpose (broker.Canary): no dispatch died, and no operator need see it.
+			// A canary only has to arrive (broker.Canary): no dispatch died, and no operator needs to see it.
 			s.recorder.Add(telemetry.Canaries, 1, telemetry.Labels{})
 			c.Ack(d)
 			return true
@@ -42,8 +42,9 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 	}})
 }
 
-// deathTime returns when a message died, on the monotonic clock. The broker records this in whole seconds of
-// its own clock. Without a record, or if that clock is ahead of this machine's, it is the time of delivery.
+// deathTime returns when a message died, on the monotonic clock. The broker records the death in whole
+// seconds of its own clock. Without a record, or if that clock is ahead of this machine's, deathTime returns
+// the time of delivery.
 func (s *Service) deathTime(d *broker.Delivery) time.Duration {
 	now := s.host.Monotonic()
 	if len(d.Deaths) == 0 || d.Deaths[0].Time.IsZero() {
@@ -104,10 +105,10 @@ func lettersOf(d *broker.Delivery) []*deadLetter {
 }
 
 // handleOrKeep handles dead letters, first all in one call. If the database refuses that, it handles each
-// alone, so that one bad row does not affect the rest of a block. A letter that is refused alone is retried
-// until patience, a moment on the monotonic clock, because without it an execution waits for its scheduled
-// timeout. After that the letter is stored without its body. If even that is refused, it is only logged, so
-// that it does not block the others.
+// alone, so that one bad row does not affect the rest of a block. A letter that is refused even alone is
+// retried until the monotonic time patience, because without it an execution waits for its scheduled timeout.
+// After that the letter is stored without its body. If even that is refused, it is only logged, so that it
+// does not block the others.
 func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Duration) error {
 	letters = slices.DeleteFunc(slices.Clone(letters), func(l *deadLetter) bool { return l.done })
 	err := s.handleTogether(letters)
@@ -144,7 +145,7 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 		return kept
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
-	// It is abandoned once, after however many attempts.
+	// However many attempts there were, the letter is reported as abandoned only once.
 	l.done = true
 	s.announceDeadLetter(&l.DeadLetter)
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, "unhandled"})
@@ -181,7 +182,7 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 	return letter
 }
 
-// handleTogether acts on dead letters, sets the outcome of each, and stores them.
+// handleTogether reclaims the executions of dead letters, sets the outcome of each letter, and stores them.
 func (s *Service) handleTogether(letters []*deadLetter) error {
 	if err := s.reclaimDeadLettered(letters); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 			waiting = append(waiting, l)
 		}
 	}
-	// All letters of a message died the same death.
+	// All letters of a message died for the same reason.
 	if len(waiting) > 0 && waiting[0].isLate() {
 		if err := s.readDatabaseClock(); err != nil {
 			return err
@@ -265,7 +266,8 @@ func (d *deadLetter) outcomeFor(row *execution.Execution) string {
 	return ""
 }
 
-// isLate reports whether the message died because its time was over, by the broker's clock or the database's.
+// isLate reports whether the message died because its time had passed, by the broker's clock or the
+// database's.
 func (d *deadLetter) isLate() bool {
 	return d.death == broker.DeathRejected || d.death == broker.DeathExpired
 }

@@ -17,7 +17,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// timedHost is a host with a time of day, whose sleeps end at once.
+// timedHost is a host with a settable time of day, whose sleeps return at once.
 type timedHost struct {
 	manualHost
 	day time.Time
@@ -40,7 +40,7 @@ func (*timedHost) WithTimeout(ctx context.Context, _ time.Duration) (context.Con
 	return ctx, func() {}
 }
 
-// awayStore is a database that is away for a number of attempts to store a dead letter.
+// awayStore is a database that is away for the first few attempts to store a dead letter.
 type awayStore struct {
 	store.Executor
 	attempts int
@@ -129,7 +129,7 @@ func (d *deaths) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
 func TestDeadDispatchMetricNeedsExistingExecution(t *testing.T) {
 	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
 	dispatch := func(id execution.ID) broker.Envelope {
-		// The message names another action than the row, as only a forged one would.
+		// The message names a different action from the row's, as only a forged message would.
 		return broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{
 			Key: execution.Key{ID: id, Epoch: 3}, Worker: 4, Action: execution.Action{Ref: "forged"},
 		}}}
@@ -174,7 +174,8 @@ func (*newerArchive) Executions(context.Context, []execution.ID) ([]execution.Ex
 	return nil, store.ErrUnreadable
 }
 
-// This program can't tell whether the execution of such a letter still waits, so an operator must decide.
+// If this program can't read an execution, it doesn't know whether the execution still waits, so an operator
+// must decide.
 func TestDeadLetterOfUnreadableExecutionStaysOpen(t *testing.T) {
 	db, cfg := new(newerArchive), config.Default(config.Hardened)
 	h := &timedHost{manualHost: manualHost{now: time.Hour}, day: time.Unix(2e9, 0)}
@@ -230,8 +231,8 @@ func (re *refusingStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store
 }
 
 // A dead message of several dispatches is handled in one call. If the database refuses that, each dispatch is
-// handled alone, once, and the one that it refuses alone is retried for a while. If the database becomes
-// unavailable meanwhile, no more calls are made until the next attempt.
+// handled alone, once, and a dispatch that is refused even alone is retried for a while. If the database
+// becomes unavailable meanwhile, no more calls are made until the next attempt.
 func TestDeadBlockHandlesEachDispatchOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,

@@ -15,9 +15,9 @@ func rosterOf(workers ...store.WorkerRow) *roster {
 	return newRoster(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 0 })
 }
 
-// Each worker's room is demanded for the rows pinned to it, and the room of all workers for
-// unpinned rows. The pool keeps both together within the available room.
-func TestDemands(t *testing.T) {
+// A claim demands each worker's room for the rows pinned to it, and the room of all workers for unpinned
+// rows. The pool limits the sum of both to the available room.
+func TestDemandsNeverExceedWorkersRoom(t *testing.T) {
 	cordoned := func(w *store.WorkerRow) { w.Cordoned = true }
 	python := func(load int) func(w *store.WorkerRow) {
 		return func(w *store.WorkerRow) { w.Runtimes, w.Load = []string{"python"}, load }
@@ -69,7 +69,7 @@ func TestPlaceServesScarceRowsFirst(t *testing.T) {
 	pinned := free
 	pinned.Pinned = 1
 	f := rosterOf(fit(1, loaded(5)), fit(2, loaded(5)))
-	f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
+	f.draw = func(uint64) uint64 { return 0 } // the first worker wins a tie
 	placed := f.placeRows([]execution.Execution{free, pinned}, false)
 	if placed[0].worker != 1 || placed[1].worker != 0 {
 		t.Errorf("placed %+v, want the pinned row at its worker and the other one beside it", placed)
@@ -77,7 +77,7 @@ func TestPlaceServesScarceRowsFirst(t *testing.T) {
 }
 
 // Another pass follows only if a claim reached one of its limits, so that more rows may be due.
-func TestCheckFilled(t *testing.T) {
+func TestCheckFilledReportsReachedLimits(t *testing.T) {
 	demands := []store.Demand{{Runtime: "shell", Limit: 3}, {Runtime: "shell", Pinned: 1, Limit: 2}, {Runtime: "python", Pinned: 1, Limit: 2}}
 	row := func(runtime string, pinned execution.WorkerID) execution.Execution {
 		return execution.Execution{Action: execution.Action{Runtime: runtime}, Pinned: pinned}
@@ -119,8 +119,7 @@ func TestEveryDemandedRowCanBePlaced(t *testing.T) {
 		f := rosterOf(workers...)
 		f.draw = func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") }
 		demands, pools := f.buildDemands(rapid.IntRange(1, 20).Draw(t, "batch"))
-		// A claim as the contract allows it: within the limits of each lane, each worker and each
-		// pool.
+		// A claim that the contract allows: within the limits of each lane, each worker and each pool.
 		var rows []execution.Execution
 		of := make(map[execution.WorkerID]int)
 		for _, d := range demands {

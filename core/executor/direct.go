@@ -14,12 +14,12 @@ import (
 // depends only on how many executions came before. So the scheduler assigns workers to the first row, the
 // second, and so on, before it knows the rows. One statement claims and dispatches them
 // (store.Executor.DispatchDue). All other rows take two steps: a claim, and a dispatch by the needs of the
-// row. The first statement reports whether there are such rows, and overtakes none of them.
+// row. The first statement reports whether there are such rows, and doesn't overtake any of them.
 //
 // The workers of an offer must all fit the same runtimes and share none of them with other workers. Otherwise
 // the best worker for a row depends on the other rows (placeRows), and the two steps decide.
 
-// leastPlaces is the minimum number of places of an offer, if that many are free. Each place costs the
+// leastPlaces is the minimum number of places in an offer, if that many are free. Each place costs the
 // executor and the database time, whether or not a row is due for it.
 const leastPlaces = 8
 
@@ -44,7 +44,7 @@ func (ro *roster) buildOffers(most, batch int) (offers []store.Offer, some bool)
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
 		o := store.Offer{Runtimes: runtimes, Spread: ro.dealPlaces(&row, most, false)}
 		o.Packed = o.Spread
-		// A short pass that is full is no sign of load.
+		// A short pass whose offer is full is not a sign of load.
 		if ro.most > 1 && (most == batch || len(o.Spread) < most) {
 			o.Packed = ro.dealPlaces(&row, most, true)
 		}
@@ -66,7 +66,7 @@ func (ro *roster) runtimeGroups() [][]string {
 		set := w.Runtimes
 		known := func(s []string) bool { return slices.Equal(s, set) }
 		if slices.ContainsFunc(sets, known) {
-			continue // most workers list the same runtimes: spare them the sorting
+			continue // most workers list the same runtimes, so skip the sorting
 		}
 		if len(set) > 1 {
 			set = slices.Clone(set)
@@ -141,7 +141,7 @@ func (s *scheduler) dispatchDirectly(f *roster) (others, more bool, err error) {
 		if store.Retriable(err) {
 			return false, false, err
 		}
-		// A row causes the error. The two steps work row by row, so that one row can't block all others.
+		// One of the rows causes the error. The two steps work row by row, so that it can't block all others.
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, this pass dispatches in two steps",
 			slog.Any("error", err))
 		return true, false, nil

@@ -24,7 +24,7 @@ func TestOfferSizeFollowsRecentPasses(t *testing.T) {
 	}
 }
 
-// A short pass that is full is no sign of load, so its rows are spread. A whole batch, or the whole room, may
+// A short pass whose offer is full is not a sign of load, so its rows are spread. A whole batch or room may
 // be packed.
 func TestShortPassSpreadsRows(t *testing.T) {
 	for _, x := range []struct {

@@ -13,12 +13,12 @@ import (
 const passBatches = 200
 
 // drainFinding handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
-// only one batch a pass, a loop would fall behind permanently as soon as more than a batch becomes due
+// only one batch per pass, a loop would fall behind permanently as soon as more than a batch becomes due
 // between two passes.
 //
 // handle returns the rows that it leaves unchanged, because it skipped them, failed to handle them, or only
 // sent a hint. The rest of the pass excludes them, so that they don't block others; the next pass retries
-// them. An error of handle ends the pass, and means that the database is away.
+// them. An error from handle means that the database is away, and ends the pass.
 func (s *Service) drainFinding(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {

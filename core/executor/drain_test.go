@@ -19,11 +19,10 @@ import (
 // table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows holds the rows that are found for every cause, in order, until they are handled.
+	// rows holds the rows that Find returns for every cause, in order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
-	// children counts the waiting children of each row. settled lists the children that no longer
-	// wait.
+	// children counts the waiting children of each row. settled lists the children that no longer wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
 	// bad maps rows that can't be handled to their errors. away reports whether the database does not answer
@@ -46,7 +45,7 @@ func (t *table) Find(_ context.Context, f store.Finding) (found []execution.Exec
 	if t.away {
 		return nil, errAway
 	}
-	t.found[f.Cause] += 0 // asked for
+	t.found[f.Cause] += 0 // counts the cause as asked for
 	for i := range t.rows {
 		row := &t.rows[i]
 		open := t.handled[row.ID] == 0
@@ -162,7 +161,7 @@ func (t *table) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return t.ForgetKeys(ctx, age, limit)
 }
 
-// tasklessHost is a host without other tasks.
+// tasklessHost is a host that runs no other tasks.
 type tasklessHost struct{ host.Host }
 
 func (tasklessHost) Monotonic() time.Duration { return time.Hour }
@@ -184,7 +183,7 @@ func (b *bell) Wait(context.Context, time.Duration) (bool, error) {
 
 const batch = 10
 
-// sweeping returns a service on a database with this many rows to handle.
+// sweeping returns a service whose database has the given number of rows to handle.
 func sweeping(rows int) (*Service, *table) {
 	t := &table{
 		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool), found: make(map[store.ReclaimCause]int),
@@ -370,8 +369,8 @@ func TestUnansweredCancellationsGetHints(t *testing.T) {
 	}
 }
 
-// One pass handles all rows of every cause, however many batches that takes. The passes are those
-// that the executor runs. If a new cause is added, this test fails until a pass asks for it.
+// One pass handles all rows of every cause, however many batches that takes. The passes are those that the
+// executor runs. When a cause is added, this test fails until a pass asks for it.
 func TestOnePassHandlesEveryCause(t *testing.T) {
 	const rows = 3*batch + 1
 	asked := make(map[store.ReclaimCause]bool)
@@ -406,9 +405,9 @@ func TestOnePassHandlesEveryCause(t *testing.T) {
 	for cause := store.NoCause + 1; cause <= store.Unsettled; cause++ {
 		switch cause {
 		case store.DeadLettered, store.Undeliverable:
-			// These are announced one by one.
+			// No pass asks for these: a dead or returned message names the row.
 		case store.Unpublished:
-			// These need a broker. As for Unanswered, the pass continues after the rows that stay.
+			// These need a broker. The pass continues after the rows that stay, as it does for Unanswered.
 		default:
 			if !asked[cause] {
 				t.Errorf("no pass has asked for rows on the ground %v", cause)

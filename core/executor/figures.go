@@ -16,9 +16,9 @@ import (
 )
 
 // sampler sets the gauges whose values only the database and the broker know, as often as the alert rules
-// expect. Every replica with a metrics listener does so; readers take the largest value. Gauges that can't be
-// read twice in a row are dropped, because an old value would look healthy. telemetry.SampleAge is the age of
-// the values, for the database and for the broker.
+// expect. Every replica with a metrics listener does so; readers take the largest value. A gauge whose source
+// fails twice in a row is dropped, because an old value would look healthy. telemetry.SampleAge is the age of
+// each source's values.
 type sampler struct {
 	*Service
 	database, broker figureSource
@@ -28,8 +28,8 @@ type sampler struct {
 	slots map[string]bool
 	// open is the number of open dead letters at the last pass.
 	open int
-	// held is the transaction that held back the stream of changes at the last pass, 0 for none, and
-	// heldSince when this process first saw it do so.
+	// held is the transaction that held back the stream of changes at the last pass, 0 for none. heldSince is
+	// when this process first saw it do so.
 	held      uint64
 	heldSince time.Duration
 }
@@ -108,7 +108,7 @@ func (s *sampler) meetBroker(ctx context.Context) {
 }
 
 // sampleBroker sets the broker's gauges: whether it blocks publishers, and the size of the dead letter queue.
-// A missing queue counts as one without consumers. Without dead lettering there is no such queue.
+// A missing queue counts as one without consumers. Without dead lettering, the queue does not exist.
 func (s *sampler) sampleBroker() error {
 	blocked, err := s.client.Blocked()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *sampler) sampleBroker() error {
 	return nil
 }
 
-// flagValue returns 1 while a condition holds, else 0.
+// flagValue returns 1 if a condition holds, else 0.
 func flagValue(holds bool) int64 {
 	if holds {
 		return 1
@@ -209,7 +209,7 @@ const (
 )
 
 // workerCondition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
-// because it is of no use.
+// because it can't run anything.
 func (s *sampler) workerCondition(w *store.WorkerRow) (condition int, health execution.Health) {
 	switch {
 	case !w.LeaseValid():
@@ -236,8 +236,7 @@ func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	}
 }
 
-// measureWorkers sets the figures of the leases, heartbeats and queues of the workers that are not
-// gone.
+// measureWorkers sets the gauges for the leases, heartbeats and queues of the workers that are not gone.
 func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 	var overdue time.Duration
 	var beat [execution.Lost + 1]time.Duration

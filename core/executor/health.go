@@ -6,8 +6,8 @@ import (
 	"handoff/core/store"
 )
 
-// assessment is an executor's judgement of a worker's evidence at one moment. Every pass derives it; nothing
-// stores it.
+// assessment is an executor's current judgement of a worker. Every pass derives it from the worker's
+// evidence; nothing stores it.
 type assessment struct {
 	health execution.Health
 	// halfOpen reports whether an unhealthy worker has rested long enough that one execution may test its
@@ -17,7 +17,7 @@ type assessment struct {
 }
 
 // assessWorker derives a worker's assessment. unreachable reports whether the last probes failed. That alone
-// makes no worker unhealthy, because work reaches it through the broker.
+// doesn't make a worker unhealthy, because work reaches it through the broker.
 func assessWorker(w *store.WorkerRow, c *config.Config, unreachable bool) assessment {
 	f := w.Evidence(c.Health.Window)
 	s := assessment{health: c.Health.Of(f, w.Queued)}

@@ -31,7 +31,7 @@ type heldHint struct {
 	queue    string
 	consumer broker.Consumer
 	delivery broker.Delivery
-	// again reports whether an earlier pass has tried it and failed.
+	// again reports whether an earlier pass tried to act on the hint and failed.
 	again bool
 }
 
@@ -64,7 +64,7 @@ func (h *hints) holdHint(queue string, c broker.Consumer, d broker.Delivery) {
 }
 
 // isReturned reports whether the broker redelivers a hint because its connection has ended. If such hints
-// stayed, every reconnect while the database is away would add one prefetch to the held hints. The caller
+// were kept, every reconnect while the database is away would add one prefetch to the held hints. The caller
 // holds the lock.
 func (h *hints) isReturned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
@@ -98,8 +98,8 @@ func (h *hints) settleHeld(held []heldHint, done bool) {
 }
 
 // terminalExecutions returns the executions that hints report as terminal, each once, in order of arrival.
-// handled lists those whose ends were handled already. Ends that an earlier pass saw are omitted from it,
-// because the scheduler was woken for them.
+// handled lists those whose ends were handled already. It omits ends that an earlier pass saw, because that
+// pass has woken the scheduler.
 func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {
@@ -119,8 +119,8 @@ func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 }
 
 // hintPairs recognises the second of the two hints about each end (broker.Notifier.Changed): one reports the
-// change of status, one the completion. The second needs no action. They may arrive in any order, and one may
-// be lost. The memory is bounded; a forgotten end counts as new.
+// change of status, one the completion. The second hint needs no action. They may arrive in any order, and
+// one may be lost. The memory is bounded; a forgotten end counts as new.
 type hintPairs struct {
 	// young holds the ends announced once. When it is full, it replaces old.
 	young, old map[execution.ID]bool
@@ -129,7 +129,7 @@ type hintPairs struct {
 // mostHintPairs bounds each of the two lists.
 const mostHintPairs = 10_000
 
-// recordEnds records ends, and reports whether any of them is announced for the first time.
+// recordEnds records ends, and reports whether any of them is new.
 func (h *hintPairs) recordEnds(ids []execution.ID) (any bool) {
 	for _, id := range ids {
 		if h.young[id] || h.old[id] {

@@ -19,7 +19,7 @@ type ackCounter struct {
 func (a *ackCounter) Ack(broker.Delivery) { a.acked++ }
 
 // While the database is away, passes fail and their hints are held; after every reconnect the broker
-// redelivers them. The number of held hints stays that of one consumer.
+// redelivers them. The number of held hints stays at one consumer's prefetch.
 func TestReconnectsDoNotAccumulateHints(t *testing.T) {
 	h := &hints{wake: new(idleSignal), latest: make(map[string]broker.Consumer)}
 	requested := broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: 1}}}}}
@@ -56,7 +56,7 @@ func TestFailedPassDropsHintsOfOldConnection(t *testing.T) {
 	}
 }
 
-// For an end that a hint reports as handled, no row is read.
+// If a hint reports an end as handled, its row is not read.
 func TestHintsNameHandledEnds(t *testing.T) {
 	change := func(id execution.ID, to execution.Status, handled bool) broker.Change {
 		return broker.Change{Key: execution.Key{ID: id, Epoch: 1}, From: execution.Running, To: to, Handled: handled}
@@ -97,7 +97,7 @@ func TestHeldHintWakesSchedulerOnce(t *testing.T) {
 	}
 }
 
-// Of the two hints of an end the first to arrive is new. The memory stays within its bound.
+// Only the first of the two hints about an end counts as new. The number of remembered ends is bounded.
 func TestSecondHintOfEndIsIgnored(t *testing.T) {
 	var known hintPairs
 	if known.recordEnds(nil) || !known.recordEnds([]execution.ID{1, 2}) || known.recordEnds([]execution.ID{2, 1}) {

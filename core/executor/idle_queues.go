@@ -17,15 +17,15 @@ import (
 // RabbitMQ's own x-expires does not help: it discards the messages of an expiring queue without
 // dead-lettering them. Here a queue is deleted only when it is empty. A quorum queue silently keeps dead
 // letters that have no route. So no queue is deleted before the dead letter path has worked long enough for
-// these to be routed.
+// the broker to route these.
 //
 // This is harmless even if the worker returns at the same moment. Nothing is dispatched to a worker before it
 // has registered, declared its queues, begun to consume and become active. If it registers before the
 // executor reads the database, it is not gone. If it registers later, its queues may be deleted before it
-// declares or consumes them. They may even be deleted during consumption if the broker can't check that in
-// the same step. Then the declaration or subscription fails, and the worker's client opens a new session,
-// which declares the queues again. A dispatch that finds no queue is returned and reclaimed at once; the
-// timeout monitor finds a dispatch that was lost with a queue.
+// declares or consumes them. They may even be deleted while being consumed, if the broker can't check for
+// consumers in the same step. Then the declaration or subscription fails, and the worker's client opens a new
+// session, which declares the queues again. A dispatch that finds no queue is returned and reclaimed at once;
+// the timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
 	// done holds, by worker, the incarnation whose queues are gone, so that later passes skip it. Only one
@@ -36,7 +36,7 @@ type idleQueues struct {
 	next execution.WorkerID
 }
 
-// idleQueueSweep is the interval between passes. Retentions are hours.
+// idleQueueSweep is the interval between passes. It need not be short, because retentions are hours.
 const idleQueueSweep = time.Minute
 
 func newIdleQueues(s *Service) *idleQueues {
@@ -66,7 +66,7 @@ func (iq *idleQueues) deleteIdle(ctx context.Context) error {
 		if w.SinceBeat < iq.config.Executor.QueueRetention {
 			continue
 		}
-		if iq.done[w.ID] == w.Incarnation { // it could not be marked yet
+		if iq.done[w.ID] == w.Incarnation { // an earlier pass could not mark it
 			deleted = append(deleted, w.WorkerKey)
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // leaseMonitor marks workers lost. A lease is over when two clocks agree: it has expired by the database's
 // clock, and the heartbeat number has not changed for a full lease on this executor's monotonic clock. So no
 // worker is marked lost because the database's clock was set, or because an executor or the database was away
-// (defects D35, D47). When too many leases are over at once, the brake limits it.
+// (defects D35, D47). When too many leases are over at once, the brake limits the monitor.
 type leaseMonitor struct {
 	*Service
 	// Only one task uses the following fields.
@@ -109,7 +109,7 @@ func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Re
 		alive++
 		delete(l.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
-			// This lifecycle is a newer program's value, so this program can't tell whether the lease counts.
+			// Only a newer program knows this lifecycle, so this one can't tell whether the lease matters.
 			delete(l.watched, w.ID)
 			continue
 		}

@@ -15,17 +15,18 @@ import (
 const longestUnmarked = time.Second
 
 // marker marks confirmed dispatches as published in the database. Most are claimed long before that, and a
-// claim sets the mark too. So it waits a while, marks all confirmed dispatches at once, and changes few rows.
-// It is a separate task because the scheduler must not wait for a row that is being claimed.
+// claim sets the mark too. So the marker waits a while and then marks all confirmed dispatches at once, which
+// changes few rows. It is a separate task because the scheduler must not wait for a row that is being
+// claimed.
 //
-// Its memory is lost with the process. Those dispatches are published again at the same epoch, as after a
+// The collected dispatches are lost with the process. They are published again at the same epoch, as after a
 // lost confirm, and the claim of the duplicate is refused.
 type marker struct {
 	*Service
 	// period is how long confirmed dispatches are collected. It is well below the age at which an unmarked
 	// dispatch is republished, reclaimed, or counted against its worker.
 	period time.Duration
-	// most is the maximum number of held dispatches: as many as one pass marks.
+	// most is the maximum number of held dispatches, which is what one pass can mark.
 	most int
 	wake host.Signal
 
@@ -46,8 +47,7 @@ func newMarker(s *Service) *marker {
 func (m *marker) keepConfirmed(confirmed []execution.Key) error {
 	beyond := m.holdConfirmed(confirmed)
 	left, err := m.markBatches(context.Background(), beyond)
-	// If there is still no room for one of these, it is being claimed, or will be published again
-	// later.
+	// A dispatch for which there is still no room is being claimed, or will be published again later.
 	m.holdConfirmed(left)
 	return err
 }
@@ -77,7 +77,7 @@ func (m *marker) run(ctx context.Context) {
 			return
 		}
 		if began > 0 {
-			// Only the work in between makes a pass late, not the time without confirms.
+			// A pass is late only if its work takes long, not if no confirms arrive.
 			loop.Interval(due - began)
 		}
 		began = m.host.Monotonic()

@@ -42,7 +42,7 @@ func (m *markStore) MarkPublished(_ context.Context, keys []execution.Key) (left
 	return left, nil
 }
 
-// confirmedUpTo returns the keys of the rows from one to another.
+// confirmedUpTo returns the keys of the rows `from` to `to`.
 func confirmedUpTo(from, to int) (keys []execution.Key) {
 	for id := from; id <= to; id++ {
 		keys = append(keys, execution.Key{ID: execution.ID(id), Epoch: 1})
@@ -57,7 +57,7 @@ func newMarking() (*marker, *markStore) {
 	return New(Options{Host: tasklessHost{}, Store: db, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}}).marker, db
 }
 
-// marked fails the test unless each of rows 1 to n was marked once.
+// expect fails the test unless each of rows 1 to `rows` was marked once.
 func (m *markStore) expect(t *testing.T, what string, rows int) {
 	t.Helper()
 	for id := 1; id <= rows; id++ {
@@ -88,7 +88,7 @@ func TestMarkerMarksConfirmedDispatchesNextPass(t *testing.T) {
 	}
 }
 
-// Dispatches without room are marked at once, and none is forgotten.
+// Dispatches for which a full marker has no room are marked at once, and none is forgotten.
 func TestFullMarkerForgetsNoDispatch(t *testing.T) {
 	m, db := newMarking()
 	most := passBatches * batch

@@ -7,15 +7,14 @@ import (
 	"handoff/core/host"
 )
 
-// mostMoments is the maximum number of moments. Beyond it the latest are dropped; a poll then finds the due
-// rows.
+// mostMoments is the maximum number of due times. Later ones are dropped; a poll then finds the rows.
 const mostMoments = 1000
 
-// dueTimes lists the moments, on the monotonic clock, at which rows are known to become due, the earliest
-// first. It keeps all of them, because a pass at the first moment leaves the second one ahead.
+// dueTimes lists the times, on the monotonic clock, at which rows are known to become due, the earliest
+// first. It keeps all of them, because a pass at the first time does not handle rows that are due later.
 type dueTimes []time.Duration
 
-// add adds a moment.
+// add inserts a due time, unless it is already listed or too late for a full list.
 func (d *dueTimes) add(at time.Duration) {
 	i, known := slices.BinarySearch(*d, at)
 	if known || i >= mostMoments {
@@ -26,7 +25,7 @@ func (d *dueTimes) add(at time.Duration) {
 	}
 }
 
-// dropUntil drops the moments that have passed.
+// dropUntil drops the due times that have passed.
 func (d *dueTimes) dropUntil(now time.Duration) {
 	i, known := slices.BinarySearch(*d, now)
 	if known {
@@ -35,7 +34,7 @@ func (d *dueTimes) dropUntil(now time.Duration) {
 	*d = slices.Delete(*d, 0, i)
 }
 
-// next returns the earliest moment, host.Forever if there is none.
+// next returns the earliest due time, or host.Forever if there is none.
 func (d dueTimes) next() time.Duration {
 	if len(d) == 0 {
 		return host.Forever

@@ -12,10 +12,10 @@ import (
 )
 
 // A part in mode observe finds the rows that it would act on, and lets the database check them under the
-// guard of the act itself. It reports the result in a log line, the metric handoff_observed_total and the
+// guard of the real write. It reports the result in a log line, the metric handoff_observed_total and the
 // table observation. It changes nothing else. The database records each dispatch, and each outage of a
-// worker, once, so no later pass or other executor repeats the report. If the answer of such a call is lost,
-// the observation is in the table but in no log.
+// worker, once, so no later pass or other executor repeats the report. If the answer to such a call is lost,
+// the observation is in the table but not in the log.
 
 // timeoutSweep returns the timeout monitor's action on its findings: sweepFinding or observeFinding.
 func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*execution.Execution) store.Reclaim) error {
@@ -25,7 +25,7 @@ func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*exec
 	return s.sweepFinding
 }
 
-// observeFinding is sweepFinding without reclaims: it records the effect that they would have.
+// observeFinding is sweepFinding without reclaims: it only records what they would do.
 func (s *Service) observeFinding(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drainFinding(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
@@ -48,7 +48,7 @@ func (s *Service) observeFinding(ctx context.Context, f store.Finding, decide fu
 	return errors.Join(err, refused)
 }
 
-// reportObservation logs and counts the act that the timeout monitor would take.
+// reportObservation logs and counts a reclaim that the timeout monitor would make.
 func (s *Service) reportObservation(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
 	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
@@ -71,7 +71,7 @@ func (s *Service) purgeObservations(ctx context.Context) error {
 	})
 }
 
-// logObservers logs at start which parts only observe, and which work is not done meanwhile.
+// logObservers logs at start which parts only observe, and what therefore remains undone.
 func (s *Service) logObservers(ctx context.Context) {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: a confirmed dispatch stays scheduled if its message is lost or its live worker neither claims nor rejects it, "+

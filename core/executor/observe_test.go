@@ -60,7 +60,7 @@ func (l *ledger) ObserveWorkers(_ context.Context, ws []store.ProbedWorker) ([]b
 	return changed, nil
 }
 
-// serialHost runs tasks at once.
+// serialHost runs each task to its end before Go returns.
 type serialHost struct{ tasklessHost }
 
 func (serialHost) Go(_ string, run func()) host.Task {
@@ -169,7 +169,7 @@ func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 	}
 }
 
-// Each mode of the probes uses the same findings differently.
+// Failed probes affect selection only in mode enforce.
 func TestProbesAffectSelectionOnlyWhenEnforced(t *testing.T) {
 	failed := map[execution.Incarnation]int{1: unreachableAfter}
 	for observing, want := range map[bool]bool{false: true, true: false} {

@@ -9,8 +9,8 @@ import (
 
 // outage records when the database last recovered after a silence so long that workers may have missed a
 // heartbeat. A worker that was cut off recovers within a lease. Until then, no part may judge by how long ago
-// something happened (defects D47, D58). The cause does not matter: the database, the link, or this process
-// asleep. A start counts as the end of an outage.
+// something happened (defects D47, D58). The silence may be due to the database, the link, or a suspended
+// process. A start counts as the end of an outage.
 type outage struct {
 	gap time.Duration
 

@@ -23,7 +23,7 @@ func TestOverrunNeedsBothClocks(t *testing.T) {
 			t.Errorf("after %v of 15s and a grace of 10s: over is %v", c.ran, got)
 		}
 	}
-	// Before the first reading only the database's clock counts, after it both.
+	// Before the first reading, only the database's clock counts; after it, both clocks do.
 	row.StartedAt, row.RunDeadline = zero.Add(-5*time.Second), zero.Add(10*time.Second)
 	for _, c := range []struct {
 		ran  time.Duration

@@ -13,9 +13,9 @@ import (
 // ownerWatch is the second clock for executions of a superseded incarnation, whose name another process has
 // registered. The database's clock, which may have been set, says that the old lease is over, but the
 // superseded process may still live. It fences itself a lease after its last renewal, which was before it was
-// superseded. So this executor reclaims its executions only after it has known of that for a full lease on
-// its own clock (defects D14, D35). An incarnation that was marked lost needs no second watch, because its
-// reaper has watched its heartbeat for a lease. Nor does one that has stopped by itself.
+// superseded. So this executor reclaims its executions only after it has known of the successor for a full
+// lease on its own clock (defects D14, D35). An incarnation that was marked lost needs no second watch,
+// because its reaper has watched its heartbeat for a lease. Nor does one that has stopped by itself.
 type ownerWatch struct {
 	host  host.Host
 	lease time.Duration
@@ -80,7 +80,7 @@ func (o *ownerWatch) noteReaped(incarnation execution.Incarnation) {
 	o.lost[incarnation] = now
 }
 
-// forgetOld drops entries that no longer matter. If such an incarnation is needed after all, its watch
+// forgetOld drops entries that no longer matter. If a dropped incarnation still has a row, its watch
 // restarts.
 func (o *ownerWatch) forgetOld(now time.Duration) {
 	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {
@@ -96,9 +96,9 @@ func (o *ownerWatch) forgetOld(now time.Duration) {
 	}
 }
 
-// supersededAt returns a moment by which the incarnation of a row was superseded, although no survey saw it.
-// This is when a later incarnation of its worker was first seen, or now if none was. The caller holds the
-// lock.
+// supersededAt returns a time by which a row's incarnation was superseded, for an incarnation that no survey
+// saw. This is when a later incarnation of its worker was first seen, or now if none was. The caller holds
+// the lock.
 func (o *ownerWatch) supersededAt(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {

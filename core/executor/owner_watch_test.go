@@ -44,18 +44,18 @@ func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
 		t.Error("it is not over after a lease")
 	}
 
-	// An incarnation that a reaper has watched needs no second watch, whatever has registered
+	// An incarnation that was marked lost needs no second watch, whichever incarnations have registered
 	// since.
 	o.surveyOwners(at(2, execution.Lost))
 	o.surveyOwners(at(3, execution.Active))
 	if !o.actionsEnded(&execution.Execution{Worker: 1, Incarnation: 2, Status: execution.Running}) {
-		t.Error("what ran at an incarnation that was lost waits for a second watch")
+		t.Error("an execution of a lost incarnation waits for a second watch")
 	}
 
-	// An executor that has seen neither starts its watch with the first query.
+	// An executor that has seen neither incarnation starts its watch with the first query.
 	fresh := newOwnerWatch(h, 30*time.Second)
 	if fresh.actionsEnded(ran) {
-		t.Error("an executor that knows nothing takes it at once")
+		t.Error("an executor that has seen neither incarnation reclaims the execution at once")
 	}
 	h.now += 30 * time.Second
 	if !fresh.actionsEnded(ran) {
@@ -63,8 +63,8 @@ func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
 	}
 }
 
-// A process that starts often has incarnations that no survey sees. It is superseded at the latest when a
-// later one is first seen, however many follow.
+// A process that starts often has incarnations that no survey sees. Such an incarnation is superseded at the
+// latest when a later one is first seen, however many follow.
 func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 	const lease, hour = 30 * time.Second, time.Hour
 	h := &manualHost{now: hour}
@@ -85,7 +85,7 @@ func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 			t.Errorf("what incarnation %d ran is over before a lease: %v, after it: %v", ran, early, o.actionsEnded(row))
 		}
 	}
-	// Only the latest sighting stays forever.
+	// Only the latest sighting is kept forever.
 	h.now += 21 * lease
 	o.surveyOwners(nil)
 	if n := len(o.seen[1]); n != 1 || o.seen[1][0].incarnation != 8 {

@@ -10,18 +10,18 @@ import (
 	"handoff/core/store"
 )
 
-// workerNeed is the requirement of an execution on its worker.
+// workerNeed is what an execution requires of its worker.
 type workerNeed struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// givenWarnings remembers the scheduler's warnings, so that each outage is logged once and not at every pass.
+// givenWarnings records the scheduler's warnings, so that each outage is logged once and not in every pass.
 // Only the scheduling task uses it. It has at most one entry for each worker and each need.
 type givenWarnings struct {
-	// stale is the last heartbeat of each worker in a logged warning.
+	// stale is the last heartbeat of each worker that a warning named.
 	stale map[execution.WorkerID]lastBeat
-	// absent is since when no worker has fitted each need in a logged warning.
+	// absent is the time since which no worker has fitted each need that a warning named.
 	absent map[workerNeed]time.Duration
 }
 
@@ -53,8 +53,7 @@ func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 	}
 }
 
-// warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each
-// absence.
+// warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each absence.
 func (s *scheduler) warnOfAbsence(row *execution.Execution, since time.Duration, why string) {
 	n := workerNeed{row.Action.Runtime, row.Pinned}
 	if told, known := s.warned.absent[n]; known && told == since {

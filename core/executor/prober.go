@@ -15,23 +15,23 @@ import (
 )
 
 // Prober probes a worker's health endpoint. Probe returns nil only if the endpoint reports before ctx ends
-// that the worker is ready. ErrElsewhere means that this machine can't reach it.
+// that the worker is ready. It returns ErrElsewhere if this machine can't reach the endpoint.
 type Prober interface {
 	Probe(ctx context.Context, url string) error
 }
 
-// ErrElsewhere means that a health endpoint only answers on another machine, so nothing is known about its
-// worker.
+// ErrElsewhere means that only another machine can reach a health endpoint, so the probe shows nothing about
+// its worker.
 var ErrElsewhere = errors.New("the health endpoint listens on the loopback address of another machine")
 
 const (
 	// probeTimeout bounds one probe.
 	probeTimeout = 2 * time.Second
-	// unreachableAfter is how many probes in a row must fail before a worker counts as unreachable:
-	// a single probe may be lost.
+	// unreachableAfter is the number of consecutive probes that must fail before a worker counts as
+	// unreachable, because a single probe may be lost.
 	unreachableAfter = 3
-	// probesAtOnce is the maximum number of concurrent probes. With several at once, a dead network costs one
-	// timeout and not one for each worker.
+	// probesAtOnce is the maximum number of concurrent probes. With several at once, a dead network costs a
+	// timeout for each group, not for each worker.
 	probesAtOnce = 16
 	// longestReason is the maximum length of a recorded reason, in bytes.
 	longestReason = 300
@@ -62,8 +62,7 @@ func (p *probes) isUnreachable(i execution.Incarnation) bool {
 	return p.failed[i] >= unreachableAfter
 }
 
-// probeWorkers probes every active worker that has an endpoint, and forgets the results of all
-// others.
+// probeWorkers probes every active worker that has an endpoint, and forgets the results of all others.
 func (s *Service) probeWorkers(context.Context) error {
 	workers, err := askStore(s.db, s.store.Workers, nil)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	return nil
 }
 
-// whyUnreachable returns the log attributes of a failed probe; none for a successful one.
+// whyUnreachable returns log attributes that explain a failed probe; none for a successful one.
 func whyUnreachable(err error) []slog.Attr {
 	if err == nil {
 		return nil
@@ -152,8 +151,7 @@ func whyUnreachable(err error) []slog.Attr {
 	return []slog.Attr{slog.String("error", reasonOf(err))}
 }
 
-// reasonOf returns an error as a text that the database accepts, because the text may come from a foreign
-// server.
+// reasonOf returns an error's text in a form that the database accepts: the text may come from any server.
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\x00", "")
 	return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")

@@ -30,7 +30,7 @@ func (s *Service) reclaimRowsFunc(rs []store.Reclaim, onTaken func(*store.Reclai
 }
 
 // reclaimBatch is reclaimRowsFunc for callers that find a refused row themselves: it returns the error of the
-// batch. After a retriable error, it has reclaimed the rows that were answered alongside the error.
+// batch. After a retriable error, the rows that were answered alongside the error are reclaimed.
 func (s *Service) reclaimBatch(rs []store.Reclaim, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
@@ -131,8 +131,8 @@ func (s *Service) unclaimedReclaim(row *execution.Execution, by execution.Part, 
 }
 
 // reclaimCount returns how often a row was reclaimed before: each dispatch and each reclaim has raised the
-// epoch. It includes reclaims that do not count, because an undeliverable row would otherwise be dispatched
-// every second.
+// epoch. It includes reclaims that do not count towards max_dispatches, because an undeliverable row would
+// otherwise be dispatched every second.
 func reclaimCount(row *execution.Execution) int {
 	return max(row.Dispatches, min(int(row.Epoch-1)/2, mostDoublings))
 }

@@ -39,7 +39,7 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 // reconcileUnpublished republishes, at the same epoch, dispatches that the broker never confirmed: the
 // executor died between commit and publish, or the confirm was lost (defects D7, D9). A dispatch older than
 // half of its dispatch timeout is reclaimed and dispatched again instead. After its deadline the worker would
-// refuse it, which would count as unclaimed. It never fails for a message that was not sent.
+// refuse it, and it would count as unclaimed. So no execution fails because its message was not sent.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
 	err := s.sweepFinding(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
@@ -56,7 +56,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 		}
 		left := idsOf(rows)
 		rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
-			// Half of its time has just passed: the next pass reclaims it.
+			// The next pass reclaims such a row, because half of its dispatch timeout has just passed.
 			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
 		})
 		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
@@ -88,16 +88,16 @@ func (s *Service) reconcileCancellations(ctx context.Context) error {
 	})
 }
 
-// The intervals of reconcileSlots, reconcileKeys and the purges. No code path leaves a slot of an ended
-// execution, but a manual edit can.
+// The intervals of reconcileSlots, reconcileKeys and the purges. No code path lets an ended execution keep
+// its slot, but a manual edit can.
 const (
 	slotSweep     = time.Minute
 	keySweep      = time.Minute
 	purgeInterval = time.Minute
 )
 
-// reconcileSlots frees the slots of executions that may hold none, and wakes the scheduler for
-// executions that wait for them.
+// reconcileSlots frees the slots of executions that must not hold one, and wakes the scheduler for executions
+// that wait for a slot.
 func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
 	err := s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
@@ -113,7 +113,7 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 }
 
 // reconcileKeys deletes expired idempotency keys, up to 20,000 a minute with the default batch size. An
-// expired key is free even before that; deleting only keeps the index of keys small.
+// expired key is free even before it is deleted; deleting only keeps the index of keys small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
 	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)

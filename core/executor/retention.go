@@ -11,24 +11,23 @@ import (
 	"handoff/core/telemetry"
 )
 
-// retention deletes the rows whose configured time is over. Every executor does it: a step skips rows that
-// another one has locked. after is where the next step of each kind begins; a new process starts from the
-// beginning.
+// retention deletes rows that have been kept for their configured time. Every executor does so: a step skips
+// rows that another executor has locked. after is where the next step of each kind begins; a new process
+// starts from the beginning.
 //
-// A pass spreads its steps over up to half of the next interval. All at once they would take a processor, and
-// the database's log, from the claims of that time.
+// A pass spreads its steps over up to half of the next interval. Without pauses, they would compete with
+// claims for a processor and for the database's log.
 type retention struct {
 	*Service
 	after map[store.Kept]int64
-	// first is where the executions are known to begin: before it there are none. anew is when that is looked
-	// up again.
+	// first is the known beginning of the executions: none are before it. anew is when it is looked up again.
 	first int64
 	anew  time.Duration
-	// steps is the number of full steps of this pass so far, and before that of the previous pass.
+	// steps is the number of full steps in this pass so far. before is the number in the previous pass.
 	steps, before int
 	// hitLimit reports whether the pass stopped at its limit for a kind.
 	hitLimit bool
-	// looked reports whether this process has looked for rows that are long overdue. Until held, on the
+	// looked reports whether this process has looked for rows that are long overdue. Before held, on the
 	// monotonic clock, nothing is deleted by a default time.
 	looked bool
 	held   time.Duration
@@ -38,8 +37,8 @@ func newRetention(s *Service) *retention {
 	return &retention{Service: s, after: make(map[store.Kept]int64)}
 }
 
-// archiveNotice is how long a new process waits before it deletes rows by a default time, if some have been
-// overdue for that long.
+// archiveNotice is how long a new process waits before it deletes rows by a default time, if some rows have
+// been overdue for at least as long.
 const archiveNotice = 24 * time.Hour
 
 // longestStepPause bounds the pause after a step: many rows may be left although the previous pass found few.
@@ -55,10 +54,10 @@ func (r *retention) run(ctx context.Context) {
 			r.log.LogAttrs(ctx, slog.LevelWarn, "retention pass failed, the next one starts anew", slog.Any("error", err))
 		}
 		if ctx.Err() != nil {
-			return // a step's pause was interrupted
+			return // ctx ended during the pause after a step
 		}
 		rest := r.passPause()
-		// A pass that spreads its steps is not late for that.
+		// A pass is not late because it spreads its steps.
 		loop.Interval(r.host.Monotonic() - began + rest)
 		if r.host.Sleep(ctx, rest) != nil {
 			return
@@ -80,8 +79,8 @@ func (r *retention) stepPause() time.Duration {
 	return min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.before, r.steps)))
 }
 
-// firstAgain is how often the beginning of the executions is looked up: a database that has lost its last
-// changes may have some before it.
+// firstAgain is how often the beginning of the executions is looked up, because a database that has lost its
+// last changes may have executions before the known beginning.
 const firstAgain = time.Hour
 
 // roundStart returns where a round through the rows of a kind begins. The table begins with the dead rows of
@@ -93,12 +92,12 @@ func (r *retention) roundStart(k store.Kept) int64 {
 	}
 	if now := r.host.Monotonic(); now >= r.anew {
 		r.anew = now + firstAgain
-		return 0 // once: if the step takes too long, the next round begins at the last known start
+		return 0 // once an hour: if this step takes too long, the next round begins at the last known beginning
 	}
 	return r.first
 }
 
-// keptFor returns how long a kind is kept; 0 means forever.
+// keptFor returns how long rows of a kind are kept; 0 means forever.
 func keptFor(r *config.Retention, k store.Kept) time.Duration {
 	return [...]time.Duration{
 		store.KeptExecutions: r.Executions, store.KeptTransitions: r.Transitions, store.KeptRefusedResults: r.RefusedResults,
@@ -112,7 +111,7 @@ func (r *retention) isDefault(k store.Kept) bool {
 	return keptFor(&r.config.Retention, k) == keptFor(&d, k)
 }
 
-// logTimes logs after what time each kind is deleted, once for each process.
+// logTimes logs once, at start, how long each kind of row is kept.
 func (r *retention) logTimes(ctx context.Context) {
 	var times []slog.Attr
 	for _, k := range store.AllKept() {
@@ -131,8 +130,8 @@ func (r *retention) logTimes(ctx context.Context) {
 //
 // The rule stores nothing in the database, and errs on the side of keeping: each start within the notice
 // repeats the warning and the wait. A time that differs from the default is an operator's choice, and takes
-// effect at once. A time set to the default can't be told from an unset one, which costs a day once. All
-// defaults wait together, because a row of one kind can hold back those of another.
+// effect at once. A time set to the default can't be distinguished from an unset one, which costs a day once.
+// All defaults wait together, because a row of one kind can hold back those of another.
 func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	var failed error
 	if !r.looked {
@@ -146,7 +145,7 @@ func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 			if ctx.Err() != nil || err != nil && store.Retriable(err) {
 				return false, errors.Join(failed, err) // the next pass asks again
 			}
-			if err != nil { // what can't be counted may be an archive, too
+			if err != nil { // rows that can't be counted may be an archive, too
 				failed, found = errors.Join(failed, err), true
 				continue
 			}
@@ -185,8 +184,8 @@ func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Dur
 	return 0, true, nil
 }
 
-// deleteOverdue deletes the rows whose time is over, one kind after the other. If one kind fails, the pass
-// continues with the next. It ends after a retriable error, or when ctx ends.
+// deleteOverdue deletes the overdue rows, one kind after the other. If one kind fails, the pass continues
+// with the next. It ends after a retriable error, or when ctx ends.
 func (r *retention) deleteOverdue(ctx context.Context) error {
 	r.before, r.steps, r.hitLimit = r.steps, 0, false
 	defaults, failed := r.defaultsApply(ctx)

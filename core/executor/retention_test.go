@@ -19,7 +19,7 @@ type retentionStore struct {
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
-	// archive is the number of rows of each kind that were due long ago.
+	// archive is the number of rows of each kind that are long overdue.
 	archive map[store.Kept]int
 	// first is the first row that the steps return.
 	first int64
@@ -72,7 +72,7 @@ func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 	}
 }
 
-// A round begins where the last one found the first execution, and once an hour at the beginning.
+// A round begins where the last one found the first execution, and once an hour at the table's beginning.
 func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
 	h := &timedHost{day: time.Unix(2e9, 0)}
@@ -103,7 +103,7 @@ func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 }
 
 // A pass spreads its steps over half of the interval, by the number of steps of the previous pass. Its pauses
-// never grow so long that it could not catch up.
+// are bounded, so that it can always catch up.
 func TestRetentionSpreadsItsSteps(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
 	h := &timedHost{day: time.Unix(2e9, 0)}
@@ -163,8 +163,8 @@ func TestFailingKindDoesNotBlockOtherRetention(t *testing.T) {
 	}
 }
 
-// A new process that finds rows which were due long ago warns, and waits a day before it deletes anything by
-// a default time.
+// A new process that finds long overdue rows logs a warning, and waits a day before it deletes anything by a
+// default time.
 func TestDefaultRetentionGivesNotice(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1, store.KeptTransitions: 1, store.KeptWorkers: 1})
 	h := &timedHost{day: time.Unix(2e9, 0)}
@@ -222,7 +222,7 @@ func TestDefaultRetentionWithoutArchive(t *testing.T) {
 	}
 }
 
-// A kind that can't be counted may be an archive, too.
+// If rows can't be counted, they may be an archive, so nothing is deleted by a default time.
 func TestDefaultRetentionWaitsUntilCountSucceeds(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
 	r.config.Retention.Transitions = config.DefaultRetention

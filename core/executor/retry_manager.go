@@ -5,8 +5,8 @@ import (
 	"handoff/core/store"
 )
 
-// retryFor decides by the failure reason whether another row follows a terminal one, never by the status or
-// an error text (defects D48, D49). It returns nil if none follows.
+// retryFor returns the retry that follows a terminal row, nil for none. It decides by the failure reason,
+// never by the status or an error text (defects D48, D49).
 func (s *Service) retryFor(row *execution.Execution) *store.Retry {
 	free := 0
 	if row.MayBeFree() {

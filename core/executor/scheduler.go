@@ -20,10 +20,11 @@ type scheduler struct {
 	hints *hints
 
 	mu sync.Mutex
-	// due are the moments at which a row is known to be due.
+	// due lists the times at which rows are known to become due.
 	due dueTimes
 
-	// Used only by the scheduling task. recent is about how many rows the last passes dispatched directly.
+	// Only the scheduling task uses the following fields. recent is roughly how many rows the last passes
+	// dispatched directly.
 	roster roster
 	absent absences
 	leases leaseWatch
@@ -40,8 +41,8 @@ func newScheduler(s *Service) *scheduler {
 	}
 }
 
-// wakeIn requests a pass after d, and one now, so that the loop recomputes its pause. If the process dies, a
-// poll finds the row.
+// wakeIn requests a pass after d, and one now, so that the loop recomputes its pause. If the process dies
+// before that, a poll finds the row.
 func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
@@ -52,8 +53,7 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
-// grain is the shortest distance between two retry passes: rows that were released within it are retried
-// together.
+// grain is the shortest time between two retry passes: rows released within it are retried together.
 const grain = 500 * time.Millisecond
 
 // scheduleRetryPass requests a pass when a row that was just released for d is due again. Without it, a wake
@@ -66,8 +66,7 @@ func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// passPause returns the pause before the next pass: until a row is known to be due, at most until the next
-// poll.
+// passPause returns the pause before the next pass: until the next known due time or the next poll.
 func (s *scheduler) passPause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -99,8 +98,8 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// scheduleDue makes passes until nothing more is due. It schedules nothing while the broker is away or blocks
-// publishers: a dispatch that can't be published only uses up its deadline.
+// scheduleDue makes passes until no more rows are due. It schedules nothing while the broker is away or
+// blocks publishers: a dispatch that can't be published only uses up its deadline.
 func (s *scheduler) scheduleDue(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -151,8 +150,7 @@ func (s *scheduler) claimAndDispatch(roster *roster) (more bool, err error) {
 	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
-	// Another pass follows only if this one placed a row, or delayed a whole batch for which no
-	// worker fits.
+	// Another pass follows only if this one placed a row, or delayed a whole batch for which no worker fits.
 	full, others := checkFilled(demands, pools, rows)
 	for i, to := range roster.placeRows(rows, full) {
 		row := &rows[i]
@@ -269,7 +267,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	return len(rows), errors.Join(s.publishDispatches(rows, blocks), s.releaseParked(unfit))
 }
 
-// lookAgain is the delay after a dispatch whose worker was gone: short, but no hot loop.
+// lookAgain is the delay after a dispatch whose worker was gone: short, but long enough to avoid a hot loop.
 const lookAgain = 100 * time.Millisecond
 
 // commitDispatches writes the dispatches. After an unknown outcome it retries, and recognises its own write
@@ -305,8 +303,8 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 
 // publishDispatches publishes dispatches and acts on every outcome. Confirmed rows go to the marker; returned
 // and refused ones are reclaimed at once. Rows of unknown outcome are republished later at the same epoch;
-// the claim of a duplicate is refused (defect D9). blocks reports whether an incarnation reads messages of
-// several dispatches; nil means that none does.
+// the claim of a duplicate is refused (defect D9). blocks reports whether an incarnation can read messages of
+// several dispatches; nil means that none can.
 func (s *Service) publishDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil

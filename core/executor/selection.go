@@ -20,7 +20,7 @@ type roster struct {
 	// runtimes lists the runtimes that some worker fits. They are few, so a linear search is enough.
 	runtimes []runtimeHealth
 	ahead    int
-	// most is the maximum number of consecutive rows for one worker, 1 for dealing them out one by one.
+	// most is the maximum number of consecutive rows for one worker; 1 deals them out one by one.
 	most int
 	// turnover is how long a worker may be full before nothing more is dispatched to it ahead of a free slot.
 	turnover time.Duration
@@ -79,16 +79,16 @@ func (ro *roster) setWorkers(workers []store.WorkerRow, c *config.Config, found 
 	}
 }
 
-// isQuarantined reports whether a worker gets nothing but a half-open probe. If every worker that fits the
-// runtime is unhealthy, none is quarantined: bad workers are better than none (defect D44).
+// isQuarantined reports whether a worker gets only half-open probes. If every worker that fits the runtime is
+// unhealthy, none is quarantined: bad workers are better than none (defect D44).
 func (ro *roster) isQuarantined(i int, runtime string, pinned execution.WorkerID) bool {
 	return ro.assessments[i].health == execution.Unhealthy && ro.bestHealth(runtime) != execution.Unhealthy && pinned != ro.workers[i].ID
 }
 
 // rowLimit returns how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
-// half-open probe. While slots keep becoming free, dispatching ahead saves the latency of a message. If none
-// has become free for a quarter of the dispatch timeout, most rows dispatched ahead would expire unclaimed,
-// so the limit is the capacity alone.
+// half-open probe. While slots keep becoming free, dispatching ahead saves the latency of a message. If no
+// slot has become free for a quarter of the dispatch timeout, most rows dispatched ahead would expire
+// unclaimed, so the limit is the capacity alone.
 func (ro *roster) rowLimit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &ro.workers[i]
 	if !ro.isQuarantined(i, runtime, pinned) {
@@ -203,8 +203,8 @@ func (p poolMerges) mergePools(a, b int) int {
 }
 
 // checkFilled reports whether a lane, a worker or a pool reached its limit, so that more rows may be due
-// there. Otherwise the claim got all due rows; a hint or the next poll reports later ones. others is the
-// number of rows in lanes that the demands do not name.
+// there. Otherwise the claim got all due rows; rows that become due later are found by a hint or the next
+// poll. others is the number of rows in lanes that the demands do not name.
 func checkFilled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
 	type lane struct {
 		runtime string
@@ -249,7 +249,7 @@ func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
 	placed := make([]placement, len(rows))
-	// given is the row that began a block. left is the number of further rows for its worker.
+	// given is the row that began the current block. left is the number of further rows for its worker.
 	var given *execution.Execution
 	var to placement
 	left := 0
@@ -294,17 +294,16 @@ func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	return false
 }
 
-// placement is the index of a row's chosen worker, -1 if none has room, and the number of rows which that
-// worker may hold.
+// placement is the index of a row's chosen worker (-1 if none has room) and how many rows it may hold.
 type placement struct{ worker, limit int }
 
-// fitsRow reports whether a worker may get a row, full or not.
+// fitsRow reports whether a worker may get a row, whether or not it is full.
 func (ro *roster) fitsRow(i int, row *execution.Execution) bool {
 	w := &ro.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
 }
 
-// fittingCount counts the workers that may get a row, full or not.
+// fittingCount counts the workers that may get a row, whether or not they are full.
 func (ro *roster) fittingCount(row *execution.Execution) (n int) {
 	for i := range ro.workers {
 		if ro.fitsRow(i, row) {
@@ -314,7 +313,7 @@ func (ro *roster) fittingCount(row *execution.Execution) (n int) {
 	return n
 }
 
-// contender is a worker that may get a row, full or not, with the criteria of the choice.
+// contender is a worker that may get a row (it may be full), with the criteria for choosing it.
 type contender struct {
 	worker, limit, load int
 	rank                execution.Health
@@ -398,13 +397,13 @@ func (ro *roster) chooseWorker(row *execution.Execution) (worker, limit int) {
 }
 
 // textNoWorkers is the error of an execution that no worker fits. textNoFreshHeartbeats begins the
-// explanation if stale heartbeats were the last filter.
+// explanation if the last workers were ruled out by stale heartbeats.
 const (
 	textNoWorkers         = "No workers available"
 	textNoFreshHeartbeats = "No workers with fresh heartbeats available"
 )
 
-// explainUnfit describes how many workers each filter removed, in the order of the filters.
+// explainUnfit describes how many workers each filter ruled out, in the order of the filters.
 func (ro *roster) explainUnfit(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy, unreadable int
 	runtime, pinned := row.Action.Runtime, ""

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// A row goes to a worker that fits and has room, to the least loaded one, and to the one that it
-// avoids only when no other is left. Every demanded row can be placed.
+// A row goes to the least loaded worker that fits and has room. It goes to the worker that it avoids only if
+// there is no other. Every demanded row can be placed.
 func TestSelectionRoutesToFittingWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runtimes := []string{"shell", "python"}

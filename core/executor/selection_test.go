@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// fit returns an active worker of capacity 4.
+// fit returns an active worker of capacity 4, changed by change.
 func fit(id execution.WorkerID, change func(*store.WorkerRow)) store.WorkerRow {
 	w := store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: execution.Incarnation(id)}, Name: string(rune('a' + id - 1)),
@@ -30,13 +30,13 @@ func failing(n int, ago time.Duration) func(*store.WorkerRow) {
 
 func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
 
-// full returns a worker that has been full for a time.
+// full returns a change that makes a worker full for the given time.
 func full(since time.Duration) func(*store.WorkerRow) {
 	return func(w *store.WorkerRow) { w.Load, w.FullFor = w.Capacity, since }
 }
 
-// Which worker gets the next execution, and how many it may hold. Ties go to the first worker.
-func TestChoose(t *testing.T) {
+// The cases show which worker gets the next execution, and how many it may hold. The first worker wins a tie.
+func TestChooseWorkerAppliesEachCriterion(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned, avoiding := row, row
 	pinned.Pinned, avoiding.Avoid = 2, 1
@@ -97,8 +97,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The text counts the workers that each filter removed, and names staleness if it was the last filter.
-func TestExplain(t *testing.T) {
+// The text counts the workers that each filter ruled out, and names stale heartbeats if these ruled out the
+// last ones.
+func TestExplainUnfitCountsExcludedWorkers(t *testing.T) {
 	gone := func(w *store.WorkerRow) { w.Lifecycle = execution.Stopped }
 	stale := func(w *store.WorkerRow) { w.LeaseOverFor = time.Second }
 	python := func(w *store.WorkerRow) { w.Runtimes = []string{"python"} }

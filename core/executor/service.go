@@ -5,8 +5,8 @@
 // proposals. No part depends on a message: hints make it fast, and polling makes it correct.
 //
 // An unknown outcome is treated like a crash at that point: a reconciler loop finds every possible leftover
-// by its status and age. So an executor may die anywhere, although some parts have memory. Some of it only
-// saves work or log lines: if the marker's memory of confirmed dispatches is lost, they are published once
+// by its status and age. So an executor may die anywhere, although some parts have memory. Some of this
+// memory only saves work or log lines: if the marker loses confirmed dispatches, they are published once
 // more. The rest is a second clock alongside the database's: which heartbeats this executor has seen, since
 // when no worker fits, when the database was away. A restarted executor restarts these watches, so it decides
 // late rather than early, with two exceptions. It can't detect a step of the database's clock before its
@@ -38,7 +38,7 @@ type Service struct {
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
-	// limited is the logger for lines that every client that can publish to the broker can cause.
+	// limited is the logger for lines that any client of the broker can cause, so their rate is limited.
 	limited  *slog.Logger
 	recorder telemetry.Recorder
 	unread   *unread.Keeper
@@ -69,8 +69,7 @@ type Options struct {
 	Recorder telemetry.Recorder
 	// Prober probes workers' health endpoints; nil for no probes.
 	Prober Prober
-	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
-	// use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants use it.
 	Topology *broker.Topology
 }
 
@@ -115,8 +114,8 @@ func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 // creates executions in the same process calls it. It never blocks.
 func (s *Service) Wake() { s.scheduler.wakeIn(0) }
 
-// WorkerName returns the name of a worker that the lease monitor has seen, and "" for any other. It
-// makes no call.
+// WorkerName returns the name of a worker that the lease monitor has seen, and "" for any other. It does not
+// call the database.
 func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.workerName(id) }
 
 // Connected reports whether a session is open and not blocked, so that it can publish now.
@@ -210,7 +209,7 @@ func askStore[Q, A any](db func(func(ctx context.Context) error) error, call fun
 	return answer, err
 }
 
-// newLoop returns a reporter of a loop's passes.
+// newLoop returns a telemetry.Loop, which reports a loop's passes.
 func (s *Service) newLoop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// Wake needs no hint from the broker: the scheduler's next pass begins at once.
+// After Wake, the scheduler's next pass begins at once, without a hint from the broker.
 func TestWakeEndsSchedulerPause(t *testing.T) {
 	s, _ := sweeping(0)
 	awake := func() bool {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// The texts of the contract.
+// The error texts that the contract prescribes.
 const (
 	textNotPickedUp   = "Execution timeout: worker did not pick up task within timeout"
 	textTTLExpired    = "Worker queue TTL expired"
@@ -25,8 +25,8 @@ const (
 // claim is never overwritten (defect D1). After a start of this executor and after an outage of the database
 // it waits for a lease, so that workers first write their pending results (defect D58).
 //
-// An unclaimed row does not run, and a second dispatch is fenced. A claimed run must be over before it is
-// marked as ended, so its deadline and grace must have passed on two clocks.
+// An unclaimed row does not run, and its epoch fences a second dispatch. A claimed run must be over before it
+// is marked as ended, so its deadline and grace must have passed on two clocks.
 func (s *Service) monitorTimeouts(ctx context.Context) error {
 	c := s.config.Executor
 	if err := s.readDatabaseClock(); err != nil {
@@ -40,8 +40,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		r := s.unclaimedReclaim(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.waitedUnclaimed(row, c.ScheduledTimeout) {
-			// The dispatch may never have been sent, or only the database's clock made it late.
-			// Then no worker could claim it, and it must not fail.
+			// Perhaps the dispatch was never sent, or only the database's clock made it late. Then its worker
+			// is not to blame, and the execution must not fail.
 			r.Policy, r.Counts = config.Reschedule, false
 		}
 		return r
@@ -57,8 +57,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	}))
 }
 
-// announceTimeout logs that the monitor has reclaimed a row, and names its former worker. It is a warning: a
-// worker was late, and the faster parts did not detect it.
+// announceTimeout logs that the monitor has reclaimed a row, and names its former worker. It logs a warning,
+// because a worker was late and the faster parts did not detect it.
 func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
 	message := "execution has been scheduled too long, marking failed"
 	switch {

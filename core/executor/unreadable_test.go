@@ -39,7 +39,7 @@ func TestUnreadableWorkerGetsNoWorkButCounts(t *testing.T) {
 	}
 }
 
-// If a worker's lifecycle is a newer program's value, this program can't tell whether its lease counts.
+// If only a newer program knows a worker's lifecycle, this program can't tell whether its lease matters.
 func TestWorkerOfUnknownLifecycleIsNotReaped(t *testing.T) {
 	c := config.Default(config.Hardened)
 	m := &leaseMonitor{Service: &Service{config: c, host: &manualHost{}}, watched: make(map[execution.WorkerID]beatWatch), brake: *newBrake()}
@@ -71,8 +71,8 @@ func (s *strangers) Set(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-// All unreadable workers are counted, and up to store.MostUnreadable are logged. One of them is the example,
-// unless an execution is unreadable too.
+// All unreadable workers are counted, and up to store.MostUnreadable are logged. One of them becomes the
+// example, unless an execution is unreadable too.
 func TestUnreadableWorkersAreCountedAndNamed(t *testing.T) {
 	var log bytes.Buffer
 	seen := &strangers{of: make(map[string]int64)}

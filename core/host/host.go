@@ -4,8 +4,8 @@
 // The core accesses time and concurrency only through this package. In production the daemon host runs tasks
 // as goroutines. In simulation the kernel runs them as coroutines, one at a time, and at every blocking call
 // below it may run another task, advance time, or crash the process. That is why cancellation, deadlines and
-// waiting are here and not in package context, channels or sync: the kernel can't order what it can't see,
-// and it can't replay what it can't order.
+// waiting are here and not in package context, channels or sync: the kernel can't order events that it can't
+// see, and it can't replay events that it can't order.
 package host
 
 import (
@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// Forever is the duration of a wait that only a signal or the end of a context ends.
+// Forever is the duration of a wait that ends only with a signal or with its context.
 const Forever = time.Duration(1<<63 - 1)
 
-// Host is the interface of a process to its machine. All methods are safe for concurrent use by the
-// tasks of one process.
+// Host is a process's interface to its machine. All methods are safe for concurrent use by its tasks.
 type Host interface {
 	// Now reads the wall clock, which may step and drift. Use it for logs and envelopes, never for a decision
 	// about a lease or a deadline (defect D35).
@@ -31,21 +30,20 @@ type Host interface {
 	// tasks run.
 	Sleep(ctx context.Context, d time.Duration) error
 
-	// Go starts a task. Stacks, logs and schedules show the name.
+	// Go starts a task. Its name appears in stacks, logs and schedules.
 	Go(name string, run func()) Task
 
-	// WithCancel is context.WithCancel in a form that the kernel can schedule.
+	// WithCancel works like context.WithCancel, but the kernel can schedule its effects.
 	WithCancel(parent context.Context) (context.Context, context.CancelFunc)
 
-	// WithTimeout is context.WithTimeout, measured on the monotonic clock. After d, Err returns
+	// WithTimeout works like context.WithTimeout, but measures d on the monotonic clock. After d, Err returns
 	// context.DeadlineExceeded.
 	WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc)
 
 	// NewSignal returns a signal that is not set.
 	NewSignal() Signal
 
-	// Uint64N draws a number in [0, n), for jitter and identities. n of 0 is a programming error
-	// and panics.
+	// Uint64N draws a number in [0, n), for jitter and identities. n of 0 is a programming error and panics.
 	Uint64N(n uint64) uint64
 }
 
@@ -55,8 +53,8 @@ type Task interface {
 	Wait(ctx context.Context) error
 }
 
-// Signal is a binary wake-up: any number of Sets before a Wait wake it once. It carries no data, because the
-// database determines the work.
+// Signal is a binary wake-up: after any number of Sets, only one Wait returns true. It carries no data,
+// because the database determines the work.
 type Signal interface {
 	// Set wakes one Wait, now or later. It never blocks.
 	Set()

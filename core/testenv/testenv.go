@@ -1,8 +1,8 @@
-// Package testenv decides for tests what the machine and the tier decide: how long a wait is, and
-// which tests run. It is in core because core's own tests need it; it imports nothing of Handoff.
+// Package testenv tells tests what depends on the machine and the tier: how long to wait, and which tests to
+// run. It is in core because core's own tests need it; it imports nothing of Handoff.
 //
 // The three tiers are make check (go test -short), make test and make test-all
-// (HANDOFF_TESTS=all). docs/testing.md says what belongs where.
+// (HANDOFF_TESTS=all). docs/testing.md describes what belongs in which tier.
 package testenv
 
 import (
@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// Tests is the variable that names the tier beyond make test: "all" runs everything in full.
+// Tests is the environment variable that selects the tier above make test: "all" runs everything in full.
 const Tests = "HANDOFF_TESTS"
 
-// PatienceFactor is the variable that multiplies Patience: a number above zero, such as 3 or 0.5.
+// PatienceFactor is the environment variable with the factor of Patience: a number above zero, such as 3 or
+// 0.5.
 const PatienceFactor = "HANDOFF_PATIENCE"
 
-// patience is far above what anything takes on a machine that does other work, and far below what
-// a person waits for a hang: in November 2026, beside eight busy loops on two processors, the start
-// of a RabbitMQ node took 169 seconds.
+// patience is much longer than anything takes on a busy machine, and short enough to wait for a test that
+// hangs: in November 2026, with eight busy loops running on two processors, a RabbitMQ node took 169 seconds
+// to start.
 const patience = 5 * time.Minute
 
-// Patience returns how long a test waits for something that has to happen. When it is over, the
-// thing hangs; no test judges how long it took. It is five minutes, multiplied by HANDOFF_PATIENCE.
-// It panics if the value is no number above 0 and at most 1000: a test that ignored the mistake would
-// run with another patience than was asked for.
+// Patience returns how long a test waits for something that has to happen: five minutes, multiplied by
+// HANDOFF_PATIENCE. After that, the test fails because of a hang; no test judges how long the event took.
+// Patience panics if the factor is not a number above 0 and at most 1000, rather than run with a patience
+// that nobody asked for.
 func Patience() time.Duration {
 	value := os.Getenv(PatienceFactor)
 	if value == "" {
@@ -39,8 +40,8 @@ func Patience() time.Duration {
 	return time.Duration(float64(patience) * factor)
 }
 
-// All reports whether everything runs in full (make test-all). Without it, a test that has a large
-// size takes a smaller one. A value other than "all" is a panic, as in Patience.
+// All reports whether everything runs in full (make test-all). If not, a test that can run at a large size
+// runs at a smaller size. Like Patience, All panics if the variable has a value other than "all".
 func All() bool {
 	value := os.Getenv(Tests)
 	if value != "" && value != "all" {
@@ -55,7 +56,7 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Nightly skips the test unless everything runs in full. reason says why it need not hold for every
+// Nightly skips the test unless everything runs in full. reason states why the test need not run for every
 // change: what it costs, and what proves the same on a smaller scale.
 func Nightly(t TB, reason string) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"handoff/core/testenv"
 )
 
-func TestPatience(t *testing.T) {
+func TestPatienceIsMultipliedByVariable(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"": 5 * time.Minute, "3": 15 * time.Minute, "0.5": 150 * time.Second,
 	} {
@@ -19,7 +19,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func TestWrongVariablesPanic(t *testing.T) {
+func TestInvalidVariablesPanic(t *testing.T) {
 	panics := func(f func()) (text string) {
 		defer func() { text, _ = recover().(string) }()
 		f()
@@ -42,7 +42,7 @@ type skipped struct{ bool }
 func (*skipped) Helper()                {}
 func (s *skipped) Skipf(string, ...any) { s.bool = true }
 
-func TestNightly(t *testing.T) {
+func TestNightlySkipsUnlessTestsRunInFull(t *testing.T) {
 	for value, want := range map[string]bool{"": true, "all": false} {
 		t.Setenv(testenv.Tests, value)
 		var s skipped

@@ -11,9 +11,9 @@ import (
 )
 
 // A worker's queue may hold any number of futile messages: garbage, or dispatches that no executor made. The
-// worker must read each, and its real dispatches wait behind them (S12). But messages are hints, and the
-// database knows what is dispatched to this incarnation. So while futile messages arrive, the worker queries
-// the database once a second.
+// worker must read each one, while its real dispatches wait behind them (S12). But messages are only hints;
+// the database knows what is dispatched to this incarnation. So while futile messages arrive, the worker
+// queries the database once a second.
 
 const (
 	// mostWasted is the number of futile messages after which the worker queries the database. Duplicates and
@@ -29,7 +29,7 @@ const (
 	mostAhead = 100
 )
 
-// countFutile counts a futile message of the worker's queue.
+// countFutile counts a futile message from the worker's queue.
 func (s *session) countFutile() {
 	s.mu.Lock()
 	s.wasted++
@@ -49,7 +49,7 @@ func (s *session) lookBehind(ctx context.Context) {
 			return
 		}
 		if !s.wantsWork() {
-			// Further futile messages trigger it again. It made no query, so there is no pause.
+			// Further futile messages trigger the loop again. It made no query, so it need not pause.
 			continue
 		}
 		var rows []execution.Execution
@@ -70,9 +70,9 @@ func (s *session) lookBehind(ctx context.Context) {
 }
 
 // wantsWork restarts the count of futile messages, and reports whether the worker could begin an execution.
-// That needs a free slot, no waiting delivery, and a worker that is neither draining nor ending. A slot with
-// an unanswered claim counts as free. Otherwise futile messages could keep a worker with one slot from ever
-// asking.
+// It can if a slot is free, no delivery waits, and the worker is neither draining nor ending. A slot with an
+// unanswered claim counts as free. Otherwise futile messages could permanently keep a worker with one slot
+// from querying.
 func (s *session) wantsWork() bool {
 	claimed := s.held.countClaimed()
 	s.mu.Lock()
@@ -81,14 +81,14 @@ func (s *session) wantsWork() bool {
 	return claimed < s.config.Worker.Concurrency && len(s.waiting) == 0 && !s.draining && s.over == endNone
 }
 
-// receiveRow queues a dispatch that was found as a row.
+// receiveRow queues a dispatch that the worker found as a row.
 func (s *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
 	d := delivery{
 		Dispatch: &broker.Dispatch{Key: key, Worker: s.key.ID, Incarnation: s.key.Incarnation, Action: row.Action}, since: s.host.Monotonic(),
 	}
 	s.mu.Lock()
-	// A dispatch that already waits has a message, which must be settled.
+	// A dispatch that already waits has a message that must be settled, so the row does not replace it.
 	if !s.held.isHeld(key) && s.waitsFor(key) == nil {
 		s.waiting = append(s.waiting, d)
 	}

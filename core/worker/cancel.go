@@ -17,10 +17,10 @@ const cancelPrefetch = 20
 // cause a flood of statements.
 const hintInterval = 200 * time.Millisecond
 
-// listenForCancel consumes hints about cancellations until ctx ends. Every client that can publish can send
-// such a hint, so it only makes the worker query the database (S11). A hint about an execution or epoch that
-// the worker does not hold has no effect (defect D60). If a hint is lost, the reply to the next heartbeat
-// carries the cancellation.
+// listenForCancel consumes hints about cancellations until ctx ends. Any client that can publish can send
+// such a hint, so a hint only makes the worker query the database (S11). A hint about an execution or epoch
+// that the worker does not hold has no effect (defect D60). If a hint is lost, the reply to the next
+// heartbeat carries the cancellation.
 func (s *session) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(s.key.ID)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -68,8 +68,8 @@ func (s *session) checkHints(ctx context.Context) {
 	}
 }
 
-// cancelRun ends the action of an execution that is being cancelled. The request is already in the
-// database; the worker only writes how the execution ended.
+// cancelRun ends the action of an execution that is being cancelled. The database already has the request, so
+// the worker only writes how the execution ended.
 func (s *session) cancelRun(key execution.Key) {
 	if !s.held.isHeld(key) {
 		return

@@ -27,8 +27,8 @@ func (s *session) isDraining() bool {
 	return s.draining
 }
 
-// receiveMessage accepts one message. Each of its dispatches gets a free run slot at once or waits for one,
-// and the message stays unacknowledged. Unacknowledged messages don't expire, so a claim has its own deadline
+// receiveMessage accepts one message. Each of its dispatches gets a free run slot at once or waits for one;
+// the message stays unacknowledged. Unacknowledged messages don't expire, so a claim has its own deadline
 // (defect D20). receiveMessage returns false when the session is over.
 //
 // A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header that
@@ -51,7 +51,7 @@ func (s *session) receiveMessage(c broker.Consumer, d broker.Delivery) bool {
 		double.ack()
 	}
 	if s.admitWaiting() < host.Forever {
-		// Wakes keepAdmitting, so that it also waits for the deadline of this delivery.
+		// This wakes keepAdmitting, so that it also waits for the new delivery's deadline.
 		s.held.freed.Set()
 	}
 	return true
@@ -72,11 +72,11 @@ func whyUnreadable(d *broker.Delivery) string {
 type run struct {
 	delivery
 	e *entry
-	// uncertain reports whether one of its claims had an unknown outcome. first is when the first such
+	// uncertain reports whether a claim of this run had an unknown outcome. first is when the first such
 	// claim was sent.
 	uncertain bool
 	first     time.Duration
-	// row is the database's answer to the granted claim, and sent is when that claim was sent.
+	// row is the database's answer to the granted claim. sent is when that claim was sent.
 	row  *execution.Execution
 	sent time.Duration
 }
@@ -101,7 +101,7 @@ func (s *session) startRuns(runs []*run) {
 	}
 }
 
-// publishClaims announces claims in one hint, and measures their handoffs.
+// publishClaims announces claims in one hint, and measures how long the handoffs took.
 func (s *session) publishClaims(runs []*run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
@@ -113,7 +113,7 @@ func (s *session) publishClaims(runs []*run) {
 
 // performRun runs a claimed execution, and writes its end.
 func (s *session) performRun(r *run) {
-	// At info: a worker runs few executions at a time, and operators look for these two lines.
+	// At level info, because a worker runs few executions at a time and operators look for these two lines.
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
 	f := s.runAction(r.e, r.row, r.sent)
@@ -133,7 +133,7 @@ func (s *session) releaseSlot(e *entry) []delivery {
 }
 
 // settleDeliveries settles the deliveries of a refused claim. If the broker redelivers one of them before the
-// slot is released, releaseSlot returns it, and it is settled alike.
+// slot is released, releaseSlot returns it, and it is settled in the same way.
 func (s *session) settleDeliveries(a *run, as func(delivery)) {
 	for _, d := range append([]delivery{a.delivery}, s.held.takeDoubles(a.e)...) {
 		as(d)
@@ -181,14 +181,14 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
-			// The database's clock may have been set forwards. Then the next heartbeat renews the
+			// The database's clock may have been set forwards. Then either the next heartbeat renews the
 			// lease, or the fence ends this loop.
 			s.beatNow.Set()
 			_ = backoff.Wait(context.Background())
 			continue
 		}
-		// Claims that the database answered alongside the error are done: one refused or locked row must not
-		// affect the others.
+		// Claims that the database answered alongside the error are settled: one refused or locked row must
+		// not affect the others.
 		together := len(all) > 1
 		var done []*run
 		if done, all = s.settlePartialClaims(all, results, sent); len(done) > 0 {
@@ -206,9 +206,9 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 				continue
 			}
 			if !all[0].uncertain {
-				// The database may accept the claims of other workers, as during a migration, so the dead
-				// letter handler should act at once. But if an earlier claim may have taken effect, only this
-				// worker can run the execution: then it retries until it has an answer.
+				// The database may accept other workers' claims, as during a migration, so the dead letter
+				// handler should act at once. But if an earlier claim may have taken effect, only this worker
+				// can run the execution, so it retries until it has an answer.
 				s.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 				s.settleDeliveries(all[0], delivery.reject)
 				for _, d := range s.releaseSlot(all[0].e) {
@@ -279,7 +279,7 @@ func (s *session) settleClaims(all []*run, results []store.ClaimResult, sent tim
 		if !r.Applied {
 			from = a.first
 		}
-		// The messages are settled: a run that lasts for hours need not keep them in memory.
+		// The messages are settled, so a run that lasts for hours need not keep them in memory.
 		a.delivery, a.row, a.sent = delivery{}, &r.Row, from
 		runs = append(runs, a)
 	}
@@ -316,7 +316,7 @@ func (s *session) settleRefusedClaim(a *run, r *store.ClaimResult) {
 		s.settleDeliveries(a, as)
 	default:
 		// If the claim's answer was lost and the execution has been cancelled since, the next heartbeat
-		// reports that it does not run here. It is sent when this entry is gone.
+		// reports that the execution does not run here. That heartbeat is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation
 		s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		s.settleDeliveries(a, as)

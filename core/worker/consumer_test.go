@@ -11,7 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// failingClaims is a database that answers claims with errors, one after another, and then that the row runs here.
+// failingClaims is a database that answers claims with the given errors, one by one. Then it answers that the
+// row runs here.
 type failingClaims struct {
 	store.Worker
 	errs []error
@@ -35,8 +36,8 @@ func (f *failingClaims) Claim(_ context.Context, w store.WorkerKey, cs []store.C
 	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: f.applied}}}, nil
 }
 
-// settlementCounter is a consumer that counts its settlements. It calls rejecting, if there is one, while it
-// rejects.
+// settlementCounter is a consumer that counts its settlements. It calls rejecting, unless that is nil, during
+// a rejection.
 type settlementCounter struct {
 	broker.Consumer
 	acked, rejected int
@@ -53,8 +54,8 @@ func (s *settlementCounter) Reject(broker.Delivery, bool) {
 	}
 }
 
-// A refused claim is rejected to the executor, unless an earlier claim may have taken effect: then the row
-// runs here, and no other worker would begin it.
+// After a refused claim, the message is rejected, unless an earlier claim may have taken effect: then the row
+// is already this worker's, and no other worker would run it.
 func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	for _, c := range []struct {
@@ -79,8 +80,9 @@ func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// A run's time counts from its effective claim, so an outage of the database before that costs nothing. If an
-// earlier claim may be the effective one, the time counts from that, as the database's deadline may do.
+// A run's time counts from its effective claim, so an outage of the database before it costs nothing. If an
+// earlier claim may have been the effective one, the time counts from that claim, as the database's deadline
+// may do.
 func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -112,7 +114,7 @@ func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	}
 }
 
-// alone returns a delivery of one dispatch.
+// alone returns a delivery whose message carries only one dispatch.
 func alone(c broker.Consumer, key execution.Key) delivery {
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: key}}}})
 	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
@@ -151,7 +153,7 @@ func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
 	s.store = &lateClaims{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
 	e := s.held.addEntry(d.Key)
-	// Another dispatch was found as a row too, and waits for the slot.
+	// Another dispatch was also found as a row, and waits for the slot.
 	s.held.capacity = 1
 	s.waiting = []delivery{{Dispatch: &broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, since: s.host.Monotonic()}}
 	s.claimRuns([]*run{{delivery: delivery{Dispatch: d.Dispatch, since: s.host.Monotonic()}, e: e}})
@@ -180,7 +182,7 @@ func deliveredTwice(t *testing.T, when string) *doubleDelivery {
 	return x
 }
 
-// at returns a function that makes the second delivery if this is its moment.
+// at returns a function that makes the second delivery if moment is the one that the case tests.
 func (dd *doubleDelivery) at(moment string) func() {
 	return func() {
 		if moment == dd.when {
@@ -190,7 +192,7 @@ func (dd *doubleDelivery) at(moment string) func() {
 }
 
 // dies lets the session claim the message, and asserts that both deliveries are rejected. Only the second one
-// can still be settled. If it were acknowledged, only the timeout monitor would reclaim the execution.
+// can still be settled. If the session acknowledged it, only the timeout monitor would reclaim the execution.
 func (dd *doubleDelivery) dies(since time.Duration, e *entry) {
 	dd.t.Helper()
 	dd.d.since = since
@@ -201,8 +203,8 @@ func (dd *doubleDelivery) dies(since time.Duration, e *entry) {
 	}
 }
 
-// While the worker settles the message of a claim that came too late, its connection may end, and
-// the broker delivers the message again.
+// While the worker settles the message of a claim that came too late, its connection may end. Then the broker
+// redelivers the message, and the worker must reject it again.
 func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
 	for _, when := range []string{"before the worker reports that it was full", "while it does", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
@@ -229,7 +231,8 @@ func (b *brokenClaims) Claim(context.Context, store.WorkerKey, []store.Claim) ([
 	return nil, errors.New("internal error (XX000)")
 }
 
-// The same applies if the database refuses the claim permanently.
+// If the broker redelivers a message whose claim the database permanently refuses, both deliveries are
+// rejected.
 func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
@@ -240,8 +243,8 @@ func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 }
 
 // A dispatch may reach the worker late, because a message ahead of it waited for a slot. The worker reports
-// that it was full since the dispatch, not only since the message came, so that the dispatch does not count.
-// It reports nothing if it was full only before.
+// that it was full at some time since the dispatch, even if only before the message came, so that the
+// dispatch does not count. It reports nothing if it was full only before the dispatch.
 func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 	for _, c := range []struct {
 		name     string

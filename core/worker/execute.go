@@ -15,12 +15,12 @@ import (
 )
 
 // runAction runs a claimed execution's action and returns the result to write. The action's time counts from
-// sent, when the claim was sent. The database's run deadline counts from the claim's effect, which is later,
-// so the execution is not reclaimed while its action is within its time.
+// sent, when the claim was sent. The database's run deadline counts from the claim's effect, which is later.
+// So the execution is not reclaimed while its action still has time.
 func (s *session) runAction(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if s.lease.checkFence() || !s.held.beginAction(e) {
-		// The worker lost its right between claim and start: nothing has run.
+		// The worker lost its right to run between claim and start, so nothing has run.
 		if s.held.noteStopped(e) == execution.CancelRequested {
 			return cancelledFinish(f)
 		}
@@ -33,7 +33,7 @@ func (s *session) runAction(e *entry, row *execution.Execution, sent time.Durati
 	limit := deadline + grace
 	_, fence := s.lease.fenceDeadlines()
 	if s.host.Monotonic() >= deadline {
-		// The worker was stalled since its claim: there is no time left to run.
+		// The worker has stalled since its claim, so no time is left to run.
 		s.held.noteStopped(e)
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
@@ -49,7 +49,7 @@ func (s *session) runAction(e *entry, row *execution.Execution, sent time.Durati
 	if ended, grace := s.held.noteStarted(e, action); ended {
 		action.Kill(grace)
 	}
-	// A renewal may have arrived while the action was started.
+	// A renewal may have succeeded while the action was starting.
 	_, fence = s.lease.fenceDeadlines()
 	action.Extend(fence)
 
@@ -68,7 +68,7 @@ func (s *session) runAction(e *entry, row *execution.Execution, sent time.Durati
 
 // notStarted returns the result of a run whose action was not started. The machine is at fault only if time
 // was left: a stalled worker may have reached the fence or the run deadline, after which nothing is started
-// (see Runner.Start). A fault of the machine counts against its worker's health.
+// (see Runner.Start). A machine's fault counts against its worker's health.
 func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
 	f.Result.Message = err.Error()
 	switch {
@@ -81,7 +81,7 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 	default:
-		// An action can't report this reason.
+		// No action can report this reason, so the machine is to blame.
 		f.Reason = execution.WorkerUnavailable
 		s.restAfter(err)
 		f.Result.Error = "Action could not be started"
@@ -116,15 +116,15 @@ func (s *session) exitVerdict(f store.Finish, row *execution.Execution, exit Exi
 		f.Reason = why
 		f.Result.Error = "Action was ended: " + why.String()
 	default:
-		// The shim killed it at the last fence that it knew.
+		// The shim killed the action at the last fence that it had received.
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action was ended at the worker's fence"
 	}
 	return f
 }
 
-// withoutRetry returns the message of an action's own failure. If retries are left but none follows, its last
-// line explains why, because max_retries suggests one.
+// withoutRetry returns the message of an action's own failure. If retries are left but none follows, the
+// message's last line explains why, because max_retries suggests a retry.
 func withoutRetry(row *execution.Execution, exit Exit) string {
 	left := row.Action.MaxRetries - row.RetryCount
 	if left <= 0 || exit.Reason.Retriable() {
@@ -151,7 +151,7 @@ func cancelledFinish(f store.Finish) store.Finish {
 	return f
 }
 
-// storableFinish replaces a result that the database permanently refuses by one that it accepts: the status
+// storableFinish turns a result that the database permanently refuses into one that it accepts: the status
 // stays, and the refusal replaces the action's output. Otherwise the run would be lost and repeated because
 // of its output.
 func storableFinish(f store.Finish, refusal error) store.Finish {

@@ -66,8 +66,8 @@ func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
 	}
 }
 
-// A failed start is the machine's fault only while there is time left to run. If a worker stalled during the
-// start reaches its fence or the run deadline, that does not blame its machine.
+// A failed start is the machine's fault only while there is time left to run. If the worker stalls during the
+// start until its fence or the run deadline, its machine is not to blame.
 func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		fenced, late bool
@@ -101,7 +101,7 @@ func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	}
 }
 
-// max_retries suggests a retry. If an action's own failure ends the chain early, the message explains why.
+// max_retries suggests a retry. So if an action's own failure ends the chain early, the message explains why.
 func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  execution.Reason

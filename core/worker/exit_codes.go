@@ -20,11 +20,11 @@ type ExitCode struct {
 // unknown.
 //
 // The list has three sources: the codes of sysexits.h that show whether another attempt may help, the code of
-// timeout(1), and Linux's numbers of connection errors. A program returns those if it passes errno on. The
+// timeout(1), and Linux's numbers for connection errors, which a program returns if it passes errno on. The
 // numbers mean the same on workers of every system. Smaller numbers are left out because every program uses
-// them differently (7 is a refused connection in curl, and anything elsewhere). So are 126 to 165, which
-// shells use for commands that did not run or were killed, and 101 (ENETUNREACH), with which a panicking Rust
-// program ends.
+// them differently (7 is a refused connection in curl, and has other meanings in other programs). So are 126
+// to 165, which shells use for commands that did not run or were killed, and 101 (ENETUNREACH), the exit code
+// of a panicking Rust program.
 func ExitCodes() []ExitCode { return slices.Clone(exitCodes[:]) }
 
 var exitCodes = [...]ExitCode{ //detlint:ok a constant table, never written
@@ -41,8 +41,8 @@ var exitCodes = [...]ExitCode{ //detlint:ok a constant table, never written
 	{124, "timeout(1)", execution.Transient, "a command that the action bounded with timeout(1) took too long"},
 }
 
-// ReasonOf returns the reason of an action that ended by itself with an exit code other than 0 and reported
-// no error type. A code in retried, which the action's author declares, is a transient failure.
+// ReasonOf returns the failure reason of an action that ended by itself with an exit code other than 0 and
+// reported no error type. A code in retried, which the action's author declares, is a transient failure.
 func ReasonOf(code int, retried execution.ExitCodes) execution.Reason {
 	reason := execution.Unknown
 	for _, c := range exitCodes {

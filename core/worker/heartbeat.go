@@ -13,7 +13,7 @@ import (
 
 // sendHeartbeats renews the lease until ctx ends or the incarnation is gone. The interval counts from one
 // request to the next, as the lease does. It is shortened at random by up to a tenth, so that workers started
-// together don't stay in step. After a failure the next one comes sooner.
+// together don't stay in step. After a failed request the next one comes sooner.
 func (s *session) sendHeartbeats(ctx context.Context) {
 	interval := s.config.Worker.HeartbeatInterval
 	active := false
@@ -23,7 +23,7 @@ func (s *session) sendHeartbeats(ctx context.Context) {
 		err := loop.Pass(func() error {
 			consuming := s.isConsuming()
 			starting, err := s.beatOnce(ctx, consuming)
-			// A failover may have lost the change to active.
+			// A failover may have lost the change to Active.
 			active = active && !starting
 			if err != nil || !consuming || active {
 				return err
@@ -59,8 +59,8 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 	acknowledged := s.raiseAcknowledged(0)
 	var reply store.BeatReply
 	// A third of the remaining time leaves room for a late answer, and for another attempt on another
-	// connection. With the statement timeout alone, a slightly slower network path would cost every lease:
-	// each failed attempt closes its connection, and the next must first open one.
+	// connection. With the statement timeout alone, a slightly slower network path would lose every lease:
+	// each failed attempt closes its connection, and the next attempt must first open one.
 	fence, _ := s.lease.fenceDeadlines()
 	err = s.callWithin(ctx, max(s.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = s.store.Heartbeat(ctx, store.Beat{
@@ -101,8 +101,8 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 }
 
 // raiseAcknowledged records that a heartbeat was answered, and returns the largest answered number. A
-// database without that heartbeat is a copy that lacks the latest writes, and perhaps others. So it refuses
-// the next heartbeat, and the incarnation abandons all its work.
+// database that lacks that heartbeat is a copy without the latest writes, and other writes may be missing,
+// too. So it refuses the next heartbeat, and the incarnation abandons all its work.
 func (s *session) raiseAcknowledged(number uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *session) raiseAcknowledged(number uint64) uint64 {
 	return s.beaten
 }
 
-// noteReportedFull records the latest moment at which, as the database knows, the worker was full.
+// noteReportedFull records the latest time at which, according to the database, the worker was full.
 func (s *session) noteReportedFull(at time.Duration, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,9 +120,9 @@ func (s *session) noteReportedFull(at time.Duration, was bool) {
 }
 
 // reportFull reports to the database, before a delivery is rejected, that the worker was full or rested at
-// some time since the dispatch. The reclaim checks this. The dispatch was made at made or before, and the
-// delivery came at came. One extra heartbeat is enough for all waiting deliveries. There is only one attempt:
-// without an answer, the dispatch counts once at worst.
+// some time since the dispatch. The reclaim checks this. made is the latest time at which the dispatch may
+// have been made; came is when its delivery came. One extra heartbeat is enough for all waiting deliveries.
+// It is sent only once: without an answer, the dispatch counts once at worst.
 func (s *session) reportFull(made, came time.Duration) {
 	full, was := s.lastFull(s.host.Monotonic())
 	s.mu.Lock()
@@ -137,7 +137,7 @@ func (s *session) reportFull(made, came time.Duration) {
 }
 
 // requestDrain begins the drain that an operator requested. Every heartbeat's reply repeats the request until
-// the worker drains; only the first counts.
+// the worker drains; repetitions have no effect.
 func (s *session) requestDrain() {
 	s.mu.Lock()
 	first := !s.asked
@@ -159,8 +159,8 @@ func (s *session) isConsuming() bool {
 	return s.consumer != nil
 }
 
-// setConsumer sets the consumer, nil for none, and reports with an extra heartbeat whether the worker
-// receives dispatches.
+// setConsumer sets the consumer, nil for none. An extra heartbeat reports whether the worker now receives
+// dispatches.
 func (s *session) setConsumer(c broker.Consumer) {
 	s.mu.Lock()
 	s.consumer = c

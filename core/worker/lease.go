@@ -12,7 +12,7 @@ import (
 //
 // The database grants [applied, applied + lease]. The worker doesn't know when its request was applied, only
 // that this was after it was sent. So a lease counted from the start of the last renewal ends no later than
-// the database's, if the clocks drift by no more than the margin's 1 %. At that moment less the margin, the
+// the database's, if the clocks drift by no more than the margin's 1 %. One margin before that end, the
 // worker stops claiming and ends its actions. The margin covers the kill grace, the drift, and one statement
 // in progress. So when the lease is over in the database, no action of the incarnation is alive, and other
 // parts may safely reclaim its work (defect D15).
@@ -23,7 +23,7 @@ type lease struct {
 	grace  time.Duration
 
 	mu sync.Mutex
-	// renewed is the start of the last successful renewal.
+	// renewed is when the request of the last successful renewal was sent.
 	renewed time.Duration
 	fenced  bool
 }
@@ -52,7 +52,7 @@ func (l *lease) fenceDeadlines() (fence, kill time.Duration) {
 	return fence, fence + l.grace
 }
 
-// checkFence fences the worker if its time has come, and reports whether it is fenced.
+// checkFence fences the worker if the fence's time has come, and reports whether it is fenced.
 func (l *lease) checkFence() bool {
 	now := l.host.Monotonic()
 	l.mu.Lock()

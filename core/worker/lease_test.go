@@ -23,11 +23,11 @@ func (m *manualHost) Now() time.Time {
 }
 
 // The right to run lasts for the lease less the margin, from the start of the latest renewal. An earlier
-// renewal that is reported late does not shorten it, and none helps a worker that has fenced itself.
+// renewal that is reported late does not shorten it, and no renewal revives a worker that has fenced itself.
 func TestLeaseCountsFromLatestRenewal(t *testing.T) {
 	c := config.Default(config.Hardened).Worker
 	c.FenceMargin, c.KillGrace = 6*time.Second, 3*time.Second
-	const right = 24 * time.Second // a lease of 30 s
+	const right = 24 * time.Second // the lease of 30 s less the margin of 6 s
 	h := &manualHost{now: time.Hour}
 	l := newLease(h, c, time.Hour)
 	for _, step := range []struct{ at, sent, latest time.Duration }{

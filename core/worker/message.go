@@ -7,9 +7,8 @@ import (
 	"handoff/core/broker"
 )
 
-// message is one message of the worker's queue. It may be a block, which carries many dispatches.
-// The broker knows only the message, so it is settled once, when the fate of all its dispatches is
-// known:
+// message is one message of the worker's queue. It may be a block, which carries many dispatches. The broker
+// knows only the message, so it is settled once, when the fate of all its dispatches is known:
 //
 //   - It is acknowledged when each of its dispatches is claimed, or is futile and does not need the dead
 //     letter handler.
@@ -62,7 +61,7 @@ type delivery struct {
 	since time.Duration
 }
 
-// ack settles the dispatch as one that no longer needs its message.
+// ack settles the dispatch's part of its message: the dispatch no longer needs it.
 func (d delivery) ack() {
 	if d.message != nil {
 		d.message.ack()

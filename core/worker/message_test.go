@@ -15,8 +15,7 @@ import (
 	"handoff/core/unread"
 )
 
-// claimJudge is a database that answers each claim by its execution, and notes which claims came
-// together.
+// claimJudge is a database that answers each claim by its execution, and records which claims came together.
 type claimJudge struct {
 	store.Worker
 	of  func(execution.ID) store.ClaimResult
@@ -50,8 +49,8 @@ func (*claimJudge) Heartbeat(context.Context, store.Beat) (store.BeatReply, erro
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// granted returns a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
-// epoch.
+// granted returns the result of a successful claim, tooLate that of a claim after its deadline, and stale
+// that of a claim at an old epoch.
 func granted(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Running, Incarnation: 1}}}
 }
@@ -64,7 +63,7 @@ func stale(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Row: execution.Execution{ID: id, Epoch: 2, Status: execution.Requested}}}
 }
 
-// many returns a message of dispatches 1 to n that waits at a worker with so many slots.
+// many returns a message with dispatches 1 to n that waits at a worker with the given number of slots.
 func many(n, slots int, j *claimJudge) (*session, *settlementCounter, *message) {
 	s := finishing(nil)
 	s.store, s.lease = j, newLease(s.host, s.config.Worker, s.host.Monotonic())
@@ -91,7 +90,7 @@ func (s *session) claims(c *settlementCounter) string {
 	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(s.waiting))
 }
 
-// A message is acknowledged only when all its dispatches are claimed; futile claims count as well.
+// A message is acknowledged only when all its dispatches are claimed or found to be futile.
 func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 	j := &claimJudge{of: granted}
 	s, c, _ := many(5, 2, j)
@@ -113,7 +112,7 @@ func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 		}
 		return granted(id)
 	}})
-	// Refused claims are settled alongside running executions.
+	// Refused claims are settled in another task, while the granted executions run.
 	taken, _, _ := s.nextWaiting()
 	if runs := s.claimRuns(taken); len(runs) != 2 {
 		t.Errorf("%d run", len(runs))
@@ -126,8 +125,8 @@ func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 	}
 }
 
-// The dispatches of the largest default message are claimed in one statement, if there are slots for them,
-// but no more than that.
+// One statement claims all dispatches of the largest default message, if there are slots for them, but no
+// more dispatches than that.
 func TestLargestMessageNeedsOneClaimStatement(t *testing.T) {
 	largest := config.Default(config.Hardened).Executor.DispatchesPerMessage
 	s, _, _ := many(largest+1, largest+1, &claimJudge{of: granted})
@@ -153,7 +152,7 @@ func TestLateMessageIsRejectedOnce(t *testing.T) {
 	}
 }
 
-// Dispatches that wait for a slot until their deadline are also rejected as one message.
+// If dispatches wait for a slot until their deadline, their message is rejected once.
 func TestMessageWaitingTooLongIsRejectedOnce(t *testing.T) {
 	s, c, m := many(4, 1, &claimJudge{of: granted})
 	s.held.addEntry(execution.Key{ID: 99, Epoch: 1})

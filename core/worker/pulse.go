@@ -10,15 +10,14 @@ import (
 	"handoff/core/store"
 )
 
-// Pulse watches the heartbeats that a worker sends. Executors rely on the content of heartbeats, so
-// the worker's health endpoint does too, in simulation and in real daemons. It is safe for
-// concurrent use.
+// Pulse observes the heartbeats that a worker sends. Executors rely on the content of heartbeats, so the
+// worker's health endpoint does too, both in simulation and in real daemons. It is safe for concurrent use.
 type Pulse struct {
 	host  host.Host
 	lease time.Duration
 
 	mu sync.Mutex
-	// renewed is when the last successful heartbeat was sent; valid if beating.
+	// renewed is when the last successful heartbeat was sent; it is valid only if beating is true.
 	renewed  time.Duration
 	beating  bool
 	consumer bool

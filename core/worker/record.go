@@ -8,7 +8,7 @@ import (
 	"handoff/core/host"
 )
 
-// slots is the number of parts of the window. Old runs are dropped one part at a time, so the memory does not
+// slots is the number of parts of the window. Old runs are dropped one part at a time, so memory use does not
 // depend on the rate of runs.
 const slots = 60
 
@@ -20,8 +20,8 @@ type runRecord struct {
 
 	mu    sync.Mutex
 	parts [slots]recordSlot
-	// consecutive is the number of failures that blame the worker since the last other run. lastFailure is
-	// when the latest of them was.
+	// consecutive counts the latest runs in a row whose failures blame the worker. lastFailure is when the
+	// latest such failure was.
 	consecutive int
 	lastFailure time.Duration
 }
@@ -63,7 +63,7 @@ func (r *runRecord) noteEnd(reason execution.Reason, took time.Duration) {
 	r.lastFailure = now
 }
 
-// sumFigures sums up the current window.
+// sumFigures returns the totals of the current window.
 func (r *runRecord) sumFigures() execution.Figures {
 	now := r.host.Monotonic()
 	r.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // four questions: is this delivery a duplicate, is a run slot free, which epochs does the heartbeat report,
 // and which actions must be killed.
 type registry struct {
-	// changed wakes the tasks that wait for the end of work, freed the tasks that wait for a run slot.
+	// changed wakes tasks that wait for work to end. freed wakes tasks that wait for a run slot.
 	changed host.Signal
 	freed   host.Signal
 
@@ -24,14 +24,14 @@ type registry struct {
 	mu sync.Mutex
 	// Each element repeats its entry's key, so that a lookup need not touch every entry.
 	entries []heldEntry
-	// refused is the number of entries whose claim was refused: they do not take a slot.
+	// refused is the number of entries whose claim was refused. Such entries do not take a slot.
 	refused int
 	beat    uint64
-	// full reports whether all slots were taken at some time. fullUntil is when that last ended. Whether all
+	// full reports whether all slots were ever taken at once. fullUntil is when that last ended. Whether all
 	// are taken now follows from the entries.
 	full      bool
 	fullUntil time.Duration
-	// closed is the reason why nothing may start any more, NoReason while the registry is open.
+	// closed is the reason why nothing may start any more; NoReason while the registry is open.
 	closed execution.Reason
 }
 
@@ -50,8 +50,8 @@ type entry struct {
 	// that last ended.
 	wasFull   bool
 	fullUntil time.Duration
-	// refused reports whether the claim was refused: the entry stays for a moment longer, and nothing runs in
-	// it.
+	// refused reports whether the claim was refused: the entry stays until its messages are settled, and
+	// nothing runs in it.
 	refused bool
 	// granted reports whether the claim took effect. doubles are the earlier deliveries of the same epoch,
 	// which are settled with the claim.
@@ -60,11 +60,11 @@ type entry struct {
 	// alive reports whether an action is running or being started.
 	alive bool
 	run   Run
-	// why is the reason for which the worker ends the run, and that the result will have.
+	// why is the reason for which the worker ends the run. The result will have it.
 	why execution.Reason
 	// grace is how long the action may take to end when the worker ends it.
 	grace time.Duration
-	// cancelHinted reports whether a hint announced a cancellation about which the worker has not queried the
+	// cancelHinted reports whether a hint announced a cancellation that the worker has not looked up in the
 	// database yet.
 	cancelHinted bool
 	// cancelled reports whether the claim took effect, its answer was lost, and the execution was cancelled
@@ -99,7 +99,7 @@ func (r *registry) addDouble(d delivery) (held, taken bool) {
 	return true, !e.granted
 }
 
-// findEntry returns the entry of a key, nil if it is not held.
+// findEntry returns the entry of a key, or nil if the key is not held.
 func (r *registry) findEntry(key execution.Key) *entry {
 	for i := range r.entries {
 		if r.entries[i].key == key {
@@ -145,7 +145,7 @@ func (r *registry) addEntry(key execution.Key) *entry {
 	return e
 }
 
-// lastFull returns the latest moment at which all slots were taken, which may be now. ever is false if they
+// lastFull returns the latest time at which all slots were taken, which may be now. ever is false if they
 // never were.
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
@@ -156,8 +156,8 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// takenSlots returns the number of taken slots. An entry whose claim was refused takes none. Otherwise, with
-// a capacity of 1, each late claim would make the worker look full, and its dispatch would never count.
+// takenSlots returns the number of taken slots. An entry whose claim was refused takes no slot. Otherwise,
+// with a capacity of 1, each late claim would make the worker look full, and its dispatch would never count.
 func (r *registry) takenSlots() int { return len(r.entries) - r.refused }
 
 // refuseClaim records that the claim of an entry was refused.
@@ -170,7 +170,7 @@ func (r *registry) refuseClaim(e *entry) {
 	}
 }
 
-// removeEntries removes entries together at the moment now, and returns their duplicates.
+// removeEntries removes entries together, at the time now, and returns their duplicates.
 func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []delivery) {
 	r.mu.Lock()
 	if r.takenSlots() >= r.capacity {
@@ -193,8 +193,8 @@ func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []d
 	return doubles
 }
 
-// noteCancelHints records that a hint announces cancellations, and reports whether one of its keys is held
-// and not ended yet.
+// noteCancelHints records the cancellations that a hint announces. It reports whether one of their keys is
+// held and not ended yet.
 func (r *registry) noteCancelHints(changes []broker.Change) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,8 +245,8 @@ func (r *registry) countClaimed() (n int) {
 	return n
 }
 
-// nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every earlier
-// entry has a smaller number, every later entry has this one.
+// nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every entry in the
+// snapshot has a smaller number, and every later entry has at least this number.
 func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +258,7 @@ func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	return r.beat, held
 }
 
-// beginAction reports whether an action may be started for e, and counts it as alive if so.
+// beginAction reports whether an action may be started for e. If so, it counts the action as alive.
 func (r *registry) beginAction(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,8 +269,8 @@ func (r *registry) beginAction(e *entry) bool {
 	return e.alive
 }
 
-// noteStarted stores the run of an entry. It reports whether the run was ended meanwhile, and with what
-// grace.
+// noteStarted stores the run of an entry. It reports whether the worker has decided meanwhile to end the run,
+// and with what grace.
 func (r *registry) noteStarted(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +301,7 @@ func (r *registry) close(why execution.Reason, grace time.Duration) {
 	r.freed.Set()
 }
 
-// endMatching kills the runs of the matching entries, for a reason; an earlier reason stays.
+// endMatching kills the runs of the matching entries for the reason why; an earlier reason stays.
 func (r *registry) endMatching(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
 	r.mu.Lock()
 	var runs []Run

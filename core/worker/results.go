@@ -15,7 +15,7 @@ import (
 )
 
 // A statement costs the database far more than one of its rows. So results that come while others are being
-// written go into the next statement together; they wait for it at most config.ResultWindow. Waiting uses up
+// written go into the next statement together; they wait at most config.ResultWindow for it. Waiting uses up
 // the lease, so:
 //
 //   - A result that ends while no other is being written is written at once, alone.
@@ -35,13 +35,13 @@ const (
 	mostResultBytes = 1 << 20
 )
 
-// result is the end of a run, until it is written.
+// result is the end of a run that is not written yet.
 type result struct {
 	store.Finish
 	e    *entry
 	took time.Duration
-	// uncertain reports whether a statement with it had an unknown outcome. refused reports whether the
-	// database has refused it once.
+	// uncertain reports whether a statement that wrote the result had an unknown outcome. refused reports
+	// whether the database has refused the result once.
 	uncertain, refused bool
 }
 
@@ -49,7 +49,7 @@ type result struct {
 type resultBatch struct {
 	all   []*result
 	bytes int
-	// leaves wakes the task that will write the batch.
+	// leaves wakes the task that will write the batch, when the batch must not wait longer.
 	leaves host.Signal
 }
 
@@ -59,7 +59,7 @@ func (rb *resultBatch) add(r *result) (full bool) {
 	return len(rb.all) >= mostRows || rb.bytes >= mostResultBytes
 }
 
-// results collects results that come at the same time into batches.
+// results collects results that come at about the same time into batches.
 type results struct {
 	host  host.Host
 	lease *lease
@@ -69,8 +69,8 @@ type results struct {
 	gathering *resultBatch
 	// writing is the number of batches that are being written.
 	writing int
-	// crowded is the moment until which a result waits for others although none is being written: one window
-	// after the end of a batch of several results.
+	// crowded is the time until which a result waits for others although none is being written: one window
+	// after a batch of several results was written.
 	crowded time.Duration
 }
 
@@ -78,7 +78,7 @@ type results struct {
 // before that. The batch is nil if another task writes the result.
 func (r *results) addResult(one *result) (lead *resultBatch, wait time.Duration) {
 	now := r.host.Monotonic()
-	leaves := r.host.NewSignal() // made here, because no code calls the host under the lock
+	leaves := r.host.NewSignal() // made here, because the host must not be called under the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lead = r.gathering
@@ -133,8 +133,8 @@ func (r *results) noteWritten(n int) {
 	}
 }
 
-// finishRun writes the end of a run, together with others that end now. The run keeps its slot until
-// then. If another task writes the result, this one ends.
+// finishRun writes the end of a run, together with others that end now. The run keeps its slot until then. If
+// another task writes the result, the calling task ends.
 func (s *session) finishRun(e *entry, f store.Finish, took time.Duration) {
 	b, wait := s.results.addResult(&result{Finish: f, e: e, took: took})
 	if b == nil {
@@ -199,8 +199,8 @@ func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (ref
 				r.Finish, r.refused = storableFinish(r.Finish, err), true
 				continue
 			}
-			// So the output is not the cause. The refusal may be temporary, and the result exists nowhere
-			// else.
+			// So the output is not the cause. The refusal may be temporary; as the result exists nowhere
+			// else, retry.
 		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
@@ -233,8 +233,7 @@ func (s *session) notePartialResults(all []*result, outcomes []store.Outcome) (r
 	return s.noteWrittenResults(done, answers), left
 }
 
-// refusal is a result that the database refused because the row belongs to another owner, and the
-// row.
+// refusal is a result that the database refused because the row belongs to another owner, and that row.
 type refusal struct {
 	*result
 	row *execution.Execution
@@ -243,8 +242,8 @@ type refusal struct {
 // noteWrittenResults processes answered results: it announces the accepted ones in one hint, releases their
 // slots, and returns the refused ones.
 //
-// Accepted results count for the worker's health. A refused result does not, because another part has ended
-// that execution.
+// Accepted results count for the worker's health. Refused results do not, because another part has ended
+// their executions.
 func (s *session) noteWrittenResults(all []*result, outcomes []store.Outcome) (refused []refusal) {
 	changes := make([]broker.Change, 0, len(all))
 	taken := make([]*result, 0, len(all))
@@ -283,8 +282,8 @@ func (s *session) keepAllRefused(refused []refusal) {
 	}
 }
 
-// releaseSlots releases the slots of results together, so that the next claims for them share a statement,
-// too.
+// releaseSlots releases the slots of results together, so that the next claims for these slots share a
+// statement, too.
 func (s *session) releaseSlots(all []*result) {
 	if len(all) == 0 {
 		return

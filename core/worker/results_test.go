@@ -23,7 +23,7 @@ func gathering() (*results, *clock.Mock) {
 	return &results{host: h, lease: newLease(h, config.Default(config.Hardened).Worker, h.Monotonic())}, at
 }
 
-// put adds a result with an output of so many bytes, and describes what happens to it.
+// put adds a result with an output of the given size, and describes what happens to it.
 func (r *results) put(bytes int) (*resultBatch, string) {
 	one := new(result)
 	one.Result.Output = make([]byte, bytes)
@@ -43,8 +43,8 @@ func wantResult(t *testing.T, r *results, want string) *resultBatch {
 	return b
 }
 
-// A result is written at once, unless others are being written or were written together a moment
-// ago.
+// A result is written at once, unless others are being written or were written together within the last
+// window.
 func TestIdleWorkerWritesResultAtOnce(t *testing.T) {
 	r, _ := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
@@ -64,7 +64,7 @@ func TestIdleWorkerWritesResultAtOnce(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// A batch is written when it is full, in rows or in bytes, and the next one begins.
+// A batch is written when it is full, in rows or in bytes; then the next batch begins.
 func TestFullBatchIsWritten(t *testing.T) {
 	for _, size := range []struct{ bytes, most int }{{10, mostRows}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
 		r, _ := gathering()
@@ -88,7 +88,7 @@ func TestFullBatchIsWritten(t *testing.T) {
 	}
 }
 
-// No result waits beyond the fence: the first one that would is written at once, with the waiting batch.
+// No result waits beyond the fence: the first result that would is written at once, with the waiting batch.
 func TestNoResultWaitsPastFence(t *testing.T) {
 	r, at := gathering()
 	fence, _ := r.lease.fenceDeadlines()
@@ -105,7 +105,7 @@ func TestNoResultWaitsPastFence(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// resultStore is a database that accepts results when it is allowed to, and records which came together.
+// resultStore is a database that answers when the test lets it, and records which results came together.
 type resultStore struct {
 	store.Worker
 	let     chan struct{}
@@ -143,8 +143,7 @@ func (r *resultStore) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f 
 	return nil
 }
 
-// ends ends runs 1 to n while the first one's result is being written, and waits until all slots
-// are free.
+// ends ends runs 1 to n while the first one's result is being written, and waits until all slots are free.
 func (r *resultStore) ends(t *testing.T, n int) *session {
 	t.Helper()
 	w := finishing(nil)
@@ -159,7 +158,7 @@ func (r *resultStore) ends(t *testing.T, n int) *session {
 	for i, e := range held {
 		w.host.Go("execution", func() { w.finishRun(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
 		if i == 0 {
-			// The others come while it is being written.
+			// The other results come while the first one is being written.
 			<-r.let
 		}
 	}
@@ -218,7 +217,7 @@ func (r *replyingStore) Finish(ctx context.Context, w store.WorkerKey, fs []stor
 	return outcomes, errors.New("internal error (XX000)")
 }
 
-// A process that ends skips the pause after an error, so it must not retry either.
+// When the process ends, the pause after an error is skipped, so the worker must not retry either.
 func TestSeparateResultsAreAbandonedAtProcessEnd(t *testing.T) {
 	closing, closed := context.WithCancel(context.Background())
 	w := finishing(nil)

@@ -12,8 +12,8 @@ import (
 // Runner runs actions on the worker's machine. In production an action is a subprocess under a
 // shim; in simulation it is a duration and an outcome.
 type Runner interface {
-	// Start starts an action. An error means that nothing was started: the machine failed to, or the fence or
-	// the limit had already passed.
+	// Start starts an action. An error means that nothing was started: the machine failed to start it, or the
+	// fence or the limit had already passed.
 	Start(ctx context.Context, s Spec) (Run, error)
 }
 
@@ -25,17 +25,17 @@ type Spec struct {
 	Worker     store.WorkerKey
 	Action     execution.Action
 	Parameters json.RawMessage
-	// Fence is the moment, on the worker's monotonic clock, at which the shim kills the action
-	// unless Extend has set a later one.
+	// Fence is the time, on the worker's monotonic clock, at which the shim kills the action unless Extend
+	// has set a later fence.
 	Fence time.Duration
-	// Limit is the moment at which the shim kills the action in any case: when its run timeout and
-	// kill grace are over.
+	// Limit is the time at which the shim kills the action in any case: when its run timeout and kill grace
+	// are over.
 	Limit time.Duration
 }
 
 // Run is a started action.
 type Run interface {
-	// Wait returns how the action ended, or ctx's error if that comes first.
+	// Wait returns how the action ended, or ctx's error if ctx ends first.
 	Wait(ctx context.Context) (Exit, error)
 	// Kill asks the action's process group to end (SIGTERM) and kills it (SIGKILL) after grace. It
 	// returns at once; Wait returns when the action has ended.
@@ -46,11 +46,11 @@ type Run interface {
 
 // Exit describes how an action ended.
 type Exit struct {
-	// Killed reports whether it was ended from outside. Otherwise it ended by itself, with success or with a
-	// Reason from its exit code or the error type in its output.
+	// Killed reports whether the action was ended from outside. Otherwise it ended by itself, with success or
+	// with a Reason from its exit code or the error type in its output.
 	Killed bool
 	Reason execution.Reason
-	// Code is the exit code if it alone decided the reason, else 0.
+	// Code is the exit code if the reason depends on it alone, else 0.
 	Code    int
 	Message string
 	Output  json.RawMessage

@@ -2,9 +2,9 @@
 // writes how they ended.
 //
 // A worker process runs a sequence of sessions, one for each incarnation that it registers. Within a session
-// it owns what it has claimed. A session ends if the worker could not renew its lease or was marked lost.
-// Then the worker ends every action, and registers again. A worker whose name another process has registered
-// exits.
+// it owns what it has claimed. A session ends early if the worker could not renew its lease or was marked
+// lost. Then the worker ends every action, and registers again. A worker whose name another process has
+// registered exits.
 //
 // The order for one execution is: registry, claim, acknowledge, run, finish. From the claim on, recovery
 // depends on the lease and not on the message. An acknowledgement after the run would exceed the broker's
@@ -36,7 +36,7 @@ type Service struct {
 	runner   Runner
 	config   config.Config
 	log      *slog.Logger
-	// limited is the logger for lines that every client that can publish to the broker can cause.
+	// limited is the logger for lines that any client of the broker can cause, so their rate is limited.
 	limited  *slog.Logger
 	recorder telemetry.Recorder
 	topology func(execution.WorkerID) broker.Topology
@@ -46,8 +46,8 @@ type Service struct {
 	// notifier publishes over its own connection, which outlives the sessions. It is created after the first
 	// registration, because the topology contains the worker's id.
 	notifier *broker.Notifier
-	// closing ends when the process does. It stops publishing, and the retries of results that no database
-	// accepts.
+	// closing ends when the process ends. It stops publishing, and the retries of results that the database
+	// does not accept.
 	closing context.Context
 }
 
@@ -65,8 +65,7 @@ type Options struct {
 	Config    config.Config
 	Log       *slog.Logger
 	Recorder  telemetry.Recorder
-	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
-	// use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants use it.
 	Topology func(execution.WorkerID) broker.Topology
 }
 
@@ -91,8 +90,8 @@ func New(o Options) *Service {
 var ErrSuperseded = store.ErrSuperseded
 
 // Run works until ctx ends or an operator requests a drain, and every claimed execution has ended; then it
-// returns nil. When another process takes its name, it ends its actions and returns ErrSuperseded. It does
-// not register again: two such processes would take the name from each other forever.
+// returns nil. When another process takes the worker's name, Run ends all actions and returns ErrSuperseded.
+// It does not register again: two such processes would take the name from each other forever.
 func (s *Service) Run(ctx context.Context) error {
 	closing, closed := s.host.WithCancel(context.Background())
 	defer closed()
@@ -100,7 +99,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		key, sent, err := s.registerIncarnation(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // only a stop ends the attempts to register
+			return nil //nolint:nilerr // registering is retried until a stop
 		}
 		s.startPublishing(key.ID)
 		t := newSession(s, key, sent)
@@ -118,7 +117,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if !t.awaitResults(ctx) {
 			return nil
 		}
-		// A call of the session may have reported a successor after the session had ended for another reason.
+		// After the session had ended for another reason, one of its calls may have reported a successor.
 		if t.hasSuccessor() {
 			return ErrSuperseded
 		}
@@ -144,8 +143,8 @@ func (s *Service) registerIncarnation(ctx context.Context) (key store.WorkerKey,
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		// Each attempt may take twice as long as the previous one: with a fixed bound, a worker on a slower
-		// network path would never register. At most half a lease may be over when the answer arrives.
+		// Each attempt may take twice as long as the previous one: with a fixed bound, a worker on a slow
+		// network path would never register. Half of the lease must be left when the answer arrives.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
 		err := s.callWithin(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			newest, err := s.store.Newest(ctx, s.name)
@@ -182,7 +181,7 @@ func (s *Service) callWithin(ctx context.Context, patience time.Duration, f func
 	return f(ctx)
 }
 
-// endReasonOf translates a store error that ends the session; it returns endNone for any other.
+// endReasonOf translates a store error that ends the session; it returns endNone for any other error.
 func endReasonOf(err error) endReason {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):

@@ -37,14 +37,14 @@ type session struct {
 	lease  *lease
 	held   *registry
 	record *runRecord
-	// results collects the results that wait to be written.
+	// results holds the results that wait to be written.
 	results *results
 	client  *broker.Client
 	// ending wakes serveUntilEnd when the session ends early or a stop is requested. beatNow wakes the
 	// heartbeat when it has something to report.
 	ending  host.Signal
 	beatNow host.Signal
-	// hinted wakes checkHints, futile wakes lookBehind.
+	// hinted wakes checkHints. futile wakes lookBehind.
 	hinted host.Signal
 	futile host.Signal
 	unread *unread.Keeper
@@ -52,21 +52,20 @@ type session struct {
 
 	mu   sync.Mutex
 	over endReason
-	// succeeded reports whether another process has taken the worker's name, even if the session was over by
-	// then.
+	// succeeded reports whether another process has taken the worker's name, even if that was after the
+	// session's end.
 	succeeded bool
 	draining  bool
-	// asked reports whether an operator wants the worker to drain and stop.
+	// asked reports whether an operator has requested that the worker drain and stop.
 	asked bool
 	// consumer is nil while the worker does not receive dispatches.
 	consumer broker.Consumer
 	// waiting holds the deliveries that wait for a run slot, the oldest first. Their messages are not
 	// acknowledged.
 	waiting []delivery
-	// reportedFull is the latest moment, on the monotonic clock, at which the worker was full according to
-	// the database.
+	// reportedFull is the latest monotonic time at which the worker was full, according to the database.
 	reportedFull time.Duration
-	// beaten is the largest number of an answered heartbeat.
+	// beaten is the largest number of a heartbeat that was answered.
 	beaten uint64
 	// leftover holds deliveries that came while draining: their epochs are released, then they are
 	// acknowledged.
@@ -106,7 +105,7 @@ func (s *session) serveUntilEnd(ctx context.Context) endReason {
 		s.host.Go("unreadable messages", func() { s.unread.Run(work) }),
 		s.host.Go("work behind futile messages", func() { s.lookBehind(work) }),
 		s.host.Go("stop watcher", func() {
-			// This signal is never set: it waits for the context alone.
+			// This signal is never set, so the wait ends only with the context.
 			_, _ = s.host.NewSignal().Wait(watching, host.Forever)
 			s.ending.Set()
 		}),
@@ -126,8 +125,8 @@ func (s *session) serveUntilEnd(ctx context.Context) endReason {
 	return why
 }
 
-// endEarly ends the session and every action for a reason; the first reason stays. Past the fence, the grace
-// is the rest of the margin.
+// endEarly ends the session and every action for the reason why; the first reason stays. Past the fence, the
+// grace is the rest of the margin.
 func (s *session) endEarly(why endReason) {
 	s.mu.Lock()
 	first := s.over == endNone
@@ -173,7 +172,7 @@ func (s *session) wasAskedToStop() bool {
 	return s.asked
 }
 
-// hasSuccessor reports whether another process has taken the worker's name, as far as known.
+// hasSuccessor reports whether another process is known to have taken the worker's name.
 func (s *session) hasSuccessor() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 )
 
 // drainAndStop stops the worker gracefully. It first sets the lifecycle to draining, so that nothing new is
-// dispatched to it. Then it ends the consumer, and releases unclaimed dispatches, so that they run elsewhere
-// at once. Running executions may finish within the shutdown timeout, while heartbeats continue
-// (defects D36 to D40). The rest is ended as worker_shutdown.
+// dispatched to it. Then it ends the consumer, and releases unclaimed dispatches, so that other workers can
+// run them at once. Running executions may finish within the shutdown timeout, while heartbeats continue
+// (defects D36 to D40). The remaining ones are ended with the reason worker_shutdown.
 func (s *session) drainAndStop() {
 	c := s.config.Worker
 	deadline := s.host.Monotonic() + c.ShutdownTimeout
@@ -48,8 +48,8 @@ func (s *session) drainAndStop() {
 	cancel()
 }
 
-// releaseUnclaimed releases unclaimed epochs and then settles their messages. In the other order, a crash in
-// between would leave an epoch that no message and no worker holds.
+// releaseUnclaimed releases unclaimed epochs and then settles their messages. If it settled the messages
+// first, a crash in between would leave an epoch that no message and no worker holds.
 func (s *session) releaseUnclaimed(deadline time.Duration) {
 	var keys []execution.Key
 	released := s.persistUntil(deadline, func() error {

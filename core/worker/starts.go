@@ -14,13 +14,13 @@ const (
 )
 
 // startBackoff tracks whether the machine starts actions. While it lacks descriptors, processes, memory or
-// disk space, the worker rests longer and longer between two attempts, because each claim would only fail its
+// disk space, the worker rests longer and longer between attempts, because each claim would only fail its
 // execution. Deliveries wait meanwhile, as they do for a slot.
 type startBackoff struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
-	// rested is the end of the latest earlier rest.
+	// rested is when the previous rest ended.
 	rested time.Duration
 }
 
@@ -45,14 +45,14 @@ func (s *startBackoff) restNoMore(now time.Duration) {
 	s.rest, s.until = 0, 0
 }
 
-// lastRest returns the latest moment at which the worker rested, which may be now; 0 if it never did.
+// lastRest returns the latest time at which the worker rested, which may be now; 0 if it never did.
 func (s *startBackoff) lastRest(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.rested, min(now, s.until))
 }
 
-// restLeft returns how long the worker still rests.
+// restLeft returns how much longer the worker rests.
 func (s *startBackoff) restLeft(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +67,8 @@ func (s *session) restAfter(err error) {
 	}
 }
 
-// lastFull returns the latest moment, perhaps now, at which the worker had no slot for a delivery: all were
-// taken, or it rested. ever is false if it always had one.
+// lastFull returns the latest time, perhaps now, at which the worker had no slot for a delivery: all were
+// taken, or it rested. ever is false if a slot was always free.
 func (s *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	at, ever = s.held.lastFull(now)
 	if rested := s.starts.lastRest(now); rested > 0 {

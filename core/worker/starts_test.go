@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// While the machine starts nothing, the worker claims less and less often. After a start it claims as before.
+// While the machine can't start actions, the worker claims less and less often. A start ends that.
 func TestFailedStartMakesWorkerRest(t *testing.T) {
 	var s startBackoff
 	now := time.Minute

@@ -41,7 +41,7 @@ func (s *session) queueMessage(m *message) (doubles []delivery) {
 	return doubles
 }
 
-// waitsFor returns the waiting delivery of an epoch, nil if there is none. The caller holds s.mu.
+// waitsFor returns the waiting delivery of an epoch, or nil if there is none. The caller holds s.mu.
 func (s *session) waitsFor(key execution.Key) *delivery {
 	for i := range s.waiting {
 		if w := &s.waiting[i]; w.Key == key {
@@ -91,9 +91,10 @@ func (s *session) admitWaiting() time.Duration {
 	}
 }
 
-// nextWaiting removes and returns the first waiting deliveries that get a slot. If there are none and the
-// time of the first one is over, it removes that one and the others of its message. Otherwise left is how
-// long the first one may still wait, or how long the worker rests if that is shorter.
+// nextWaiting removes and returns the first waiting deliveries that get a slot. If no slot is free and the
+// first delivery has waited for its full time, it removes that delivery and the others of its message.
+// Otherwise left is how long the first delivery may still wait, or how long the worker rests if that is
+// shorter.
 func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Duration) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -124,8 +125,8 @@ func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Durati
 	return nil, late, 0
 }
 
-// takeSlots gives slots to the first waiting deliveries: as many as are free, and as one statement claims.
-// The caller holds s.mu.
+// takeSlots gives slots to the first waiting deliveries: as many as there are free slots, but no more than
+// one statement claims. The caller holds s.mu.
 func (s *session) takeSlots() (all []*run) {
 	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
 		e := s.held.addEntry(s.waiting[i].Key)
@@ -176,8 +177,8 @@ func (s *session) slotPatience(action execution.Action) time.Duration {
 	return timeout
 }
 
-// takeUnclaimed removes and returns every unclaimed delivery: the waiting ones, and those that came during
-// the drain.
+// takeUnclaimed removes and returns every unclaimed delivery: those that wait for a slot, and those that came
+// during the drain.
 func (s *session) takeUnclaimed() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"handoff/sim"
 )
 
-// withoutAMutant is the number of runs that are repeated without their mutant, to check that no act is
-// reported.
+// withoutAMutant is the number of runs that are repeated without their mutant, to check that nothing then
+// reports an act.
 const withoutAMutant = 5
 
-// A mutant reports when it acts: the record of the run that kills it has at least one such moment
-// before the violation. The report does not change the run, and without a mutant there is none.
-func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
+// The record of a run that kills a mutant must contain at least one report, before the violation, that the
+// mutant acted. Reports must not change the run, and a run without a mutant must have none.
+func TestKilledMutantsActBeforeViolation(t *testing.T) {
 	for n, k := range sampledKills(t) {
 		if !k.Killed() {
 			continue // TestEveryMutantIsKilled reports this
@@ -39,7 +39,7 @@ func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
 	}
 }
 
-// recorded repeats the kill of a mutant, and requires that recording leaves the run unchanged.
+// recorded repeats the run that killed a mutant, and requires that recording leaves the run unchanged.
 func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	t.Helper()
 	rec, _ := recordRun(k.Target, o)
@@ -49,7 +49,7 @@ func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	return rec
 }
 
-// firstAct returns the first event at which a mutant acted, nil if it never did.
+// firstAct returns the first event at which a mutant acted, or nil if it never did.
 func firstAct(rec *verdict.Record) *history.Event {
 	at := slices.IndexFunc(rec.Events, func(e history.Event) bool { return e.Kind == history.MutantActed })
 	if at < 0 {

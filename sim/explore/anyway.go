@@ -11,8 +11,8 @@ import (
 // OwnFailure is a rule that a target breaks even without a mutant.
 type OwnFailure struct {
 	Target Target
-	// Violation is the first violation of the rule, in the first seed that has one. Seeds counts the
-	// seeds that have one.
+	// Violation is the rule's first violation in the first seed that violates it. Seeds counts the seeds that
+	// violate it.
 	Violation verdict.Violation
 	Seeds     int
 }
@@ -46,8 +46,7 @@ func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (
 	return own
 }
 
-// withoutOwnFailures returns the violations without those of rules that the target also breaks without a
-// mutant.
+// withoutOwnFailures returns only violations of rules that the target does not also break without a mutant.
 func withoutOwnFailures(own []OwnFailure, t Target, violations []verdict.Violation) (left []verdict.Violation) {
 	for i := range violations {
 		v := &violations[i]

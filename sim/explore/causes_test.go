@@ -27,14 +27,14 @@ import (
 //
 // The aim: a median size of at most 25, and First for at least 95 % of the mutants.
 
-// finding is the measurement of one mutant.
+// finding is the measured quality of the causes for one mutant.
 type finding struct {
 	mutant            string
 	size              int
 	first, any, blind bool
 }
 
-// measured is the measurement of a kill.
+// measured measures the causes of a kill; it returns nil if the record lacks the violation.
 func measured(k *Kill) *finding {
 	rec, _ := recordRun(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
 	v := sameViolation(rec, k.Violation())
@@ -61,7 +61,8 @@ func measured(k *Kill) *finding {
 	return f
 }
 
-// sameViolation returns a run's violation in the record of the same run.
+// sameViolation returns the record's violation that equals a violation of the same run, or nil if there is
+// none.
 func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violation {
 	for i := range rec.Violations {
 		if v := &rec.Violations[i]; v.Invariant == of.Invariant && v.Step == of.Step && v.Message == of.Message {
@@ -84,8 +85,8 @@ func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 	return false
 }
 
-// beside returns the events next to an act: the last one before it and the first one after it of its
-// process, or of its execution at its step.
+// beside returns the events next to an act: the last event before it and the first event after it that belong
+// to its process, or to its execution at its step.
 func beside(events []history.Event, at int) (found []int) {
 	mark := &events[at]
 	near := func(e *history.Event) bool {
@@ -132,9 +133,9 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 	return &plain
 }
 
-// The whole measurement takes as long as the hunt, which other tests of this package share, so `make test`
-// measures a sample, and `go test ./sim/explore` all.
-func TestCausesContainTheMutantsActs(t *testing.T) {
+// Measuring all mutants takes as long as the hunt, which other tests of this package share, so `make test`
+// measures a sample, and `go test ./sim/explore` measures all of them.
+func TestCausesContainMutantsActs(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {
 		if !k.Killed() {
@@ -156,7 +157,7 @@ func TestCausesContainTheMutantsActs(t *testing.T) {
 	}
 }
 
-// sum is the measurement of all mutants.
+// sum sums up the findings of all mutants.
 type sum struct {
 	mutants, median, most, first, any, blind int
 }
@@ -182,7 +183,7 @@ func summed(all []*finding) (s sum) {
 	return s
 }
 
-// String returns the measurement in one line.
+// String returns the sum in one line.
 func (s sum) String() string {
 	share := func(n int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(1, s.mutants))) }
 	return fmt.Sprintf("%d mutants: median %d events, at most %d; the first act in %s, any act in %s, without marks %s",

@@ -10,10 +10,10 @@ import (
 	"handoff/sim"
 )
 
-// Mismatch is a seed with two different histories.
+// Mismatch describes a seed whose repeated run had a different history.
 type Mismatch struct {
 	Hashes [2]uint64
-	// Index is the position of the first different event, -1 if the two recorded repetitions are equal.
+	// Index is the position of the first different event, or -1 if the two recorded repetitions are equal.
 	// Events are the two events there; nil for a history that has ended.
 	Index  int
 	Events [2]*history.Event
@@ -27,7 +27,7 @@ func Double(t Target, seed uint64, f *mutant.Mutant) *Mismatch {
 	return compareRuns(runOnce, t, runOnce(t, o), o)
 }
 
-// compareRuns repeats a run and returns the difference, nil if there is none.
+// compareRuns repeats a run and returns the difference, or nil if there is none.
 func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim.Result, o sim.Options) *Mismatch {
 	second := run(t, o)
 	if second.Interrupted {
@@ -56,8 +56,8 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 	return m
 }
 
-// firstDifference returns the index of the first event whose hashed fields differ, -1 for none. Of events
-// that are only for readers, it compares the kind.
+// firstDifference returns the index of the first event whose hashed fields differ, or -1 if there is none. Of
+// events that are only for readers, it compares the kind.
 func firstDifference(a, b []history.Event) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {

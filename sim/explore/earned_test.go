@@ -14,14 +14,16 @@ import (
 	"handoff/core/execution"
 )
 
-// badEnd is a bad end that a run reaches for a valid cause, and how to remove that cause from the history.
+// badEnd is a bad end of an execution that has a valid cause in its run, and how to remove that cause from
+// the history.
 type badEnd struct {
 	name    string
 	reason  execution.Reason
 	by      execution.Part   // NoPart for any
 	to      execution.Status // None for failed
 	profile config.Profile   // hardened if empty
-	// The parts of its scenario. The rest is two workers with four slots each and four executions.
+	// The parts of the scenario that leads to this end. The rest is two workers with four slots each and four
+	// executions.
 	action, config, more string
 	faults               []string
 	strip                func([]history.Event) []history.Event // withoutFaults if nil
@@ -43,7 +45,7 @@ func withoutFaults(events []history.Event) []history.Event {
 	})
 }
 
-// rewritten changes every event of a kind.
+// rewritten returns a strip function that changes every event of a kind.
 func rewritten(kind history.Kind, change func(*history.Event)) func([]history.Event) []history.Event {
 	return func(events []history.Event) []history.Event {
 		for i := range events {
@@ -137,7 +139,7 @@ func (b *badEnd) of() config.Profile {
 	return b.profile
 }
 
-// is reports whether an event is this end.
+// is reports whether an event is the transition to this bad end.
 func (b *badEnd) is(e *history.Event) bool {
 	to := b.to
 	if to == execution.None {
@@ -146,7 +148,7 @@ func (b *badEnd) is(e *history.Event) bool {
 	return e.Kind == history.Transition && e.Reason == b.reason && e.To == to && (b.by == execution.NoPart || e.By == b.by)
 }
 
-// unearned judges a history by invariant 17 alone.
+// unearned judges a history by invariant 17 alone, and returns its first finding.
 func unearned(events []history.Event, c config.Config) string {
 	suite := invariant.New(c, []int{17})
 	for i := range events {
@@ -158,7 +160,7 @@ func unearned(events []history.Event, c config.Config) string {
 	return ""
 }
 
-// Each bad end of a real run has a cause. Without the cause in the history, it is a violation.
+// Invariant 17 accepts each bad end of a real run, and reports it once its cause is removed from the history.
 func TestBadEndWithoutCauseIsViolation(t *testing.T) {
 	tested := make(map[execution.Reason]bool)
 	for _, b := range badEnds() {
@@ -178,7 +180,7 @@ func TestBadEndWithoutCauseIsViolation(t *testing.T) {
 			if why := unearned(rec.Events, s.Config(b.of())); why != "" {
 				t.Fatalf("the end is earned, but the invariant says: %s", why)
 			}
-			// Only the end under test may be bad, so that the invariant detects nothing else first.
+			// Keep only the bad end under test, so that the invariant reports no other end first.
 			strip := b.strip
 			if strip == nil {
 				strip = withoutFaults

@@ -23,13 +23,13 @@ import (
 type Case struct {
 	// Record is the run.
 	Record *verdict.Record
-	// Violation is the explained violation.
+	// Violation is the violation that is explained.
 	Violation verdict.Violation
-	// Most is the number of differences that are shown of two runs.
+	// Most is the largest number of differences that are shown between two runs.
 	Most int
 
 	ctx    context.Context
-	target Target // plain; of a varied target, the variant that the seed draws
+	target Target // plain; for a varied target, the variant that the seed draws
 	from   Target
 	seed   uint64
 	mutant *mutant.Mutant
@@ -121,14 +121,14 @@ func (c *Case) breaksRule(r *sim.Result) bool {
 	})
 }
 
-// untilBroken returns the sim.Options.Until of one run. It ends the run as soon as the rule of the case is
-// broken, or, if this is set, as soon as the case's execution breaks it. It is nil for an expectation,
-// which is judged at the end.
+// untilBroken returns the sim.Options.Until that stops one run when the rule is broken. It ends the run as
+// soon as the rule of the case is broken, or, if this is set, as soon as the case's execution breaks it. It
+// is nil for an expectation, which is judged at the end.
 func (c *Case) untilBroken(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
-	seen := 0 // it is called often, and there may be many findings
+	seen := 0 // findings already checked: this is called often, and there may be many
 	return func(so sim.Findings) bool {
 		fresh := so.List[seen:]
 		seen = len(so.List)
@@ -138,7 +138,7 @@ func (c *Case) untilBroken(this bool) func(sim.Findings) bool {
 	}
 }
 
-// rowOf returns the row of an execution of some run.
+// rowOf returns the row of an execution in any run.
 type rowOf func(execution.ID) (execution.Execution, bool)
 
 // chainKey returns the idempotency key of the first row of an execution's chain, and the execution's retry
@@ -154,9 +154,9 @@ func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 	return r.IdempotencyKey, r.RetryCount
 }
 
-// isSameExecution reports whether an execution of another run is the one of the case. It compares keys,
-// because submissions in another order get other numbers; without a key, it compares numbers. If the
-// violation is about no execution, every execution matches. An expectation about executions counts an
+// isSameExecution reports whether an execution of another run corresponds to the execution of the case. It
+// compares keys, because submissions in another order get other numbers; without a key, it compares numbers.
+// If the violation is about no execution, every execution matches. An expectation about executions counts an
 // execution with its retries, so every retry matches.
 func (c *Case) isSameExecution(row rowOf, id execution.ID) bool {
 	if c.Violation.Execution == 0 {
@@ -172,7 +172,7 @@ func (c *Case) isSameExecution(row rowOf, id execution.ID) bool {
 // shown is the default of Case.Most.
 const shown = 4
 
-// nearest is the largest distance from the failing seed at which a passing one is searched.
+// nearest is the largest distance from the failing seed at which a passing seed is searched for.
 const nearest = 10
 
 // Name returns the target and the seed of the run.
@@ -258,7 +258,7 @@ func (c *Case) compareWith(change string, r *sim.Result, kept events) explain.Co
 	return other
 }
 
-// failedAt is when the rule was broken; 0 for an expectation, which is about the whole run.
+// failedAt returns when the rule was broken, or 0 for an expectation, which is about the whole run.
 func (c *Case) failedAt() time.Duration {
 	if c.Violation.Name == verdict.Expectation {
 		return 0
@@ -303,8 +303,8 @@ func (c *Case) matchingRow(r *sim.Result, kept events) (row execution.Execution,
 	return row, known
 }
 
-// nearestPassing compares the case with the nearest seed that breaks no rule; false if there is none within
-// nearest.
+// nearestPassing compares the case with the nearest seed that breaks no rule; it returns false if there is
+// none within the distance nearest.
 func (c *Case) nearestPassing() (explain.Counterpart, bool) {
 	for d := uint64(1); d <= nearest; d++ {
 		for _, seed := range []uint64{c.seed - d, c.seed + d} {
@@ -323,7 +323,7 @@ func (c *Case) nearestPassing() (explain.Counterpart, bool) {
 	return explain.Counterpart{}, false
 }
 
-// dropHalves removes elements from a list, first half of them at a time, finally single ones. drop tries to
+// dropHalves removes elements from a list: first half of them at a time, finally one at a time. drop tries to
 // remove n elements from the i-th on, and reports whether it did. over ends the search. dropHalves reports
 // whether anything was removed.
 func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (changed bool) {

@@ -12,7 +12,7 @@ import (
 	"handoff/sim"
 )
 
-// shownMutant is the failing run of the demo.
+// shownMutant returns the failing run of the demo.
 func shownMutant(t *testing.T) *Case {
 	t.Helper()
 	return caseOf(t, "network-partition", 4, "unguarded-claim")
@@ -59,7 +59,7 @@ func TestMutantIsComparedWithPlainRun(t *testing.T) {
 	}
 }
 
-// With only the needed faults, the run fails; without any one of them, it passes.
+// With only the needed faults the run fails, and it passes if any one of them is left out.
 func TestNeededFaultsAreMinimal(t *testing.T) {
 	c := shownMutant(t)
 	if !c.Ablate() {
@@ -71,7 +71,7 @@ func TestNeededFaultsAreMinimal(t *testing.T) {
 	checkNeeded(t, c)
 }
 
-// Leaving out a fault does not change when the others begin.
+// Leaving out a fault does not change when the other faults begin.
 func TestOmittingFaultKeepsOtherFaults(t *testing.T) {
 	target := find(t, "network-partition")[0]
 	all := runOnce(target, sim.Options{Seed: 3})
@@ -98,7 +98,7 @@ func TestLaterFailureOfSameRuleCounts(t *testing.T) {
 	}
 }
 
-func TestCaseStopsWithItsContext(t *testing.T) {
+func TestCaseStopsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := NewCase(ctx, find(t, "network-partition")[0], 4, nil); !errors.Is(err, context.Canceled) {
@@ -118,7 +118,7 @@ func TestSweepExplainsItsFailures(t *testing.T) {
 	}
 }
 
-// twoLosses loses an execution with each of two workers.
+// twoLosses is a scenario in which each of two workers loses an execution when it crashes.
 const twoLosses = `
 name: two-losses
 about: Two workers crash, and each takes an execution with it.

@@ -33,7 +33,7 @@ func (t Target) String() string {
 	return fmt.Sprintf("%s (%s)", t.Scenario.Name, verdict.ProfileName(t.Profile, t.Varied))
 }
 
-// Targets lists every profile of every scenario, in their order.
+// Targets lists every scenario under each of its profiles, in order.
 func Targets(list []*scenario.Scenario) []Target {
 	var targets []Target
 	for _, s := range list {
@@ -77,8 +77,8 @@ func shellQuote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// runOnce runs one seed. A panic of the harness itself is no verdict on the product: such a run counts as
-// not judged.
+// runOnce runs one seed of a target. A panic of the harness itself is not a verdict on the product: such a
+// run counts as not judged.
 func runOnce(t Target, o sim.Options) (r *sim.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -106,7 +106,7 @@ func isHarnessPanic(stack string) bool {
 	from := 0
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") {
-			from = i // the last panic: a deferred function may have panicked again
+			from = i // search for the last panic: a deferred function may have panicked again
 		}
 	}
 	for _, line := range lines[from:] {

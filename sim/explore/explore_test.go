@@ -23,7 +23,7 @@ import (
 	"handoff/scenarios"
 )
 
-// find returns the targets of one scenario of the library.
+// find returns the targets of one library scenario.
 func find(t *testing.T, name string) []Target {
 	t.Helper()
 	s, err := scenarios.Find(name)
@@ -33,7 +33,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that the first seed kills: no part detects a lost worker in time.
+// deaf returns a mutant that the first seed kills: no process detects a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -45,7 +45,7 @@ func TestSweepResultIsIndependentOfProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
-		seeds = 2 // under the race detector, which makes every run ten times slower; 8 runs at once
+		seeds = 2 // fewer runs under the race detector, which makes every run ten times slower
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
@@ -150,7 +150,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestProgressCountsEverything(t *testing.T) {
+func TestProgressCountsRunsAndFailures(t *testing.T) {
 	var last Progress
 	failed := 0
 	_, err := Sweep(t.Context(), find(t, "worker-stops-mid-execution"), Options{First: 7, Seeds: 4, Mutant: deaf(), Progress: func(p Progress) {
@@ -167,11 +167,11 @@ func TestProgressCountsEverything(t *testing.T) {
 	}
 }
 
-func TestHungRunIsNamed(t *testing.T) {
+func TestSweepNamesHungRun(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
-		if !p.Client { // the client's store is made before the run begins
+		if !p.Client { // skip the client's store, which is made before the run begins
 			<-release
 		}
 		return c
@@ -181,7 +181,7 @@ func TestHungRunIsNamed(t *testing.T) {
 	if !errors.As(err, &hung) {
 		t.Fatalf("error %v", err)
 	}
-	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestHungRunIsNamed")) ||
+	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestSweepNamesHungRun")) ||
 		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --mutant stuck") {
 		t.Errorf("%v", err)
 	}
@@ -225,7 +225,7 @@ func TestHarnessPanicIsInconclusive(t *testing.T) {
 	}
 }
 
-// drifting is a mutant that makes every run differ from the one before.
+// drifting returns a mutant that makes every run differ from the previous run.
 func drifting() *mutant.Mutant {
 	var n atomic.Int64
 	return &mutant.Mutant{Name: "drifting", Config: func(c *config.Config) {

@@ -31,8 +31,8 @@ const historySeeds = 2
 // histories is the file with the histories of the library's runs, one a line.
 const histories = "testdata/histories.txt"
 
-// mostFall bounds the loss of judgements: an invariant that judges less than before in a scenario,
-// by more than one part in this many, is reported.
+// mostFall bounds the loss of judgements: an invariant is reported if its number of judgements in a scenario
+// falls by more than 1/mostFall.
 const mostFall = 20
 
 // historyRun is one run of the library, in the form that the tests compare.
@@ -42,7 +42,7 @@ type historyRun struct {
 	hash   uint64
 	events uint64
 	judged []uint64
-	// failed is the reason why the run can't be compared; empty if it can.
+	// failed is the reason why the run can't be compared, or "" if it can.
 	failed string
 	// violations are the violations of the run.
 	violations []verdict.Violation
@@ -99,7 +99,7 @@ func (h *historyRun) run() {
 	}
 }
 
-// A rule that never judges anything in the whole library would always pass.
+// Every invariant must judge something in the library: an invariant that judges nothing would always pass.
 func TestLibraryExercisesEveryInvariant(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {
@@ -124,9 +124,9 @@ func TestLibraryExercisesEveryInvariant(t *testing.T) {
 	}
 }
 
-// The core breaks no rule in any run of the library. For every run, the committed file holds the hash of
-// the history, the number of events, and how often each invariant has judged something. A change that
-// should not change runs changes no line. A change of the checkers that loses judgements changes a count.
+// The core breaks no rule in any run of the library. For every run, the committed file holds the hash of the
+// history, the number of events, and the number of judgements of each invariant. A refactoring must change no
+// line, and a change to the checkers that loses judgements changes a count.
 func TestHistories(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {
@@ -175,7 +175,7 @@ func writeHistories(t *testing.T, runs []historyRun) {
 	}
 }
 
-// key is the part of a line that identifies the run.
+// key returns the part of a line that identifies the run.
 func (h *historyRun) key() string {
 	return fmt.Sprintf("%s %s %d", h.target.Scenario.Name, h.target.Profile, h.seed)
 }
@@ -185,7 +185,7 @@ func (h *historyRun) line() string {
 	return fmt.Sprintf("%s %016x %d %s", h.key(), h.hash, h.events, judged)
 }
 
-// compareHistories returns a line for every scenario in which an invariant judges much less than in the
+// compareHistories returns a line for every scenario in which an invariant judges much less often than in the
 // file, and then a line for every run that differs. It ignores seeds of the file that were not run.
 func compareHistories(text string, runs []historyRun) (problems []string) {
 	old, problems := readHistories(text)
@@ -221,7 +221,8 @@ func compareHistories(text string, runs []historyRun) (problems []string) {
 	return append(fell, problems...)
 }
 
-// falls reports the invariants that judge much less in the seeds of one target than before.
+// falls reports the invariants whose judgements in the seeds of one target have fallen by more than
+// 1/mostFall.
 func falls(target Target, before, after []uint64) (list []string) {
 	for i := range before {
 		if after[i]*mostFall < before[i]*(mostFall-1) {

@@ -10,8 +10,8 @@ import (
 	"handoff/scenarios"
 )
 
-// endsAfter is a context that ends after a number of calls: in the middle of a run, and always at
-// the same step.
+// endsAfter is a context that ends after a number of calls of Err: in the middle of a run, always at the same
+// step.
 type endsAfter struct {
 	context.Context
 	left int
@@ -24,7 +24,7 @@ func (e *endsAfter) Err() error {
 	return nil
 }
 
-// An interrupted run stops within a few steps, and counts for nothing.
+// An interrupted run stops within a few steps and is not counted in the result.
 func TestInterruptedRunDoesNotCount(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 // Kill is the result for one mutant.
 type Kill struct {
 	Mutant *mutant.Mutant
-	// Violations are the violations of the first failing seed; none if the mutant survived.
+	// Violations are the violations of the first failing seed, or none if the mutant survived.
 	Violations []verdict.Violation
 	Target     Target
 	Seed       uint64
-	// Runs is the number of runs until the kill, or of survived runs. GaveUp is the number of them that
-	// could not be judged.
+	// Runs is the number of runs up to the kill, or the number of runs that the mutant survived. GaveUp is
+	// the number of them that could not be judged.
 	Runs   int
 	GaveUp int
 	Wall   time.Duration
@@ -34,13 +34,13 @@ type Kill struct {
 func (k *Kill) Found() bool { return len(k.Violations) > 0 }
 
 // Killed reports whether the first failing seed violated the expected invariant. A violation of another
-// rule is no kill: it shows that the mutant does harm, but not that the suite recognises it.
+// rule is not a kill: it shows that the mutant does harm, but not that the suite recognises it.
 func (k *Kill) Killed() bool {
 	return slices.ContainsFunc(k.Violations, func(v verdict.Violation) bool { return v.Invariant == k.Mutant.Expected && v.Invariant != 0 })
 }
 
-// Violation returns the violation of the expected invariant if there is one, else the first; nil for a
-// survivor.
+// Violation returns the violation of the expected invariant if there is one, else the first violation; nil if
+// the mutant survived.
 func (k *Kill) Violation() *verdict.Violation {
 	for i := range k.Violations {
 		if k.Violations[i].Invariant == k.Mutant.Expected {
@@ -65,12 +65,12 @@ type MutantOptions struct {
 	Patience time.Duration
 	// Without leaves out some invariants, to test that their mutants then survive.
 	Without []int
-	// Own are the rules that the scenarios break without a mutant; see FailsAnyway.
+	// Own lists the rules that the scenarios break without a mutant; see FailsAnyway.
 	Own []OwnFailure
 }
 
-// Mutants runs every mutant in the scenarios, its own first, seed by seed under each profile, up to the
-// first failing seed. The results are in the order of the mutants.
+// Mutants runs every mutant in the scenarios, beginning with the mutant's own scenario, seed by seed under
+// each profile, up to the first failing seed. The results are in the order of the mutants.
 func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, o MutantOptions) ([]*Kill, error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -158,7 +158,7 @@ func huntMutant(ctx context.Context, f *mutant.Mutant, library []*scenario.Scena
 	return k
 }
 
-// ownScenarioFirst returns the scenarios with the mutant's own one first.
+// ownScenarioFirst returns the scenarios, with the mutant's own scenario first.
 func ownScenarioFirst(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
 	first := slices.Clone(library)
 	slices.SortStableFunc(first, func(a, b *scenario.Scenario) int {

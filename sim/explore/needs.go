@@ -13,7 +13,7 @@ import (
 	"handoff/sim"
 )
 
-// This file finds which faults a failure needed.
+// This file finds out which faults caused a failure.
 
 // ablationOutcome is the outcome of a run without some faults.
 type ablationOutcome struct {
@@ -43,7 +43,7 @@ func (c *Case) Ablate() (found bool) {
 		if struck {
 			left = append(left, f.Index)
 		} else {
-			out = append(out, f.Index) // it had no effect
+			out = append(out, f.Index) // the fault had no effect
 		}
 	}
 	over := func() bool { return c.ctx.Err() != nil }
@@ -79,8 +79,8 @@ func (c *Case) markNeededFaults(x *explain.Explanation, out, left []int, over fu
 }
 
 // findElsewhere finds, for a missed expectation, other executions that miss it because of a fault, although
-// the execution of the case needs none. It skips executions whose action failed by itself, and cancelled
-// ones: a fault may determine whether a cancellation comes in time, but it is not the cause.
+// the execution of the case misses it without any fault. It skips executions whose action failed by itself,
+// and cancelled ones: a fault may determine whether a cancellation comes in time, but it is not the cause.
 func (c *Case) findElsewhere(x *explain.Explanation, out, left []int, over func() bool) {
 	if !x.Missed || !x.Followed || c.mutant != nil || x.Needed() > 0 || len(left) == 0 {
 		return
@@ -155,7 +155,7 @@ func (c *Case) wasCancelled(id execution.ID) bool {
 	return false
 }
 
-// keyOf returns the idempotency key of an execution's chain in the failing run; empty if it has none.
+// keyOf returns the idempotency key of an execution's chain in the failing run, or "" if it has none.
 func (c *Case) keyOf(id execution.ID) string {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
@@ -183,7 +183,7 @@ func (c *Case) ownErrors(id execution.ID) (attempts int) {
 	return attempts
 }
 
-// brokenWithout reports whether the failure of the case also happens without some faults.
+// brokenWithout reports whether the failure of the case also happens when some faults are left out.
 func (c *Case) brokenWithout(faults []int) bool { return c.runWithout(faults).broken }
 
 // runWithout runs the case without some faults, at most once for each set of faults.

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedCase returns a failing run of a scenario, compared and with its needed faults.
+// explainedCase returns a failing run of a scenario, after comparing it and finding its needed faults.
 func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explain.Explanation) {
 	t.Helper()
 	s, err := scenario.Parse(name+".yaml", []byte(text))
@@ -30,7 +30,7 @@ func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explai
 	return c, x
 }
 
-// Both crashes break the expectation. Only one of them has lost the execution that the report shows.
+// Both crashes break the expectation, but only the first crash lost the execution that the report shows.
 func TestShownExecutionDeterminesNeededFaults(t *testing.T) {
 	c, x := explainedCase(t, "two-losses", twoLosses, 1)
 	if len(c.Violation.Missed) < 2 {
@@ -68,8 +68,8 @@ expect:
   executions: {completed: "100%"}
 `
 
-// The shown execution needs no fault. Another one that misses the same expectation does, and the
-// explanation names it. Its child was skipped as a consequence.
+// The shown execution misses the expectation without any fault. Another execution misses it because of the
+// crash, and so does its skipped child; the explanation names that execution.
 func TestExplanationNamesOtherExecutionsFaults(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
 	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {
@@ -143,8 +143,8 @@ func TestFaultsNeededOnlyByOtherExecutions(t *testing.T) {
 	}
 }
 
-// A page begins with the first violation of its run. So that one is explained, even if a mutant was planted
-// to break another rule.
+// A page begins with the first violation of its run. So the first violation is explained, even if a mutant
+// was planted to break another rule.
 func TestExplanationCoversFirstViolation(t *testing.T) {
 	for _, k := range kills(t) {
 		if !k.Killed() || len(k.Violations) < 2 || k.Target.Varied {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// less is an accepted fall of occasions: by how many percent at most, and why.
+// less is an accepted fall in the number of occasions: the largest percentage, and the reason.
 type less struct {
 	percent float64
 	why     string
 }
 
-// judgedLess lists, by number, the rules that are judged on fewer occasions since the daemons became
-// faster. Any other rule, and any larger fall, fails the test.
+// judgedLess lists, by number, the rules that are judged on fewer occasions since the daemons became faster.
+// A fall of any other rule, or a larger fall, fails the test.
 func judgedLess() map[int]less {
 	return map[int]less{
 		12: {11, "a dispatch in one step is one wait, where it was two, and an end that is handled with its result is no wait for its handling"},
@@ -41,8 +41,8 @@ func occasions(before, now string) (was, is []uint64, common int, problems []str
 	return was, is, common, append(problems, more...)
 }
 
-// fallen returns the fall in percent, by number, of each rule that is judged less than before by more than
-// one part in mostFall.
+// fallen returns, by number, the rules whose judgements have fallen by more than 1/mostFall, with the fall in
+// percent.
 func fallen(was, is []uint64) map[int]float64 {
 	found := make(map[int]float64)
 	for i := range was {
@@ -53,9 +53,9 @@ func fallen(was, is []uint64) map[int]float64 {
 	return found
 }
 
-// A change that makes the daemons faster may omit steps, and with them occasions for the rules.
-// HANDOFF_OCCASIONS names the histories of an older commit (`.ci/occasions COMMIT` writes the
-// file); without it the committed histories are compared with themselves.
+// A change that makes the daemons faster may omit steps, and with them occasions at which rules are judged.
+// HANDOFF_OCCASIONS names the histories of an older commit (`.ci/occasions COMMIT` writes the file); without
+// it the committed histories are compared with themselves.
 func TestRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	file := os.Getenv("HANDOFF_OCCASIONS")
 	if file == "" {

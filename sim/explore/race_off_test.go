@@ -2,5 +2,5 @@
 
 package explore
 
-// raceEnabled reports whether the race detector watches these tests.
+// raceEnabled reports whether these tests were built with the race detector.
 const raceEnabled = false

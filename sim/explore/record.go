@@ -24,7 +24,7 @@ func Record(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*verd
 	return recordRun(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)})
 }
 
-// interruptOn returns a sim.Options.Interrupted that is true once ctx has ended.
+// interruptOn returns a sim.Options.Interrupted that returns true once ctx has ended.
 func interruptOn(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
 func recordRun(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
@@ -45,8 +45,8 @@ func recordRun(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	return rec, r
 }
 
-// Causes returns the events that led to a violation, oldest first, and the number of events in its whole
-// past.
+// Causes returns the main events that led to a violation, oldest first, and the number of all events that led
+// to it.
 func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
 	causes := r.FindCauses(v)
 	for _, i := range causes.Events {
@@ -87,7 +87,8 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 		case e.Execution != 0:
 			return rows[e.Execution]
 		case e.Kind == history.Logged:
-			// A warning of its worker that names no other execution may explain the end.
+			// A warning logged by the execution's worker may explain its end, unless it names another
+			// execution.
 			return mentionsExecution(e.Text, rows) || involved[e.Process] && isWarning(e.Text) && !strings.Contains(e.Text, " execution=")
 		case e.Kind == history.MutantActed:
 			return true
@@ -131,7 +132,7 @@ func parseID(digits string) execution.ID {
 	return id
 }
 
-// affectsProcess reports whether a fault's name implies that it may affect one of the processes.
+// affectsProcess reports whether a fault may, judging by its name, affect one of the processes.
 func affectsProcess(fault string, involved map[string]bool) bool {
 	words := strings.FieldsFunc(fault, func(r rune) bool { return r == ' ' || r == ',' })
 	return slices.ContainsFunc(words, func(w string) bool {

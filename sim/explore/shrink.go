@@ -25,7 +25,8 @@ type Shrunk struct {
 	File []byte
 	// Invariant is the violated invariant; 0 for an expectation of the scenario or a panic.
 	Invariant int
-	// Faults, Executions and Workers count what is left. Runs and Steps are the cost of the search.
+	// Faults, Executions and Workers count what is left in the small scenario. Runs and Steps are the cost of
+	// the search.
 	Faults, Executions, Workers int
 	Runs                        int
 	Steps                       uint64
@@ -33,23 +34,23 @@ type Shrunk struct {
 
 // The search is bounded by work and not by time, so that it ends with the same file on any machine.
 const (
-	// shrinkSteps bounds the kernel's steps of all runs: about five seconds.
+	// shrinkSteps bounds the total kernel steps of all runs: about five seconds.
 	shrinkSteps = 12_000_000
-	// shrinkSeeds is the number of seeds that a candidate is tried with, in addition to the one that failed
-	// before: removing something shifts the times of everything else.
+	// shrinkSeeds is the number of seeds that a candidate is tried with besides the seed that failed last,
+	// because removing something shifts the times of everything else.
 	shrinkSeeds = 40
 )
 
 // ErrNothingToShrink means that the run to shrink does not fail.
 var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
 
-// ErrNotKept means that the run to shrink fails, but its scenario, reduced to the profile of the run, does
-// not. No seed was found in which it fails in the same way and, if there is a mutant, passes without it.
+// ErrNotKept means that the run to shrink fails, but no longer when its scenario is reduced to the profile of
+// the run. No seed was found in which it fails in the same way and, if there is a mutant, passes without it.
 type ErrNotKept struct {
 	Target Target
 	Seed   uint64
 	Mutant *mutant.Mutant
-	// Tried is the last of the seeds, from 1, that were also tried; 0 for none.
+	// Tried is the last of the other seeds, counted from 1, that were tried; 0 if none were.
 	Tried uint64
 }
 
@@ -165,8 +166,8 @@ func (s *shrinker) runPasses() {
 	}
 }
 
-// tryDocument keeps a document if it fails like the original, in the seed of the best one so far or in one
-// of the first seeds.
+// tryDocument keeps a document if it fails like the original, in the seed of the best document so far or in
+// one of the first seeds.
 func (s *shrinker) tryDocument(d *scenario.Document) bool {
 	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
 	if err != nil {
@@ -226,7 +227,7 @@ func (s *shrinker) editedCopy(change func(d *scenario.Document)) *scenario.Docum
 	return d
 }
 
-// dropFaults removes halves, quarters and so on, down to single faults.
+// dropFaults removes half of the faults, a quarter and so on, down to single faults.
 func (s *shrinker) dropFaults() (changed bool) {
 	return dropHalves(func() int { return len(s.bestScenario().Faults) }, s.isOver, func(i, n int) bool {
 		return s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.DropFaults(i, n) }))
@@ -246,7 +247,7 @@ func (s *shrinker) dropLoads() (changed bool) {
 	return changed
 }
 
-// evenRuns makes every run of an action as long as the longest, so that a fault has a run to affect.
+// evenRuns makes every run of an action as long as its longest run, so that a fault has a run to affect.
 func (s *shrinker) evenRuns() (changed bool) {
 	for i := range s.bestScenario().Actions {
 		if a := &s.bestScenario().Actions[i]; a.TakesMin != a.TakesMax && !s.isOver() {
@@ -256,8 +257,8 @@ func (s *shrinker) evenRuns() (changed bool) {
 	return changed
 }
 
-// lessWork finds a small sufficient number of executions for each load. It tries numbers from one upwards,
-// in growing steps.
+// lessWork finds a small number of executions for each load with which the scenario still fails. It tries
+// numbers from one upwards, in growing steps.
 func (s *shrinker) lessWork() (changed bool) {
 	for i := range s.bestScenario().Workload {
 		count := s.bestScenario().Workload[i].Count
@@ -279,8 +280,8 @@ func nextCount(n int) int {
 	return n * 3 / 2
 }
 
-// keepFewer keeps n executions of a load: the first ones, later ones, or those around one of the faults,
-// because a late fault needs work to affect.
+// keepFewer keeps n executions of a load: the first n, later ones, or n around one of the faults, because a
+// late fault needs work to affect.
 func (s *shrinker) keepFewer(i, n int) bool {
 	load := s.bestScenario().Workload[i]
 	if s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetCount(i, n) })) {
@@ -352,7 +353,7 @@ func (s *shrinker) narrowFaults() (changed bool) {
 	return changed
 }
 
-// faultInterval returns when a fault began and ended in the best run; zero if it did not begin.
+// faultInterval returns when a fault began and ended in the best run, or zeros if it did not begin.
 func (s *shrinker) faultInterval(name string) verdict.FaultInterval {
 	r := runOnce(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: interruptOn(s.ctx)})
 	s.best.Runs++

@@ -16,7 +16,7 @@ import (
 	"handoff/sim"
 )
 
-// sampled are the mutants that are shrunk on every run of the tests; make test-all shrinks all, which takes
+// sampled lists the mutants that every test run shrinks; make test-all shrinks all mutants, which takes
 // minutes.
 func sampled() []string {
 	if !testenv.All() {
@@ -34,7 +34,7 @@ const mostShrinkRuns = 20_000
 
 // A shrunk file fails with the mutant, by the mutant's expected invariant, and passes without it. Most
 // files are small and are found quickly.
-func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
+func TestShrunkFilesFailOnlyWithTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
 	for _, kill := range kills(t) {
@@ -110,8 +110,8 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 	t.Errorf("%s does not break invariant %d in seed %d with %s planted; it breaks %v", s.File, s.Regression.Invariant, s.Regression.Seed, s.Regression.Mutant, r.Failures())
 }
 
-// Every file of scenarios/regressions still serves its purpose.
-func TestRegressions(t *testing.T) {
+// Every file in scenarios/regressions still fails with its mutant and passes without it.
+func TestRegressionFilesFailOnlyWithMutant(t *testing.T) {
 	list, err := scenarios.Regressions()
 	if err != nil {
 		t.Fatal(err)

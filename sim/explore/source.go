@@ -54,7 +54,7 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
 			killed := s.killsMutant(i, seed)
 			if !limit.Stop() {
-				hangs(t, seed) // if the timer's call is in progress, this waits for it
+				hangs(t, seed) // wait for the timer's call if it is in progress
 				return s.own
 			}
 			if killed {
@@ -71,7 +71,7 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 // runOne runs one seed; tests replace it.
 type runOne func(Target, sim.Options) *sim.Result
 
-// sourceRun is the trial of one source mutant.
+// sourceRun is the state of the runs of one source mutant.
 type sourceRun struct {
 	run     runOne
 	targets []Target

@@ -12,7 +12,7 @@ import (
 	"handoff/sim"
 )
 
-// judgeSource tries a source mutant without a mutation: the core of this process.
+// judgeSource runs SourceMutant with the unmutated core of this process.
 func judgeSource(t *testing.T, size score.Size, truth *score.Truth) (*score.Truth, *score.Result) {
 	t.Helper()
 	var result *score.Result
@@ -38,9 +38,9 @@ func TestMutantWithEqualHistoriesIsNotReached(t *testing.T) {
 	}
 }
 
-// A varied run that the original core fails is not attributed to a mutant, and doesn't hide the mutant's
-// effect elsewhere.
-func TestVariedRunsTheCoreFailsAreSkipped(t *testing.T) {
+// A varied run in which the original core fails is not attributed to a mutant, and doesn't hide the mutant's
+// effect in other runs.
+func TestVariedRunsFailedByCoreAreSkipped(t *testing.T) {
 	size := score.Size{Seeds: 1, Varied: 2}
 	var order []string
 	// core fails seed 1 of every varied target; a mutant also fails seed 2 under one profile.
@@ -96,7 +96,7 @@ func TestLateRunIsReportedOnce(t *testing.T) {
 			}
 			return &sim.Result{Run: verdict.Run{Seed: o.Seed, Profile: target.Profile}}
 		}
-		// The limit is short, because the first run waits until it is over.
+		// The time limit is short, because the first run waits until it is over.
 		sourceMutant(late, find(t, "ttl-race"), score.Size{Seeds: 2}, c.truth, time.Millisecond, func(r *score.Result) {
 			results = append(results, r)
 			reported <- struct{}{}

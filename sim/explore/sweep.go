@@ -23,11 +23,12 @@ type Options struct {
 	// varied target.
 	First         uint64
 	Seeds, Varied int
-	// Share leaves runs to other machines: equally many of each target, within one.
+	// Share leaves runs to other machines; every share has the same number of each target's runs, give or
+	// take one.
 	Share shard.Share
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
-	// FailFast starts no run after a failure. Runs in progress finish and count.
+	// FailFast makes the sweep start no run after a failure. Runs in progress finish and count.
 	FailFast bool
 	// Workers is the number of goroutines; 0 means GOMAXPROCS.
 	Workers int
@@ -35,7 +36,7 @@ type Options struct {
 	Double int
 	// Progress is called after every run, by one goroutine at a time; nil for none.
 	Progress func(Progress)
-	// Patience is how long a run may make no progress in real time; 0 means DefaultPatience.
+	// Patience is how long, in real time, a run may go without progress; 0 means DefaultPatience.
 	Patience time.Duration
 	// Describe describes an event, to show the difference between two runs of a seed; may be nil.
 	Describe func(*history.Event, map[execution.WorkerID]string) string
@@ -44,7 +45,7 @@ type Options struct {
 	run func(Target, sim.Options) *sim.Result
 }
 
-// DefaultPatience is far more than any run takes as a whole.
+// DefaultPatience is much longer than any whole run takes.
 const DefaultPatience = time.Minute
 
 // Progress is the state of a sweep.
@@ -55,7 +56,7 @@ type Progress struct {
 	Elapsed     time.Duration
 	// Failing is the number of failed runs.
 	Failing int
-	// Failed is the target of the latest run if that is the target's first failure, else nil. Seed is its
+	// Failed is the target of the latest run if that run is the target's first failure, else nil. Seed is its
 	// seed, and Broken the first rule that it broke.
 	Failed *Target
 	Seed   uint64
@@ -214,7 +215,7 @@ func (s *sweep) runPool(ctx context.Context) error {
 	}
 }
 
-// runNext makes the next run; false if there is none or it was interrupted.
+// runNext makes the next run; it returns false if there is none or it was interrupted.
 func (s *sweep) runNext() bool {
 	target, n, there := s.claimRun()
 	if !there {
@@ -234,8 +235,8 @@ func (s *sweep) runNext() bool {
 	return true
 }
 
-// claimRun returns the next run of this share: a target, and the index of its seed, from 0. Target and
-// index together decide the share, so that each target and each seed is spread over all shares.
+// claimRun returns the next run of this share: a target, and the index of its seed, counted from 0. Target
+// and index together decide the share, so that each target and each seed is spread over all shares.
 func (s *sweep) claimRun() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +278,7 @@ func (s *sweep) addResult(target int, r *sim.Result, wall time.Duration) {
 	}
 }
 
-// forRecords is how long making the records may take after an interruption.
+// forRecords limits the time for making records after an interruption.
 const forRecords = 500 * time.Millisecond
 
 // makeRecords repeats the smallest failing seed of every failed target with a record. Once ctx has ended,
@@ -341,7 +342,7 @@ func (s *sweep) explainRecords(ctx context.Context, targets []Target, records []
 	group.Wait()
 }
 
-// markUnrecorded notes for every failed target that its record is missing, because a run hung.
+// markUnrecorded marks every failed target's record as missing because a run hung.
 func (s *sweep) markUnrecorded() {
 	for _, sc := range s.out.Scenarios {
 		if sc.Failing > 0 {
@@ -350,7 +351,7 @@ func (s *sweep) markUnrecorded() {
 	}
 }
 
-// Tell adds the causes of a recorded run's violations.
+// Tell adds to a recorded run the causes of its violations.
 func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	for i := range sc.Violations {
 		if v := &sc.Violations[i]; v.Seed == rec.Seed {
@@ -363,7 +364,7 @@ func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	}
 }
 
-// watch is the watchdog of a sweep, with the run of each kernel.
+// watch is the watchdog of a sweep; it knows the run of each kernel.
 type watch struct {
 	dog  *kernel.Watchdog
 	mu   sync.Mutex
@@ -401,7 +402,7 @@ func (w *watch) watchRun(t Target, seed uint64, f *mutant.Mutant) func(*kernel.K
 	}
 }
 
-// Commit returns the revision from which the program was built, empty if unknown.
+// Commit returns the revision from which the program was built, or "" if it is unknown.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -18,11 +18,11 @@ import (
 	"handoff/sim"
 )
 
-// A harness that can't fail proves nothing. These tests remove one part of it at a time, and require that
-// some check then fails.
+// A harness that can't fail proves nothing. These tests remove one part of the harness at a time, and require
+// that some check then fails.
 
-// skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and
-// show no more than a few runs do.
+// skipShort skips tests with thousands of runs under -short, as in the pass of the race detector: there they
+// take minutes and show no more than a few runs do.
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -90,8 +90,8 @@ func TestEveryMutantIsKilled(t *testing.T) {
 	}
 }
 
-// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which check
-// detects this does not depend on the seed, so one run is enough, except in make test-all.
+// Without its injector a fault has no effect, so no scenario with that fault may pass. Which check detects
+// this does not depend on the seed, so one run is enough, except in make test-all.
 func TestEveryMissingInjectorIsDetected(t *testing.T) {
 	skipShort(t)
 	all := library(t)
@@ -116,7 +116,7 @@ func TestEveryMissingInjectorIsDetected(t *testing.T) {
 	}
 }
 
-// without runs scenarios without one injector, each with its first seed only.
+// without runs the first seed of each scenario without one injector.
 func without(kind *fault.Kind) func(Target, sim.Options) *sim.Result {
 	var mu sync.Mutex
 	first := make(map[Target]*sim.Result)
@@ -174,8 +174,8 @@ func TestEveryMissingInvariantIsDetected(t *testing.T) {
 // vacuitySeeds is the number of seeds in which a scenario must kill a mutant that it guards against.
 const vacuitySeeds = 25
 
-// Every scenario kills a mutant that it guards against: one that names the scenario, or whose defect number
-// is in its `about`. A scenario that kills none of them does not prove its `about`.
+// Every scenario kills a mutant that it guards against: a mutant that names the scenario, or whose defect
+// number is in the scenario's `about`. A scenario that kills none does not prove its `about`.
 func TestNoScenarioIsVacuous(t *testing.T) {
 	done := make(map[string]bool)
 	for _, k := range kills(t) {
@@ -211,8 +211,8 @@ func sources(s *scenario.Scenario) []string {
 	return regexp.MustCompile(`\bD\d+\b`).FindAllString(s.About, -1)
 }
 
-// killsOne tries all mutants with one seed before the next seed, so that it finds the easiest one
-// soonest.
+// killsOne tries all mutants with one seed before the next seed, so that it soon finds the mutant that is
+// easiest to kill.
 func killsOne(s *scenario.Scenario, mutants []*mutant.Mutant, seeds int) bool {
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		for _, f := range mutants {

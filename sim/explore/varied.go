@@ -8,8 +8,8 @@ import (
 	"handoff/sim"
 )
 
-// Beside returns the number of varied seeds of a target with this number of plain ones: one for every
-// fifteen, rounded up. `chaos run --varied` runs as many varied seeds as plain ones.
+// Beside returns the number of varied seeds that accompany a number of plain seeds: one for every fifteen,
+// rounded up. `chaos run --varied` runs as many varied seeds as plain ones.
 func Beside(seeds int) int { return (seeds + 14) / 15 }
 
 // Varied returns the same targets, varied.
@@ -42,8 +42,8 @@ func Runs(targets []Target, o Options) (runs int) {
 // A target with fewer seeds has a run only in some rounds, so that all targets advance together.
 type turn struct{ round, target int }
 
-// nextRun returns the next run: the index of its target, and of its seed among that target's, from 0.
-// left is false if there is none.
+// nextRun returns the next run: the index of its target, and the index of its seed among that target's seeds,
+// counted from 0. left is false if there is none.
 func (t *turn) nextRun(targets []Target, o Options) (target, n int, left bool) {
 	rounds := max(o.Seeds, o.Varied)
 	for ; t.round < rounds; t.round, t.target = t.round+1, 0 {
@@ -82,12 +82,12 @@ func (t Target) runSeed(o sim.Options) *sim.Result {
 	}
 	r := sim.Run(plain.Scenario, t.Profile, o)
 	if t.Varied {
-		r.Varied = append([]string{}, changes...) // not nil, even without changes
+		r.Varied = append([]string{}, changes...) // Changes is not nil, even if it is empty
 	}
 	return r
 }
 
-// strategyName returns the name, in results, of how the target's runs are drawn.
+// strategyName returns the name that results give to the way in which the target's runs are drawn.
 func (t Target) strategyName() string {
 	if t.Varied {
 		return verdict.Varied

@@ -38,7 +38,7 @@ func TestVariedRunsLeavePlainRunsUnchanged(t *testing.T) {
 	}
 }
 
-func TestTargetsAdvanceTogether(t *testing.T) {
+func TestSweepAdvancesAllTargetsTogether(t *testing.T) {
 	plain := find(t, "ttl-race")
 	targets := slices.Concat(plain, Varied(plain))
 	o := Options{Seeds: 10, Varied: 3}
@@ -52,7 +52,7 @@ func TestTargetsAdvanceTogether(t *testing.T) {
 	}
 }
 
-// A shrunk varied run fails as before, with the needed settings and few others.
+// A shrunk varied run fails as before, and keeps the needed settings and few others.
 func TestVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")

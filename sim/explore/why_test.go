@@ -12,10 +12,10 @@ import (
 	"handoff/scenarios"
 )
 
-// mostLines bounds the median number of lines of the differences.
+// mostLines bounds the median number of lines of difference.
 const mostLines = 15
 
-// The test measures the quality of explanations. Each mutant's first failing run is explained: a line shows
+// This test measures the quality of explanations. Each mutant's first failing run is explained: a line shows
 // the first event at which the mutant acted, and the set of needed faults is minimal. make test has four
 // mutants; HANDOFF_WHY names others, separated by commas, or all.
 func TestExplanationsOfMutants(t *testing.T) {
@@ -38,7 +38,7 @@ func TestExplanationsOfMutants(t *testing.T) {
 	}
 }
 
-// explainMutant returns the number of lines of the difference.
+// explainMutant explains a mutant's failing run, and returns the number of lines of difference.
 func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 	t.Helper()
 	library, err := scenarios.Library()

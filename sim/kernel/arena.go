@@ -9,21 +9,21 @@ import "sync"
 // collector frees.
 type arena struct {
 	kept [][]kernelContext // blocks of keptBlock
-	used int               // number of contexts of kept that are in use
+	used int               // number of contexts in kept that are in use
 	more []kernelContext   // unused rest of the latest block beyond kept
 }
 
 const (
-	// keptBlocks is the largest number of blocks that a run passes on: a megabyte, enough for nearly all
-	// runs of the harness's scenarios. Most runs need only the first block.
+	// keptBlocks is the largest number of blocks that a run passes on to a later run: a megabyte, enough for
+	// nearly all runs of the harness's scenarios. Most runs need only the first block.
 	keptBlocks = 3
 	keptBlock  = 2048
-	// contextBlock is the number of further contexts that are allocated together; nearly all live for one
-	// call.
+	// contextBlock is the number of additional contexts that are allocated together; nearly all of them live
+	// for one call.
 	contextBlock = 16
 )
 
-// arenas are the arenas that no kernel uses. All of their contexts are zero, so it does not matter which
+// arenas holds the arenas that no kernel uses. All of their contexts are zero, so it does not matter which
 // one a kernel gets.
 var arenas sync.Pool //detlint:ok no task sees it
 

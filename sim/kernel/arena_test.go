@@ -9,7 +9,7 @@ import (
 
 // A reused arena contains nothing of the previous run except the functions that end its contexts.
 func TestReusedArenaIsEmpty(t *testing.T) {
-	const some = keptBlock + 2 // so that two blocks are in use
+	const some = keptBlock + 2 // enough for two blocks
 	a := new(arena)
 	ends := 0
 	for range some {
@@ -19,7 +19,7 @@ func TestReusedArenaIsEmpty(t *testing.T) {
 			limited: true, end: func() { ends++ },
 		}
 	}
-	a.clearContexts() // not returned to the pool, because its functions end no context
+	a.clearContexts() // the arena is not returned to the pool, because the end functions set above end no context
 	if a.used != 0 || a.more != nil {
 		t.Errorf("%d contexts are in use, and %d more are left", a.used, len(a.more))
 	}
@@ -36,7 +36,7 @@ func TestReusedArenaIsEmpty(t *testing.T) {
 	}
 }
 
-// The contexts of a long run beyond the bound are not reused.
+// A long run keeps at most keptBlocks blocks of contexts for reuse.
 func TestArenaKeepsBoundedNumberOfContexts(t *testing.T) {
 	a := new(arena)
 	for range keptBlocks*keptBlock + 1 {

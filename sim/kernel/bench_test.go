@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// server is a model that pools its requests: one hop there, one back.
+// server is a model that pools its requests: one hop to the server and one back.
 type server struct {
 	k    *Kernel
 	free []*request

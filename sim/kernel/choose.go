@@ -29,16 +29,16 @@ type Stream struct {
 	owner *randomChooser
 	pcg   rand.PCG
 
-	// matter is the name of the next draw, set by About; zero for none. Only tapes read it.
+	// matter is the name of the next draw, set by About; the zero value means none. Only tapes read it.
 	matter drawName
 }
 
 // NewStream returns a stream outside any kernel, for testing a chooser.
 func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
 
-// About gives the next draw a name: two numbers, not both 0, that are the same in every run, such as the
-// number and the epoch of an execution. It does not change the numbers that a run draws. A rerun of a
-// [Tape] finds the draw by this name, even at another time or from another stream.
+// About names the next draw by two numbers, not both 0, that are the same in every run, such as the number
+// and the epoch of an execution. It does not change the numbers that a run draws. A rerun of a [Tape] finds
+// the draw by this name, even at another time or from another stream.
 func (s *Stream) About(a, b uint64) *Stream {
 	s.matter = drawName{a, b}
 	return s
@@ -75,8 +75,8 @@ func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(s.Uint64N(n))*time.Microsecond
 }
 
-// logParts is the number of values of a log-uniform draw: enough that the share of any decade, up
-// to 31 days, is off by at most a millionth, and few enough that no product of two parts overflows.
+// logParts is the resolution of a log-uniform draw: each decade's probability is within a millionth of its
+// exact value (up to 31 days), and no product of two parts overflows.
 const logParts = 1 << 24
 
 // LogDuration returns a duration in [lo, hi], a whole number of microseconds above lo, drawn
@@ -101,7 +101,7 @@ func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 	from := log2(least)
 	part := s.Uint64N(logParts)
 	target := from + (log2(least+steps)-from)*part/(logParts-1)
-	// Search finds the first number of steps that is too many; log2 is monotonic.
+	// Search finds the smallest number of steps that is too large; log2 is monotonic.
 	most := uint64(sort.Search(int(steps), func(i int) bool { return log2(least+uint64(i)+1) > target }))
 	return lo + time.Duration(most)*time.Microsecond
 }
@@ -112,7 +112,7 @@ func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 func log2(x uint64) uint64 {
 	const digits = 32
 	whole := uint64(bits.Len64(x) - 1)
-	mantissa := x << (63 - whole) // from 1 to 2, the point after the first bit
+	mantissa := x << (63 - whole) // a fixed-point number from 1 to 2, with the point after the first bit
 	log := whole
 	for range digits {
 		log <<= 1
@@ -127,8 +127,8 @@ func log2(x uint64) uint64 {
 	return log
 }
 
-// Chance returns true perMillion times in a million. At 0 and from 1,000,000 on it does not draw. A
-// draw of 0 is false.
+// Chance returns true with a probability of perMillion millionths. At 0 and from 1,000,000 on it does not
+// draw. A draw of 0 is false.
 func (s *Stream) Chance(perMillion uint64) bool {
 	const million = 1_000_000
 	switch {
@@ -159,7 +159,7 @@ func (r *randomChooser) drawRaw(s *Stream, n uint64) (v, raw uint64) {
 		s.pcg.Seed(h, mixBits(h+0x9e3779b97f4a7c15))
 		s.owner = r
 	}
-	// Lemire's multiplication: unbiased, and a division only in rare cases.
+	// Lemire's multiplication: it is unbiased and rarely needs a division.
 	raw = s.pcg.Uint64()
 	hi, lo := bits.Mul64(raw, n)
 	if lo < n {
@@ -171,7 +171,7 @@ func (r *randomChooser) drawRaw(s *Stream, n uint64) (v, raw uint64) {
 	return hi, raw
 }
 
-// hashLabel is FNV-1a over the label, with the seed mixed in.
+// hashLabel returns the FNV-1a hash of the label, with the seed mixed in.
 func hashLabel(seed uint64, label string) uint64 {
 	h := uint64(14695981039346656037) ^ mixBits(seed)
 	for i := range len(label) {
@@ -181,7 +181,7 @@ func hashLabel(seed uint64, label string) uint64 {
 	return mixBits(h)
 }
 
-// mixBits is the finalizer of SplitMix64.
+// mixBits applies the finalizer of SplitMix64.
 func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -33,7 +33,7 @@ func TestStreamsDoNotShiftEachOther(t *testing.T) {
 	}
 }
 
-func TestSameLabelSameStream(t *testing.T) {
+func TestSameLabelReturnsSameStream(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	if first, again := k.Stream("x"), k.Stream("x"); first != again || k.Stream("x") == k.Stream("y") {
@@ -56,7 +56,7 @@ func TestDrawsAreUniform(t *testing.T) {
 			t.Errorf("%d came %d times of %d", v, c, draws)
 		}
 	}
-	// For an n just above half of the range, a biased draw would favour some values twofold.
+	// With n just above half of the range, a biased draw would return some values twice as often as others.
 	const half = 1<<63 + 1
 	low := 0
 	for range draws {
@@ -69,7 +69,7 @@ func TestDrawsAreUniform(t *testing.T) {
 	}
 }
 
-func TestDrawEdges(t *testing.T) {
+func TestDrawsAtEdgesOfRange(t *testing.T) {
 	var asked []uint64
 	c := &spy{choose: func(_ *Stream, n uint64) uint64 {
 		asked = append(asked, n)
@@ -102,7 +102,7 @@ func TestDrawEdges(t *testing.T) {
 	}
 }
 
-func TestChanceHasItsRate(t *testing.T) {
+func TestChanceMatchesRate(t *testing.T) {
 	s := NewStream(NewRandom(9), "coin")
 	hits := 0
 	for range 100_000 {
@@ -121,7 +121,7 @@ func recovered(f func()) (value any) {
 	return nil
 }
 
-// Each decade of a log-uniform draw over four of them gets a quarter, whatever its width.
+// A log-uniform draw over four decades gives each decade a quarter of the draws, whatever its width.
 func TestLogDrawsGiveEachDecadeItsShare(t *testing.T) {
 	s := NewStream(NewRandom(7), "takes")
 	const draws = 40_000
@@ -155,7 +155,7 @@ func (f fixed) Choose(_ *Stream, n uint64) uint64 { return (n - 1) / 1000 * uint
 
 // This test pins known quantiles of a log-uniform draw, so that a platform that computes them differently
 // fails.
-func TestLogDrawsAreExact(t *testing.T) {
+func TestLogDrawsReturnKnownQuantiles(t *testing.T) {
 	for part, want := range map[fixed]time.Duration{
 		0: time.Second, 250: 7_744_000 * time.Microsecond, 500: 59_976_000 * time.Microsecond, 750: 464_512_000 * time.Microsecond,
 	} {
@@ -174,7 +174,7 @@ func TestLogDrawsAreExact(t *testing.T) {
 	}
 }
 
-// last always chooses the last value.
+// last is a chooser that always chooses the last value.
 type last struct{}
 
 func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }

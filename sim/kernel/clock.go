@@ -16,11 +16,11 @@ type machine struct {
 	base      time.Duration // reading at since
 	since     time.Duration // true time
 	drift     int64         // parts per million
-	offset    time.Duration // of the wall clock
+	offset    time.Duration // of the wall clock, besides its drift
 	frozen    bool
 	onWall    func()
 	processes []*Process
-	held      []*timer // of its processes, while it is frozen
+	held      []*timer // timers of its processes, held back while it is frozen
 }
 
 func (m *machine) clockReading() time.Duration {
@@ -40,7 +40,7 @@ func (m *machine) readingAdvance(d time.Duration) time.Duration {
 	return time.Duration(n/1e6*rate + n%1e6*rate/1e6)
 }
 
-// dueTime returns the first true time, from now on, at which the reading has reached target.
+// dueTime returns the earliest true time, not before now, at which the reading has reached target.
 func (m *machine) dueTime(target time.Duration) time.Duration {
 	now := m.k.now
 	left := target - m.clockReading()
@@ -57,7 +57,7 @@ func (m *machine) dueTime(target time.Duration) time.Duration {
 		return maxDuration
 	}
 	quotient, _ := bits.Div64(hi, lo, rate)
-	if quotient >= uint64(maxDuration)/4 { // centuries away: readingAdvance must not overflow
+	if quotient >= uint64(maxDuration)/4 { // centuries away; avoid an overflow in readingAdvance
 		return maxDuration
 	}
 	d := time.Duration(quotient)
@@ -164,11 +164,11 @@ func (c *Clock) wallReading() time.Duration {
 // also reads the clock, for its deadline.
 func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
-// SetOffset sets how far the wall clock is off, in addition to its drift. It does not touch the
-// monotonic clock.
+// SetOffset sets the error of the wall clock, in addition to its drift. It does not touch the monotonic
+// clock.
 func (c *Clock) SetOffset(d time.Duration) { c.m.offset = d }
 
-// Offset returns the offset that SetOffset and Step have produced.
+// Offset returns the sum of what SetOffset and Step have set.
 func (c *Clock) Offset() time.Duration { return c.m.offset }
 
 // Step moves the wall clock by d, backwards when d is negative. The monotonic clock is not touched.

@@ -148,7 +148,7 @@ func TestDriftIsContinuousAndMovesTimers(t *testing.T) {
 	}
 }
 
-func TestDriftNeverGoesBack(t *testing.T) {
+func TestDriftNeverMovesClockBackwards(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	c := k.NewClock("db")
@@ -182,7 +182,7 @@ func TestLongDriftDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestOffsetAndStepsMoveOnlyTheWall(t *testing.T) {
+func TestOffsetAndStepsMoveOnlyWallClock(t *testing.T) {
 	f := newClockFixture(t)
 	f.k.Run(nil, ms(10))
 	c := f.p.Clock()
@@ -214,7 +214,7 @@ func TestMachineKeepsItsClockAcrossRestart(t *testing.T) {
 	if second.Clock().Offset() != time.Minute || second.Clock().Drift() != 1000 || other.Clock().Drift() != 0 {
 		t.Error("faults of a clock belong to the machine of that name")
 	}
-	first.Clock().SetOffset(0) // the injector may heal it through the old handle
+	first.Clock().SetOffset(0) // the injector may restore the clock through the old handle
 	if second.Clock().Offset() != 0 {
 		t.Error("healed clock is still off")
 	}

@@ -10,13 +10,13 @@ import (
 type kernelContext struct {
 	k           *Kernel
 	parent      context.Context
-	up          *kernelContext // nearest kernel context above, nil when none or when it has ended
+	up          *kernelContext // nearest kernel context above; nil if there is none or it has ended
 	err         error
 	deadline    time.Duration // on the wall clock, counted from the kernel's start
 	hasDeadline bool
 	timer       Timer
 	limited     bool
-	maker       *Task              // the task that holds it (Watch), nil when none
+	maker       *Task              // the task that holds it (Watch), or nil
 	end         context.CancelFunc // made when it is first needed
 
 	firstChild, lastChild *kernelContext // by creation
@@ -24,8 +24,8 @@ type kernelContext struct {
 	firstWait, lastWait   *wait // by parking
 }
 
-// Deadline returns the deadline on the process's wall clock, as that clock was when the context was
-// made. The context itself uses the monotonic clock.
+// Deadline returns the deadline by the process's wall clock as it was set when the context was made. The
+// context itself uses the monotonic clock.
 func (kc *kernelContext) Deadline() (time.Time, bool) {
 	if !kc.hasDeadline {
 		return time.Time{}, false
@@ -49,7 +49,7 @@ func (kc *kernelContext) Err() error { return kc.err }
 // Value returns the parent's value.
 func (kc *kernelContext) Value(key any) any { return kc.parent.Value(key) }
 
-// Fire ends the context when its timeout is over.
+// Fire ends the context when its timeout expires.
 func (kc *kernelContext) Fire() { kc.cancel(context.DeadlineExceeded) }
 
 // contextOf returns the kernel context that ends ctx, or nil if nothing ends it. It calls Done,
@@ -90,7 +90,7 @@ func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.C
 	return k.withTimeout(parent, p, d)
 }
 
-// WithTimeout is the kernel's WithTimeout, always on the clock of this process.
+// WithTimeout is like Kernel.WithTimeout, but always uses the clock of this process.
 func (p *Process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return p.k.withTimeout(parent, p, d)
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Crash ends the process at the yield points at which its tasks are. Their deferred functions run
-// inside this call, oldest task first, with every effect suppressed. Crash may be called in kernel
-// context and by any task; a task of this process does not return from it. The crash of a frozen
+// Crash ends the process: each of its tasks ends at the yield point that it has reached. Their deferred
+// functions run inside this call, oldest task first, with every effect suppressed. Crash may be called in
+// kernel context and by any task; a task of this process does not return from it. The crash of a frozen
 // process thaws its machine, as a reset does. The crash of an ended process does nothing.
 func (p *Process) Crash() {
 	k := p.k
@@ -24,7 +24,7 @@ func (p *Process) Crash() {
 	}
 	for t := p.first; t != nil; {
 		next := t.next
-		if t != k.running { // it is below us on the stack
+		if t != k.running { // the process's task is below this call on the stack
 			k.killTask(t)
 		}
 		t = next
@@ -89,10 +89,10 @@ type CrashPoint struct {
 	Process string
 	N       uint64
 
-	// After chooses the phase. False: the process dies inside Point, before the call has any effect. True:
-	// it dies when the wait after this Point would resume with its outcome. Then the effect has happened,
-	// but the caller never observes it. A call that does not wait, or whose context ends first, has no such
-	// moment, so nothing crashes.
+	// After selects the phase of the crash. False: the process dies inside Point, before the call has any
+	// effect. True: it dies when the wait after this Point would resume with its outcome. Then the effect has
+	// happened, but the caller never observes it. A call that does not wait, or whose context ends first, has
+	// no such moment, so nothing crashes.
 	After bool
 }
 
@@ -101,7 +101,7 @@ type CrashPoint struct {
 type PausePoint struct {
 	Process string
 	N       uint64
-	// Do pauses the process and arms its resumption.
+	// Do is called at that point. It must pause the process and schedule its resumption.
 	Do func(p *Process)
 }
 
@@ -146,7 +146,7 @@ func (k *Kernel) Point() {
 // CrashFired reports whether the crash of Options.CrashAt has happened.
 func (k *Kernel) CrashFired() bool { return k.crashFired }
 
-// PointCount is the number of yield points that a process has passed, across its restarts.
+// PointCount is the number of yield points that the instances of a process have passed.
 type PointCount struct {
 	Process string
 	N       uint64

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// ledger is a program whose effects are counted at a server, and which attempts further effects while it
-// dies.
+// ledger is a program that attempts further effects while it dies; a server counts its effects.
 type ledger struct {
 	k        *Kernel
 	applied  []string
@@ -103,7 +102,7 @@ func TestCrashAtEveryPointInBothPhases(t *testing.T) {
 	}
 }
 
-func TestCrashAfterNeedsAnOutcome(t *testing.T) {
+func TestCrashAfterPointNeedsOutcome(t *testing.T) {
 	run := func(call func(k *Kernel)) bool {
 		k := New(Options{CrashAt: &CrashPoint{Process: "p", N: 1, After: true}})
 		defer k.Close()
@@ -157,7 +156,7 @@ func TestPointsCountOverRestarts(t *testing.T) {
 	}
 	start()
 	k.Run(nil, time.Hour)
-	// 2 + 2 + 1 (the planned crash) + 2
+	// 2 + 2 + 1 (up to the planned crash) + 2
 	if points := k.Points(); starts != 4 || points[0].N != 7 || !k.CrashFired() {
 		t.Errorf("%d starts, points %v", starts, points)
 	}
@@ -215,7 +214,7 @@ func TestCrashFromEverywhere(t *testing.T) {
 			})
 		case "OnEnd of another":
 			q.OnEnd(func(EndReason) { p.Crash() })
-			p.Go("murder", func() { q.Crash(); ran = true }) // dies by the callback, inside the call
+			p.Go("murder", func() { q.Crash(); ran = true }) // the callback crashes the process inside this call
 		}
 		k.Run(nil, time.Hour)
 		if p.Alive() || ends != 1 || ran {
@@ -226,7 +225,7 @@ func TestCrashFromEverywhere(t *testing.T) {
 	}
 }
 
-func TestPanicIsANamedFailure(t *testing.T) {
+func TestPanicFailureNamesTaskAndPlace(t *testing.T) {
 	var reported *Panic
 	k := New(Options{OnPanic: func(p *Panic) { reported = p }})
 	defer k.Close()
@@ -253,7 +252,7 @@ func TestPanicIsANamedFailure(t *testing.T) {
 
 func faultyProduct() { panic("broken") }
 
-func TestPanicWhileDyingIsAFailureToo(t *testing.T) {
+func TestPanicOfDyingTaskIsFailure(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -303,7 +302,7 @@ func TestExit(t *testing.T) {
 	k.Run(nil, time.Hour)
 }
 
-func TestNoGoroutineIsLeft(t *testing.T) {
+func TestClosedKernelLeavesNoGoroutine(t *testing.T) {
 	const runs = 5_000
 	before := runtime.NumGoroutine()
 	for i := range runs {
@@ -322,7 +321,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		k.Run(nil, ms(2)-1+time.Duration(i%2))
 		k.Close()
 	}
-	// Throw-away goroutines may still be on their last instructions.
+	// Goroutines that have just ended may still be executing their last instructions.
 	for start := time.Now(); time.Since(start) < 5*time.Minute; {
 		if runtime.NumGoroutine() <= before {
 			return

@@ -14,14 +14,14 @@ type Options struct {
 	// Chooser makes every choice. Nil means NewRandom(0).
 	Chooser Chooser
 
-	// MaxSteps ends Run after that many steps of the kernel's life; 0 means no limit. A program
-	// that keeps sleeping for no time never lets time move, so a search should set a limit.
+	// MaxSteps ends Run once the kernel has made this many steps in total; 0 means no limit. A program that
+	// keeps sleeping for no time never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
-	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The kernel
-	// calls it repeatedly, so the limit may depend on the amount of work. It first does so after 16,384
-	// steps at one moment, so a lower limit takes effect only then. Run ends when the limit is exceeded by
-	// 4,096 steps: these show which task spins (Spun).
+	// StepsAtOnce returns the largest number of steps at the same virtual time; nil means no limit. The
+	// kernel calls it repeatedly, so the limit may depend on the amount of work. It first does so after
+	// 16,384 steps at one moment, so a lower limit takes effect only after that. Run ends when the limit is
+	// exceeded by 4,096 steps: these show which task spins (Spun).
 	StepsAtOnce func() uint64
 
 	// Interrupted is called every few steps. If it returns true, Run ends, at a step that depends on real
@@ -46,8 +46,8 @@ type Options struct {
 	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
-	// Meet joins two strands: it returns the strand of a moment to which both led. If it is nil, the run
-	// keeps no strands. See Strand.
+	// Meet joins two strands: it returns the strand of whatever both have led to. If it is nil, the run keeps
+	// no strands. See Strand.
 	Meet func(a, b Strand) Strand
 
 	// OnPanic is called with the first panic of a task, on the panicking stack.
@@ -74,7 +74,7 @@ type Kernel struct {
 	arena     *arena
 	taskSeq   uint64
 
-	current *Task // the task whose code runs, nil in kernel context
+	current *Task // the task whose code runs; nil in kernel context
 	running *Task // the task whose coroutine the loop has switched into; below current on the stack
 	strand  Strand
 
@@ -86,7 +86,7 @@ type Kernel struct {
 	schedule  *Stream
 
 	points     map[string]*pointCounter
-	crashPoint *pointCounter // the counter of CrashAt's process, nil when none
+	crashPoint *pointCounter // the counter of CrashAt's process, or nil
 	pausePoint *pointCounter // and of PauseAt's
 	crashFired bool
 
@@ -174,7 +174,7 @@ const (
 	StopHorizon                     // the next event is beyond the horizon; Now is the horizon
 	StopMaxSteps                    // Options.MaxSteps steps were made
 	StopIdle                        // no task is runnable and no timer is armed, so nothing more can happen
-	StopPanic                       // a task panicked; Failure returns the place
+	StopPanic                       // a task panicked; Failure returns the panic and its place
 	StopSpin                        // Options.StepsAtOnce was exceeded; Spun returns the task
 	StopInterrupted                 // Options.Interrupted was true
 )
@@ -304,7 +304,7 @@ func (k *Kernel) Runnable(i uint64) *Task {
 	return k.queue.taskAt(int(i))
 }
 
-// NextTimer returns the time at which the next timer is due; false if none is armed.
+// NextTimer returns the time at which the next timer is due, and false if none is armed.
 func (k *Kernel) NextTimer() (time.Duration, bool) {
 	if k.timers.len() == 0 {
 		return 0, false
@@ -338,7 +338,7 @@ func (k *Kernel) Close() {
 		}
 	}
 	for _, c := range k.coroPool {
-		c.stop() // idle: it returns, without Goexit
+		c.stop() // an idle coroutine returns without Goexit
 	}
 	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, timers{}, nil, nil
 	k.arena.returnToPool()

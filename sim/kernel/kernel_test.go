@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestSameSeedSameTrace(t *testing.T) {
+func TestSameSeedGivesSameTrace(t *testing.T) {
 	seen := map[uint64]uint64{}
 	for seed := range uint64(50) {
 		for _, timeIsChoice := range []bool{false, true} {
@@ -33,7 +33,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// The figure pins the meaning of a seed: if it changes, every recorded seed means another run.
+// The trace pins the meaning of a seed: if it changes, every recorded seed stands for another run.
 func TestTraceMatchesEarlierBuilds(t *testing.T) {
 	got, _ := newToy(Options{Chooser: NewRandom(7)}).run()
 	if want := uint64(pinnedTrace); got != want {
@@ -41,7 +41,7 @@ func TestTraceMatchesEarlierBuilds(t *testing.T) {
 	}
 }
 
-func TestTraceUnderOneProcessor(t *testing.T) {
+func TestTraceIsIndependentOfProcessors(t *testing.T) {
 	many, _ := newToy(Options{Chooser: NewRandom(3)}).run()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	one, _ := newToy(Options{Chooser: NewRandom(3)}).run()
@@ -66,7 +66,7 @@ func TestConcurrentRunsHaveSameTrace(t *testing.T) {
 	}
 }
 
-func TestReplayGivesTheSameTrace(t *testing.T) {
+func TestReplayGivesSameTrace(t *testing.T) {
 	for seed := range uint64(20) {
 		r := NewRecorder(NewRandom(seed))
 		want, _ := newToy(Options{Chooser: r, TimeIsChoice: true}).run()
@@ -115,7 +115,7 @@ func TestReplayReportsDivergence(t *testing.T) {
 	}
 }
 
-func TestStops(t *testing.T) {
+func TestRunReturnsStopReason(t *testing.T) {
 	k := New(Options{MaxSteps: 30})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -156,7 +156,7 @@ func TestTimersFireByTimeThenCreation(t *testing.T) {
 	if !stopped.Stop() || stopped.Stop() {
 		t.Error("Stop must be true once")
 	}
-	reused := add(ms(3), "d") // takes the pooled timer
+	reused := add(ms(3), "d") // reuses the pooled timer
 	if stopped.Stop() {
 		t.Error("a stale handle stopped another timer")
 	}
@@ -169,12 +169,12 @@ func TestTimersFireByTimeThenCreation(t *testing.T) {
 	}
 }
 
-func TestTimersAgainstSorting(t *testing.T) {
+func TestTimersFireInSortedOrder(t *testing.T) {
 	s := NewStream(NewRandom(1), "timers")
 	for round := range 300 {
 		var ts timers
 		var all []*timer
-		// Times are close together, far apart, or the largest possible.
+		// Due times are close together, far apart, or as large as possible.
 		spread := []uint64{20, 10_000, 1 << 40, 1 << 62}[round%4]
 		now, seq := time.Duration(0), uint64(0)
 		due := func() time.Duration {
@@ -232,7 +232,7 @@ func TestTimersAgainstSorting(t *testing.T) {
 	}
 }
 
-func TestRunQueueAgainstSlice(t *testing.T) {
+func TestRunQueueBehavesLikeSlice(t *testing.T) {
 	s := NewStream(NewRandom(1), "queue")
 	p, other := &Process{}, &Process{}
 	var q runQueue
@@ -267,7 +267,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 }
 
 // Only with TimeIsChoice can a timer overtake a runnable task.
-func TestTimeIsChoice(t *testing.T) {
+func TestTimeIsChoiceLetsTimersOvertake(t *testing.T) {
 	overtaken := func(timeIsChoice bool, seed uint64) bool {
 		k := New(Options{Chooser: NewRandom(seed), TimeIsChoice: timeIsChoice})
 		defer k.Close()
@@ -291,7 +291,7 @@ func TestTimeIsChoice(t *testing.T) {
 	}
 }
 
-func TestChooserSeesTheAlternatives(t *testing.T) {
+func TestChooserCanListAlternatives(t *testing.T) {
 	var seen []string
 	c := &spy{}
 	k := New(Options{Chooser: c, TimeIsChoice: true})

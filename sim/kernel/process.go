@@ -111,9 +111,9 @@ func (p *Process) Go(name string, fn func()) *Task {
 	return t
 }
 
-// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks keep running, its
-// timers fire and replies reach it. At Resume, it therefore finds everything that became due meanwhile, in
-// order. A task that pauses its own process stops inside the call.
+// Pause suspends the process, like SIGSTOP: the scheduler no longer picks its tasks. Both its clocks keep
+// running, its timers fire and replies reach it. At Resume, it therefore finds everything that became due
+// meanwhile, in order. A task that pauses its own process stops inside the call.
 func (p *Process) Pause() {
 	p.k.CheckAlive()
 	if p.paused || p.state != processAlive {
@@ -178,7 +178,7 @@ func (p *Process) unstallTasks() {
 	p.stalled = nil
 }
 
-// endProcess ends the process when no task is left.
+// endProcess ends the process if it has no tasks left.
 func (p *Process) endProcess() {
 	if p.state == processEnded {
 		return

@@ -22,7 +22,7 @@ func (r *runQueue) push(t *Task) {
 	r.items = append(r.items, t)
 }
 
-// removeAt removes the i-th task; it moves the shorter side.
+// removeAt removes the i-th task by moving the tasks on the shorter side.
 func (r *runQueue) removeAt(i int) *Task {
 	at := r.head + i
 	t := r.items[at]

@@ -67,9 +67,8 @@ func (r *Replay) noteDivergence(text string) {
 	r.diverged, r.at, r.text = true, r.next, text
 }
 
-// Diverged returns the index of the first recorded choice whose question differed, and the
-// difference; false if there was none. An early end of the list is not a divergence; see Used and
-// Asked.
+// Diverged returns the index of the first recorded choice whose question differed, and the difference; it
+// returns false if none differed. An early end of the list is not a divergence; see Used and Asked.
 func (r *Replay) Diverged() (index int, description string, diverged bool) {
 	return r.at, r.text, r.diverged
 }

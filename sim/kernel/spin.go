@@ -7,21 +7,22 @@ import (
 )
 
 // A task that loops without waiting stops virtual time, so nothing that needs time ever happens. The kernel
-// counts the steps at one moment. If there are too many, it samples which task makes them.
+// counts the steps at the same virtual time. If there are too many, it samples which task makes them.
 
 const (
-	// spinLook is the number of steps at one moment after which the kernel first reads the limit. Most
-	// moments have far fewer steps, so they cost nothing.
+	// spinLook is the number of steps at the same virtual time after which the kernel first reads the limit.
+	// Nearly always there are far fewer steps, so the check costs nothing.
 	spinLook = 1 << 14
 	// spinSample is how many steps the kernel samples to find the spinning task.
 	spinSample = 4096
 )
 
-// spinCount counts the steps at one moment.
+// spinCount counts the steps at the current virtual time.
 type spinCount struct {
 	at    time.Duration
 	steps uint64
-	// bound is the exceeded limit. tasks counts the steps of each task since then, and is nil before.
+	// bound is the limit that was exceeded. tasks counts the steps of each task since then, and is nil
+	// before.
 	bound uint64
 	tasks map[string]int
 }
@@ -41,8 +42,8 @@ func (k *Kernel) isSpinning() bool {
 	return false
 }
 
-// Spun returns, after StopSpin, the maker of most of the sampled steps: a process and its task, or "a
-// timer". steps is the number of steps at this moment of virtual time, and bound the limit.
+// Spun returns, after StopSpin, who made most of the sampled steps: a process and its task, or "a timer".
+// steps is the number of steps at this virtual time, and bound the limit.
 func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	s := &k.spin
 	names := slices.Sorted(maps.Keys(s.tasks))

@@ -31,7 +31,7 @@ func TestSpinningTaskIsNamed(t *testing.T) {
 	}
 }
 
-func TestStepsThatTakeTimeAreNoSpin(t *testing.T) {
+func TestStepsThatTakeTimeAreNotSpinning(t *testing.T) {
 	k := New(Options{StepsAtOnce: func() uint64 { return 20_000 }})
 	defer k.Close()
 	k.NewProcess("busy").Go("main", func() {

@@ -1,10 +1,10 @@
 package kernel
 
 // Strand is a number that follows cause and effect through a run. It stands for everything that led to the
-// present moment: the work of the current task and of all tasks that woke it, or of the task that armed the
-// timer. An observer defines the meaning of the numbers: it sets the current one (SetStrand) and joins two
-// (Options.Meet). The kernel only passes them on. 0 means unknown. Without an observer, every strand stays
-// 0.
+// current step: the work of the current task and of all tasks that woke it, or of the task that armed the
+// timer. An observer defines the meaning of the numbers: it sets the current strand (SetStrand) and joins two
+// strands (Options.Meet). The kernel only passes them on. 0 means unknown. Without an observer, every strand
+// stays 0.
 //
 // A strand passes from a task to the tasks that it starts and wakes, and to the timers that it arms. It
 // does not pass through memory that tasks share.
@@ -14,13 +14,13 @@ type Strand uint32
 func (k *Kernel) Strand() Strand { return k.strand }
 
 // SetStrand replaces the current strand. A model that performs several independent actions in a row resets
-// it before each, so that the first does not count as a cause of the second.
+// the strand before each action, so that one does not count as a cause of the next.
 func (k *Kernel) SetStrand(s Strand) { k.strand = s }
 
-// Meet joins another strand to the current one: from here on, both have led to what happens.
+// Meet joins another strand to the current strand: from now on, both have led to what happens.
 func (k *Kernel) Meet(s Strand) { k.strand = k.joinStrands(k.strand, s) }
 
-// Met joins two strands and leaves the current one as it is.
+// Met returns the join of two strands and leaves the current strand unchanged.
 func (k *Kernel) Met(a, b Strand) Strand { return k.joinStrands(a, b) }
 
 func (k *Kernel) joinStrands(a, b Strand) Strand {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sets returns options whose strands are sets of bits, so that Meet returns their union.
+// sets returns options in which strands are bit sets and Meet returns their union.
 func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 	all := []uint64{0}
 	name := func(s uint64) Strand {
@@ -53,7 +53,7 @@ func TestStrandFollowsStartsWakesAndTimers(t *testing.T) {
 	}
 }
 
-// Without Options.Meet nothing is kept.
+// Without Options.Meet, every strand stays 0.
 func TestStrandsStayZeroWithoutMeet(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another run that
-// differs somewhere, for example by a fault. It draws the same numbers wherever it still behaves the same.
+// Tape is the chooser of a run, and records the run's draws. A rerun ([Tape.Rerun]) is another run that
+// differs in something, such as a fault. It draws the same numbers wherever it still behaves the same.
 //
 // NewRandom can't do that, because it returns the numbers of a stream in order. One more draw would shift
 // all later draws, so the two runs would differ completely from there on. A tape finds a draw by its
@@ -14,7 +14,7 @@ import (
 // run drew nothing at a position, the number depends only on the seed and the position.
 type Tape struct {
 	base *randomChooser
-	// inOrder reports whether a stream is read in order instead, whatever the virtual time.
+	// inOrder reports whether a rerun reads a stream in order, not by virtual time.
 	inOrder func(label string) bool
 	k       *Kernel
 	tracks  map[string]*track
@@ -31,8 +31,8 @@ type track struct {
 type drawName struct{ a, b uint64 }
 
 // NewTape returns the chooser of a run, which draws the same numbers as NewRandom(seed). inOrder reports
-// whether a rerun reads a stream in order (the n-th draw of one run is the n-th of the other) and not by
-// virtual time; nil means none. Streams that are drawn from once, at the start of a run, need that.
+// whether a rerun reads a stream in order (its n-th draw is the recorded run's n-th draw) and not by virtual
+// time; nil means no stream. Streams that are drawn from once, at the start of a run, need that.
 func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
 	if inOrder == nil {
 		inOrder = func(string) bool { return false }
@@ -80,7 +80,7 @@ type streamHead struct {
 	next    int
 	hash    uint64
 	inOrder bool
-	// at is the time of the latest draw, and nth the number of draws at this time before it.
+	// at is the time of the latest draw, and nth the number of earlier draws at that time.
 	at  time.Duration
 	nth uint64
 }
@@ -96,7 +96,7 @@ func (r *rerunChooser) Choose(s *Stream, n uint64) uint64 {
 	case m != (drawName{}):
 		return scaleDraw(r.rawAbout(m), n)
 	case h.inOrder:
-		// Nothing else moves the generator of this stream.
+		// Only this code advances the generator of this stream.
 		return r.tape.base.Choose(s, n)
 	}
 	return scaleDraw(h.nextRaw(r.k.Now()), n)
@@ -117,7 +117,7 @@ func (r *rerunChooser) headOf(s *Stream) *streamHead {
 	return h
 }
 
-// nextRaw returns the next number of the stream at this time.
+// nextRaw returns the stream's next number at the current time.
 func (s *streamHead) nextRaw(now time.Duration) uint64 {
 	if now != s.at {
 		s.at, s.nth = now, 0

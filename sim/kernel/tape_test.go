@@ -23,7 +23,7 @@ func taped(c Chooser, extra bool) map[string][]uint64 {
 			}
 			draw(k.Stream("once/1"), "once")
 		})
-		// With extra, the draws with a name (About) come a second later, from another stream.
+		// With extra, the draws that have a name (About) are made a second later and from another stream.
 		late, on := time.Duration(i)*time.Second, "machine/1"
 		if extra {
 			late, on = late+time.Second, "machine/2"
@@ -49,7 +49,7 @@ func TestRerunOfTapeDrawsTheSame(t *testing.T) {
 	}
 }
 
-func TestExtraDrawShiftsNoOtherTapeDraw(t *testing.T) {
+func TestExtraDrawLeavesOtherTapeDrawsUnchanged(t *testing.T) {
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	first := taped(tape, false)
 	other := taped(tape.Rerun(), true)

@@ -29,12 +29,12 @@ type Task struct {
 	Noted Noted
 }
 
-// Held counts the contexts that a task has made and has not ended by their CancelFunc. Only contexts passed
+// Held counts the contexts that a task has made and whose CancelFunc it has not called. Only contexts passed
 // to Kernel.Watch count. A context whose timeout has passed still counts.
 type Held struct {
 	// Limited and Plain count the contexts with and without a time limit.
 	Limited, Plain int
-	// Ended is the last context with a time limit that its CancelFunc ended, nil for none. EndedAt is the
+	// Ended is the last context with a time limit that was ended by its CancelFunc, or nil. EndedAt is the
 	// time of that.
 	Ended   context.Context
 	EndedAt time.Duration
@@ -42,7 +42,7 @@ type Held struct {
 
 // Noted holds an observer's notes about a task.
 type Noted struct {
-	// Over is the last context whose end ended a wait of the task, so that the task has observed that end.
+	// Over is the last context whose end interrupted a wait of the task, so that the task knows of that end.
 	// OverAt is the time of that.
 	Over   context.Context
 	OverAt time.Duration
@@ -59,7 +59,8 @@ func (t *Task) Holds(ctx context.Context) bool {
 	return ours && c.maker == t && c.limited
 }
 
-// ID returns a number that is unique among the tasks of the run; it counts in the order of Go.
+// ID returns a number that is unique among the tasks of the run; tasks are numbered in the order in which
+// they were started.
 func (t *Task) ID() uint64 { return t.id }
 
 // Name returns the name that the task was started under.
@@ -71,7 +72,7 @@ func (t *Task) Process() *Process { return t.process }
 // Ended reports whether the task has returned or was ended by a crash.
 func (t *Task) Ended() bool { return t.ended }
 
-// Join parks the current task until t has ended: nil then, or ctx.Err() when ctx ends first.
+// Join parks the current task until t has ended. It returns nil, or ctx.Err() if ctx ends first.
 func (t *Task) Join(ctx context.Context) error {
 	t.k.CheckAlive()
 	if t.ended {
@@ -96,7 +97,7 @@ type Panic struct {
 	Process string
 	Task    string
 	Value   any
-	Stack   []byte // of the panicking task
+	Stack   []byte // the stack of the panicking task
 	Step    uint64
 	Time    time.Duration // true virtual time
 }
@@ -107,7 +108,7 @@ func (p *Panic) Error() string {
 }
 
 // coroutine runs tasks, one after the other. When a task has returned, the coroutine is kept for the next
-// task, which saves creating another one and growing its stack.
+// task, which saves creating another coroutine and growing its stack.
 type coroutine struct {
 	next  func() (struct{}, bool)
 	stop  func()
@@ -160,7 +161,7 @@ func (t *Task) runToEnd() {
 	t.fn()
 }
 
-// recordEnd is the last deferred function of a task; it runs however the task ends.
+// recordEnd is the outermost deferred function of a task; it runs however the task ends.
 func (t *Task) recordEnd() {
 	k := t.k
 	value := recover()
@@ -230,7 +231,7 @@ func (k *Kernel) mustCurrent(call string) *Task {
 	return k.current
 }
 
-// Yield parks the current task and at once makes it runnable, behind all others.
+// Yield moves the current task behind all other runnable tasks.
 func (k *Kernel) Yield() {
 	k.CheckAlive()
 	t := k.mustCurrent("Yield")
@@ -238,7 +239,7 @@ func (k *Kernel) Yield() {
 	t.park()
 }
 
-// yieldIfStalled stops a task inside the call by which it stalled its own process.
+// yieldIfStalled parks a task inside the call with which it paused or froze its own process.
 func (k *Kernel) yieldIfStalled() {
 	if k.current != nil && k.current.process.isStalled() {
 		k.Yield()

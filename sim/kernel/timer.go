@@ -15,7 +15,7 @@ func (f funcEvent) Fire() { f() }
 
 const (
 	timerFree = -1 // in the pool
-	timerHeld = -2 // of a frozen machine
+	timerHeld = -2 // held back by a frozen machine
 	timerSoon = -3 // in timers.soon
 	timerFar  = -4 // and below: in timers.far, the first at -4, the second at -5
 )
@@ -27,7 +27,7 @@ type timer struct {
 	at      time.Duration // true virtual time
 	seq     uint64
 	pos     int
-	process *Process      // nil: measured on true time
+	process *Process      // nil if it is measured on true time
 	target  time.Duration // reading of the process's machine at which it is due
 	event   Event
 	wait    Wait // used when event is nil
@@ -41,8 +41,8 @@ type Timer struct {
 	gen uint64
 }
 
-// Stop disarms the timer and reports whether it did: false when it has fired, was stopped before,
-// or its process has ended.
+// Stop disarms the timer and reports whether it was armed: false if it has fired, was stopped before, or its
+// process has ended.
 func (ti Timer) Stop() bool {
 	if ti.t == nil || ti.t.gen != ti.gen {
 		return false
@@ -53,14 +53,13 @@ func (ti Timer) Stop() bool {
 	return true
 }
 
-// After runs fn in kernel context after d of true virtual time; at the earliest opportunity if d is
-// zero or less.
+// After runs fn in kernel context after d of true virtual time, or as soon as possible if d is zero or less.
 func (k *Kernel) After(d time.Duration, fn func()) Timer {
 	k.CheckAlive()
 	return k.armTimer(nil, d, funcEvent(fn), Wait{})
 }
 
-// AfterEvent is After without a closure.
+// AfterEvent is like After, but needs no closure.
 func (k *Kernel) AfterEvent(d time.Duration, e Event) Timer {
 	k.CheckAlive()
 	return k.armTimer(nil, d, e, Wait{})
@@ -187,7 +186,7 @@ type timers struct {
 	reach time.Duration // distance from the first far timer to the next until
 }
 
-// The sorted list holds at most soonMost timers; when it is empty, it is refilled with soonFew.
+// The sorted list holds at most soonMost timers; when it is empty, it is refilled with soonFew timers.
 const (
 	soonMost = 48
 	soonFew  = 16
@@ -233,7 +232,7 @@ func (ti *timers) moveFarToNear() {
 	for _, slot := range ti.far[1:] {
 		least = min(least, slot.at)
 	}
-	// One more, so that it is after the first timer itself.
+	// Add one, so that the first timer itself is before it.
 	ti.until = addSaturated(addSaturated(least, ti.reach), 1)
 	for i := 0; i < len(ti.far); {
 		if t := ti.far[i].t; ti.far[i].at < ti.until || ti.until == maxDuration {

@@ -53,7 +53,7 @@ func newToy(opts Options) *toy {
 	return x
 }
 
-// call is a request to the server: it travels, takes effect, and the reply travels back.
+// call makes a request to the server: it travels there, takes effect, and its reply travels back.
 func (t *toy) call(ctx context.Context, what uint64) error {
 	k := t.k
 	k.Point()
@@ -88,7 +88,7 @@ func (t *toy) start(name string) {
 		defer cancel()
 		s := k.Stream("work/" + name)
 		looper := p.Go("loop", func() {
-			defer func() { _ = t.call(context.Background(), 1000) }() // suppressed when it crashes
+			defer func() { _ = t.call(context.Background(), 1000) }() // suppressed when the process crashes
 			for {
 				if err := t.sleep(ctx, s.Duration(100*time.Microsecond, 10*time.Millisecond)); err != nil {
 					t.tr.note("loop ends", uint64(p.Clock().Monotonic()))

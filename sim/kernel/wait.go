@@ -10,7 +10,7 @@ type waitState uint8
 const (
 	waitPending waitState = iota
 	waitDone
-	waitTimeout // AwaitFor's time was up
+	waitTimeout // AwaitFor's time was over
 	waitContext // the context ended first
 )
 
@@ -22,7 +22,7 @@ type wait struct {
 	state  waitState
 	parked bool
 
-	// While the wait is parked, it is in the list of its context.
+	// While its task is parked, the wait is in the list of its context.
 	ctx        *kernelContext
 	prev, next *wait
 }
@@ -112,8 +112,8 @@ func (wa Wait) Await(ctx context.Context) error {
 	return err
 }
 
-// AwaitFor is Await with a limit on the process's monotonic clock: true if Done came first, false
-// if d was over first. The longest Duration means no limit.
+// AwaitFor is like Await with a time limit on the process's monotonic clock: it returns true if Done came
+// first, and false if d was over first. The longest Duration means no limit.
 func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	w := wa.w
 	if w == nil || w.gen != wa.gen {

@@ -48,8 +48,8 @@ func TestWaitOutcomes(t *testing.T) {
 	})
 }
 
-// A late reply must not wake a new wait that was recycled from its own.
-func TestLateDoneIsHarmless(t *testing.T) {
+// A late reply must not wake a new wait that reuses the memory of the reply's own wait.
+func TestLateDoneDoesNotWakeNewWait(t *testing.T) {
 	inTask(t, Options{}, func(k *Kernel, p *Process) {
 		ctx, cancel := k.WithTimeout(context.Background(), ms(1))
 		defer cancel()
@@ -71,7 +71,7 @@ func TestLateDoneIsHarmless(t *testing.T) {
 	})
 }
 
-func TestDoneForADeadTask(t *testing.T) {
+func TestDoneDoesNotWakeDeadTask(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -110,7 +110,7 @@ func TestFirstOutcomeWins(t *testing.T) {
 	})
 }
 
-func TestContexts(t *testing.T) {
+func TestKernelContextsBehaveLikeStandardContexts(t *testing.T) {
 	type key struct{}
 	zero := &spy{choose: func(*Stream, uint64) uint64 { return 0 }}
 	k := inTask(t, Options{Chooser: zero}, func(k *Kernel, p *Process) {
@@ -177,7 +177,7 @@ func TestWokenTasksRunFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestTimeoutFollowsTheMonotonicClock(t *testing.T) {
+func TestTimeoutFollowsMonotonicClock(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -197,7 +197,7 @@ func TestTimeoutFollowsTheMonotonicClock(t *testing.T) {
 	}
 }
 
-func TestContextsOutsideTheKernelPanic(t *testing.T) {
+func TestContextsOutsideKernelPanic(t *testing.T) {
 	inTask(t, Options{}, func(k *Kernel, p *Process) {
 		ours, cancel := k.WithCancel(context.Background())
 		foreign, cancelForeign := context.WithCancel(context.Background())

@@ -31,7 +31,7 @@ func TestWatchdogFindsBlockedTask(t *testing.T) {
 
 func blockOutside(release chan struct{}) { <-release }
 
-// The test passes times to the watchdog instead of real ones, so that it can't fail on a busy machine.
+// The test passes made-up times to the watchdog, so that it can't fail on a busy machine.
 func TestWatchdogReportsOnlyMissingProgress(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()

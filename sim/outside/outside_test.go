@@ -1,5 +1,4 @@
-// Package outside has a test in its own binary: no other test knows the kinds of faults that it
-// registers.
+// Package outside is a separate test binary, so that no other test has the kinds of faults that it registers.
 package outside
 
 import (
@@ -15,8 +14,8 @@ import (
 	"handoff/sim"
 )
 
-// These kinds come from outside, as a package that imports this module would register them. Such a
-// package can only use exported names; this test shows that they suffice.
+// These kinds are registered from another package, as by a program that imports this module. Such a package
+// can only use exported names; this test shows that they suffice.
 func init() {
 	fault.Register(fault.Kind{
 		Name: "stutter", Ends: fault.ByItself,
@@ -39,7 +38,7 @@ func init() {
 	}, (*standstill).inject)
 }
 
-// stutter needs only things that every world offers.
+// stutter needs only interfaces that every world offers.
 type stutter struct {
 	Worker string
 	Times  int
@@ -99,7 +98,7 @@ type tape []history.Event
 // Observe implements history.Sink.
 func (t *tape) Observe(e *history.Event) { *t = append(*t, *e) }
 
-// withFault is a scenario with one fault.
+// withFault returns a scenario with one fault.
 func withFault(worlds, entry string) (*scenario.Scenario, error) {
 	return scenario.Parse("outside.yaml", fmt.Appendf(nil, `
 name: outside
@@ -118,7 +117,7 @@ faults:
 `, worlds, entry))
 }
 
-func TestAKindFromOutsideStrikesInTheSimulator(t *testing.T) {
+func TestExternalKindStrikesInSimulator(t *testing.T) {
 	s, err := withFault("[sim, live]", "stutter: {of: any worker, times: 2}")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +148,7 @@ func TestAKindFromOutsideStrikesInTheSimulator(t *testing.T) {
 	}
 }
 
-func TestAWorldIsRefusedAKindFromOutsideThatItLacksAnInterfaceFor(t *testing.T) {
+func TestExternalKindNeedingMissingInterfaceIsRefused(t *testing.T) {
 	for _, x := range []struct{ worlds, entry, want string }{
 		{"[sim, live]", "standstill: shell-1", "the live world can't do a standstill: its processes and servers share one machine"},
 		{"[sim]", "tremor: shell-1, for: 10s", "the sim world can't do a tremor: it lacks outside.seismic (Shake)"},

@@ -7,7 +7,7 @@ import (
 	"handoff/core/broker"
 )
 
-// Attacker is the name, in the history, of a publisher that is not part of the system.
+// Attacker is the name that the history gives to a publisher outside the system.
 const Attacker = "attacker"
 
 // Forged is a message that an attacker publishes.
@@ -59,8 +59,8 @@ func (b *Broker) isPoisoned() bool { return b.stuck }
 // poisonsBroker reports whether the death of this message stops dead lettering.
 func (m *message) poisonsBroker(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
 
-// resetDeadLettering models a restart. Dead lettering resumes, unless a queue still holds a hostile
-// message: the broker retries that first, so dead lettering stops at once.
+// resetDeadLettering models the effect of a restart on dead lettering. Dead lettering resumes, unless a queue
+// still holds a hostile message: the broker retries that first, so dead lettering stops at once.
 func (b *Broker) resetDeadLettering() {
 	b.stuck = false
 	for _, q := range b.queues {

@@ -51,7 +51,7 @@ func TestHostileHeaderStopsOldDeadLettering(t *testing.T) {
 	}
 }
 
-// declares checks whether a process can declare a new queue over its own session. If not, the session must
+// declares reports whether a process can declare a new queue over its own session. If not, the session must
 // end.
 func declares(w *world, p *kernel.Process, queue string, want bool) {
 	s, err := w.b.Client(p, heartbeat).Connect(background)

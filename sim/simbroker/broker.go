@@ -11,8 +11,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Names of the faults that the broker's own methods cause, as in Dropped events and simnet's
-// OnTouch.
+// Names of the faults that the broker's own methods cause, as used in Dropped events and by simnet's OnTouch.
 const (
 	// FaultStop: the broker was shut down in an orderly way while it had sessions.
 	FaultStop = "broker-stop"
@@ -29,16 +28,16 @@ const (
 
 // Options are the broker's settings. The zero value is the broker as measured.
 type Options struct {
-	// Name is the server's node in the network; empty for "broker".
+	// Name is the name of the server's node in the network; "" means "broker".
 	Name string
-	// Version is one of Versions; empty for the oldest.
+	// Version is one of Versions; "" means the oldest.
 	Version string
 	// ConnectTimeout is the longest time that Connect waits for an answer; 0 means 30 s.
 	ConnectTimeout time.Duration
 	// DiskLow and DiskHigh bound how long storing a message takes before it is confirmed; both 0
 	// means 200 µs to 3 ms.
 	DiskLow, DiskHigh time.Duration
-	// Lateness bounds how late an expired message is removed; 0 means 22 ms, negative means never
+	// Lateness bounds how late an expired message is removed; 0 means 22 ms, and a negative value means never
 	// late.
 	Lateness time.Duration
 	// DeadLetterRetry is how long a quorum queue waits before it retries a dead letter without a route; 0
@@ -47,7 +46,7 @@ type Options struct {
 	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0
 	// means 30 min.
 	ConsumerTimeout time.Duration
-	// Sample decides which messages are encoded; the type encoding explains why not all of them are.
+	// Sample determines which messages are encoded; the type encoding explains why the others are not.
 	Sample uint64
 }
 
@@ -252,7 +251,7 @@ func (b *Broker) DeleteQueue(name string) bool {
 		return false
 	}
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
-	// The deletion of a hanging queue also ends its process and every request that waited for it.
+	// Deleting a hanging queue also ends its process, and with it every request that waits for the queue.
 	b.removeQueue(q, FaultQueueDeleted)
 	return true
 }
@@ -284,7 +283,7 @@ func (b *Broker) CancelConsumers(name string) int {
 	return len(consumers)
 }
 
-// block prevents subscriptions to a queue.
+// block is what keeps a queue from having consumers.
 type block struct {
 	queue string
 	touch func()

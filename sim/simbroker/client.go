@@ -36,7 +36,7 @@ type session struct {
 	peer      *peer
 	heartbeat time.Duration
 
-	late      []*publish // publishes that wait for a hanging queue, oldest first
+	late      []*publish // publishes that are waiting for a hanging queue, oldest first
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
@@ -46,8 +46,8 @@ type session struct {
 	blocked   bool
 	closed    bool
 	limited   []string // see Limited
-	// readOn: after the end of the session, the program still receives the buffered deliveries, as from a
-	// real client that read the last frames before it detected the end.
+	// readOn reports whether the program still receives buffered deliveries after the end of the session, as
+	// from a real client that read the last frames before it detected the end.
 	readOn bool
 }
 
@@ -153,13 +153,13 @@ func (s *session) closeAndWake() {
 	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
-// sendRequest makes one request to the broker: do runs there, and its error is the reply.
+// sendRequest makes one request to the broker: do runs at the broker, and its error is the reply.
 func (s *session) sendRequest(ctx context.Context, do func() error) error {
 	return s.sendDeferredRequest(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// sendDeferredRequest makes a request that the broker answers when the function when calls answer. then
-// runs at the broker after the reply was sent; nil for none.
+// sendDeferredRequest makes a request that the broker answers once the parameter when calls answer. then runs
+// at the broker after the reply was sent; nil for none.
 func (s *session) sendDeferredRequest(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
@@ -213,7 +213,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 		err := s.b.declareTopology(t)
 		s.noteLimits(t)
 		if errors.Is(err, errInternal) {
-			s.peer.close() // an error of the connection, not of the channel
+			s.peer.close() // this error closes the connection, not just the channel
 		}
 		return err
 	})
@@ -236,7 +236,7 @@ func (s *session) unansweringQueue(t broker.Topology) string {
 	return ""
 }
 
-// noteLimits records the queues of a topology that have a delivery limit although they should have none.
+// noteLimits records the queues that have a delivery limit although the topology declares them without one.
 func (s *session) noteLimits(t broker.Topology) {
 	for _, decl := range t.Queues {
 		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
@@ -309,7 +309,7 @@ type batch struct {
 	over     bool              // the outcomes were returned to the caller, which owns them
 	left     int32
 	wait     kernel.Wait
-	gaveUp   []bool // per message: the client gave up waiting and reported it as unknown; nil for none
+	gaveUp   []bool // per message: whether the client gave up waiting and reported it as unknown; nil if it never did
 }
 
 // newBatch returns a batch of n messages, with their publishes.
@@ -389,7 +389,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	}
 	t.wait = k.NewWait()
 	s.batches = append(s.batches, t)
-	// However the wait ended, missing outcomes stay unknown.
+	// However the wait has ended, outcomes that are missing stay unknown.
 	_ = t.wait.Await(ctx)
 	t.over = true
 	s.batches = slices.DeleteFunc(s.batches, func(other *batch) bool { return other == t })

@@ -44,7 +44,7 @@ func (a *arrival) Arrive() {
 	sub.wakeWaiters()
 }
 
-// wakeWaiters wakes all waiting tasks; tasks that find nothing wait again.
+// wakeWaiters wakes all waiting tasks; a task that finds no delivery waits again.
 func (su *subscription) wakeWaiters() {
 	for _, w := range su.waiters {
 		w.Done()

@@ -24,7 +24,7 @@ func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	b.watchAll()
 }
 
-// watchAll restarts the timeout of the next overdue delivery in all sessions.
+// watchAll restarts, in all sessions, the timeout of the delivery that is overdue next.
 func (b *Broker) watchAll() {
 	for _, p := range b.peers {
 		p.watching.Stop()
@@ -61,7 +61,7 @@ func (b *Broker) canTimeOut(u unsettledDelivery) bool {
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// checkOldestDelivery checks whether the oldest delivery is overdue.
+// checkOldestDelivery schedules the end of the session if the oldest delivery is overdue.
 func (p *peer) checkOldestDelivery() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {

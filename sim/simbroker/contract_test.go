@@ -10,7 +10,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The model keeps the same contract as RabbitMQ, on several networks.
+// The model satisfies the same contract as RabbitMQ, on several networks.
 func TestContract(t *testing.T) {
 	for seed, version := range Versions() {
 		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Run(t, model(uint64(seed), version), 2) }) //nolint:gosec // there are few
@@ -46,8 +46,8 @@ func model(seed uint64, version string) brokertest.WithSubject {
 	}
 }
 
-// subject is the model with every operation that the contract needs. Each session belongs to its
-// own process, so that each has its own links.
+// subject returns the model with every operation that the contract needs. Each session belongs to its own
+// process, so that each has its own links.
 func (w *world) subject() brokertest.Subject {
 	sessions := 0
 	return brokertest.Subject{

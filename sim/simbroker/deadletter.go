@@ -77,8 +77,8 @@ func (q *queue) deadLetter(m *message) bool {
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
 		t.enqueueMessage(letter)
-		// If the target delivers the letter at once, only a quorum queue marks it as redelivered. A letter
-		// that stays in the target is marked later, in both types of queue.
+		// If the target delivers the dead letter immediately, only a quorum queue marks it as redelivered. A
+		// letter that stays in the target is marked later, in both types of queue.
 		letter.redelivered = m.marked
 	}
 	return true
@@ -116,8 +116,8 @@ func (q *queue) retryHeld() {
 	q.watchHeld()
 }
 
-// recordDeath returns x-death with one more death. It has one entry for each queue and reason, newest
-// first, with the time of the first death there, in whole seconds (rule 18). Before 4.0, each death
+// recordDeath returns the x-death header with one more death. It has one entry for each queue and reason,
+// newest first, with the time of the first death there, in whole seconds (rule 18). Before 4.0, each death
 // reverses the older entries, because the broker rebuilds the list from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
 	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall().Truncate(time.Second)}

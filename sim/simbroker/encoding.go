@@ -35,7 +35,7 @@ const (
 // newEncoding derives the first encoded message of each shape from sample.
 func newEncoding(sample uint64) (x encoding) {
 	for i := range x.offset {
-		sample = sample*6364136223846793005 + 1442695040888963407 // a linear congruential generator
+		sample = sample*6364136223846793005 + 1442695040888963407 // advance a linear congruential generator
 		x.offset[i] = uint32(sample >> 32 % encodedWithin)        //nolint:gosec // below encodedWithin
 	}
 	return x
@@ -64,8 +64,8 @@ func (en *encoding) mustEncode(e *broker.Envelope) bool {
 	return n%encodedEach == en.offset[at] || losesContent(e)
 }
 
-// losesContent reports whether encoding loses or changes a part of the envelope: parameters, durations
-// below a millisecond, parts of an action.
+// losesContent reports whether encoding loses or changes a part of the envelope: parameters, durations below
+// a millisecond, or parts of an action.
 func losesContent(e *broker.Envelope) bool {
 	for i := range e.Dispatches {
 		a := &e.Dispatches[i].Action
@@ -110,10 +110,10 @@ func (p *publish) decodeBody() {
 	}
 }
 
-// sameEnvelope reports whether a message was decoded as it was sent.
+// sameEnvelope reports whether a message was decoded to the envelope that was sent.
 func sameEnvelope(sent, read *broker.Envelope) bool {
 	a := *sent
-	a.Timestamp = read.Timestamp // which may be in another zone
+	a.Timestamp = read.Timestamp // times may be in another time zone
 	return sent.Timestamp.Equal(read.Timestamp) && reflect.DeepEqual(&a, read)
 }
 

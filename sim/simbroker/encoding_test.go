@@ -11,7 +11,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// hint is a message with one change.
+// hint returns a message with one change.
 func hint(id string, c broker.Change) broker.Message {
 	return broker.Message{RoutingKey: "q", Envelope: broker.Envelope{
 		MessageID: id, Type: broker.ExecutionStatusChanged, Version: broker.WireVersion, Timestamp: time.Unix(1_700_000_000, 5), Changes: []broker.Change{c},
@@ -27,7 +27,7 @@ func TestConsumersReceiveDecodedBody(t *testing.T) {
 		d := &m.Envelope.Dispatches[0]
 		d.Action = execution.Action{Ref: "a", Runtime: "shell", Timeout: 1500 * time.Microsecond, Concurrency: 3, RetriedExitCodes: execution.NewExitCodes(7)}
 		d.Parameters = []byte(`{ "text": "a<b" }`)
-		// More messages than the sample would encode.
+		// Publish enough messages that the sample skips some.
 		ms := slices.Repeat([]broker.Message{m}, encodedWithin)
 		w.publish(s, broker.Confirmed, ms...)
 		c := w.consume(s, "q", 0)
@@ -67,8 +67,8 @@ func TestUnencodableMessageIsNacked(t *testing.T) {
 	}
 }
 
-// Of each shape, one of the first messages is encoded, and then one in encodedEach. Only the sample
-// determines which ones.
+// One of the first encodedEach messages of each shape is encoded, and then one in encodedEach. Only the
+// sample determines which ones.
 func TestEncodingSamplesEveryShape(t *testing.T) {
 	m := hint("executor-1/1", broker.Change{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Requested}).Envelope
 	handled := m

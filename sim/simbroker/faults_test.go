@@ -13,7 +13,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-func TestRule8UnknownOutcomeThoughStored(t *testing.T) {
+func TestRule8OutcomeIsUnknownThoughStored(t *testing.T) {
 	stored := map[int]int{}
 	for seed := range uint64(40) {
 		w := newWorld(t, seed)
@@ -38,7 +38,7 @@ func TestRule8UnknownOutcomeThoughStored(t *testing.T) {
 	}
 }
 
-func TestPublishEndsWithItsContext(t *testing.T) {
+func TestPublishEndsWithContext(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -47,7 +47,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 		w.within(time.Second, func(ctx context.Context) { got = s.Publish(ctx, dispatches("", "q", 0, 3)) })
 		w.expectDepth("q", 3)
 		w.n.Heal("broker", "p", "cut")
-		w.sleep(5 * time.Second) // no task waits for the late confirms
+		w.sleep(5 * time.Second) // the late confirms arrive here, when no task is waiting for them any more
 		if fmt.Sprint(got) != "[unknown unknown unknown]" {
 			t.Errorf("outcomes %v", got)
 		}
@@ -127,7 +127,7 @@ func TestRule26AckAcrossGenerations(t *testing.T) {
 	w.run(hour)
 }
 
-// TestRule28CrashRequeues also shows rule 29: the delivery had not been seen.
+// TestRule28CrashRequeues also tests rule 29: the client had not seen the delivery.
 func TestRule28CrashRequeues(t *testing.T) {
 	w := newWorld(t, 1)
 	p := w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -150,13 +150,13 @@ func TestRule28CrashRequeues(t *testing.T) {
 	}
 }
 
-// TestRule34Heartbeats checks when each side gives up on a silent peer.
+// TestRule34Heartbeats checks how long each side waits for a silent peer before it closes the session.
 func TestRule34Heartbeats(t *testing.T) {
 	cases := []struct {
 		name           string
 		begin          func(w *world, p *kernel.Process)
-		client, broker bool          // which ends give up by themselves
-		lo, hi         time.Duration // after the silence began
+		client, broker bool          // which ends close the session by themselves
+		lo, hi         time.Duration // time from the beginning of the silence
 	}{
 		{"a stopped client", func(_ *world, p *kernel.Process) { p.Pause() }, false, true, 5 * heartbeat / 2, 3 * heartbeat},
 		{"a machine that stands still", func(_ *world, p *kernel.Process) { p.Freeze() }, false, true, 5 * heartbeat / 2, 3 * heartbeat},
@@ -195,7 +195,7 @@ func TestRule34Heartbeats(t *testing.T) {
 	}
 }
 
-// TestRule34ShortSilence: a client that can't act, or whose clock is stopped, does not give up.
+// TestRule34ShortSilence: a client that can't act, or whose clock is stopped, does not give up the session.
 func TestRule34ShortSilence(t *testing.T) {
 	for _, stop := range []string{"paused", "frozen"} {
 		for seed := range uint64(10) {

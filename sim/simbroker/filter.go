@@ -11,21 +11,21 @@ import (
 
 // Interception is the effect of a filter on one publish. The zero value changes nothing.
 type Interception struct {
-	// Drop: routed, confirmed and lost.
+	// Drop: the message is routed, confirmed and lost.
 	Drop bool
-	// Duplicate: put into each queue twice.
+	// Duplicate: the message is put into each queue twice.
 	Duplicate bool
-	// Delay: confirmed at once, but it enters its queues after this time; different delays reorder
-	// messages.
+	// Delay: the message is confirmed immediately, but enters its queues after this time; different delays
+	// reorder messages.
 	Delay time.Duration
 	// Behind: the message enters each queue right after the next message that is published there without a
 	// delay, and after Delay at the latest. Without a Delay it has no effect.
 	Behind bool
-	// Corrupt: delivered with Malformed set and no envelope.
+	// Corrupt: the message is delivered with Malformed set and no envelope.
 	Corrupt bool
-	// Nack: refused, nothing stored.
+	// Nack: the message is refused and not stored.
 	Nack bool
-	// Silent: stored, but never confirmed.
+	// Silent: the message is stored, but never confirmed.
 	Silent bool
 	// Fault names the fault behind the filter; it should not be empty.
 	Fault string
@@ -48,12 +48,12 @@ type interference struct {
 	delays                                 []string
 }
 
-// unnamed stands for a filter without a name, because an empty fault means the broker's own rules.
+// unnamed is the fault of a filter that names none, because an empty fault stands for the broker's own rules.
 const unnamed = "filter"
 
-// SetFilter adds a filter, replaces the one with that id, or removes it if f is nil. Every filter
-// sees every publish that has a route or is returned, in the order of their ids, and their effects
-// add up. They do not see dead letters, which move inside the broker.
+// SetFilter adds a filter or replaces the filter with that id; it removes the filter if f is nil. Every
+// filter sees every publish that has a route or is returned, in the order of their ids, and their effects add
+// up. They do not see dead letters, which move inside the broker.
 func (b *Broker) SetFilter(id int, f Filter) {
 	b.filters = slices.DeleteFunc(b.filters, func(old filter) bool { return old.id == id })
 	if f != nil {
@@ -93,7 +93,8 @@ func (b *Broker) combinedInterference(t broker.Type, key string) interference {
 type delayedMessage struct {
 	m     *message
 	queue string
-	// behind reports whether the next message that is published to the queue without a delay releases it.
+	// behind reports whether the message is released by the next message that is published to its queue
+	// without a delay.
 	behind bool
 	due    bool
 }

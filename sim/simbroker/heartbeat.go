@@ -13,7 +13,7 @@ const (
 	clientBeats = 3
 )
 
-// beat is the heartbeat of one session.
+// beat is the heartbeat timer of one session.
 type beat struct{ s *session }
 
 // startHeartbeat starts the session's heartbeat at a drawn phase.
@@ -25,7 +25,7 @@ func (s *session) startHeartbeat() {
 	s.b.k.AfterEvent(s.b.k.Stream("broker/heartbeat").Duration(0, s.heartbeat/2), beat{s})
 }
 
-// Fire is one beat. It is the last one if both ends are closed.
+// Fire makes one beat. It is the last one if both ends are closed.
 func (be beat) Fire() {
 	s := be.s
 	half := s.heartbeat / 2

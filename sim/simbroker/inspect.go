@@ -9,12 +9,12 @@ import (
 // Depth is the number of messages in one queue.
 type Depth struct {
 	Queue string
-	// Ready can be delivered. Unacked were delivered and are not settled. Held are dead letters
-	// that wait for a route (rule 41).
+	// Ready is the number of messages that can be delivered. Unacked were delivered and are not settled. Held
+	// are dead letters that wait for a route (rule 41).
 	Ready, Unacked, Held int
 }
 
-// Total is the number of all messages of the queue.
+// Total returns the number of all messages of the queue.
 func (d Depth) Total() int { return d.Ready + d.Unacked + d.Held }
 
 // Depths returns all queues, sorted by name.
@@ -26,7 +26,7 @@ func (b *Broker) Depths() []Depth {
 	return all
 }
 
-// Depth returns the depth of one queue; false if no queue has that name.
+// Depth returns the depth of one queue, and false if no queue has that name.
 func (b *Broker) Depth(queue string) (Depth, bool) {
 	q := b.queueNamed(queue)
 	if q == nil {
@@ -67,11 +67,11 @@ type Stored struct {
 	Redelivered bool
 	Deliveries  int
 	Deaths      []broker.Death // must not be changed
-	// Expires is when it dies, in true time; 0 if it does not.
+	// Expires is the true time at which the message expires, or 0 if it does not.
 	Expires time.Duration
 }
 
-// Ready returns the ready messages of a queue, in order; none if there is no such queue.
+// Ready returns the ready messages of a queue, in order, or none if there is no such queue.
 func (b *Broker) Ready(queue string) []Stored {
 	q := b.queueNamed(queue)
 	if q == nil {

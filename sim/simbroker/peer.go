@@ -21,7 +21,7 @@ type peer struct {
 	consumers []*consumer
 	unacked   []unsettledDelivery // by tag
 	takenBack []unsettledDelivery // overdue deliveries that are not settled yet, oldest first
-	number    uint64              // no two sessions share one
+	number    uint64              // unique among sessions
 	lastTag   uint64
 	received  uint64 // publishes
 	lastHeard time.Duration
@@ -51,7 +51,7 @@ type consumer struct {
 	sub      *subscription
 	prefetch int
 	unacked  int
-	overdue  int // its entries in the peer's takenBack; the queue gives it nothing more while there are any
+	overdue  int // number of its entries in the peer's takenBack; the queue delivers nothing to it while there are any
 }
 
 // acceptSession opens the broker's end of a session.
@@ -187,7 +187,7 @@ func (p *peer) handleSettlement(tag uint64, how settlementKind) {
 	u.m.queue.runWhenResumed(func() { p.applySettlement(u.m, how) }, func() { u.m.queue.requeueMessage(u.m, p.process, bySessionEnd) })
 }
 
-// settlementKind is how a consumer settles a delivery.
+// settlementKind is the way in which a consumer settles a delivery.
 type settlementKind uint8
 
 const (

@@ -17,8 +17,8 @@ type publish struct {
 	peer  *peer
 	batch *batch
 	index int32 // in the batch
-	// waits is the number of hanging queues that have not stored it. late reports whether it waits or has
-	// waited for one, since the time at.
+	// waits is the number of hanging queues that have not stored the message. late reports whether it waits
+	// or has waited for one, since the time at.
 	waits    int32
 	late     bool
 	outcome  broker.Outcome
@@ -34,7 +34,7 @@ type publish struct {
 	copies []*message
 	list   [1]*message
 	first  message
-	// silent is the fault that suppresses the confirm, empty for none.
+	// silent is the fault that suppresses the confirm, or "".
 	silent string
 	// strand is the strand of its first arrival, while the alarm holds it back.
 	strand kernel.Strand
@@ -99,7 +99,7 @@ func (p *publish) storeCopies() {
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
-// refused stands for the number of queues of a refused message.
+// refused is the number of queues that events give for a refused message.
 const refused = -1
 
 // reportHints writes a Hinted event for each change in the message. A dispatch has none.
@@ -187,7 +187,7 @@ func (p *publish) enqueueCopies(q *queue, t *interference) {
 	for range n {
 		m := &p.first
 		if m.envelope != nil {
-			m = new(message) // the first one is in use
+			m = new(message) // the first copy is in use
 		}
 		*m = origin
 		if t.corrupt != "" {

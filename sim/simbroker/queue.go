@@ -24,23 +24,23 @@ type message struct {
 	body     *body            // likewise; nil if the message crosses as an envelope
 	key      string
 	queue    *queue
-	// place orders the messages of a queue (rule 28).
+	// place determines the order of a queue's messages (rule 28).
 	place uint64
-	// expires is the time of its expiry, in true time, or never. Neither a requeue nor a restart changes
-	// it.
+	// expires is the true time at which the message expires, or never. Neither a requeue nor a restart
+	// changes it.
 	expires     time.Duration
 	redelivered bool
 	// marked reports whether its dead letter will count as redelivered in its next queue.
 	marked bool
-	// deliveries counts how often it was returned to its queue.
+	// deliveries counts how often the message was returned to its queue.
 	deliveries int
 	deaths     []broker.Death // shared, never changed; newest first
 	reason     broker.DeathReason
-	// corrupt is the fault that made the body unreadable, empty if none did.
+	// corrupt is the fault that made the body unreadable, or "".
 	corrupt string
 	stored  bool
-	// forged reports whether an attacker published it, and hostile whether its x-death header breaks dead
-	// lettering. size is the length of its body in bytes, 0 for the usual length.
+	// forged reports whether an attacker published the message, and hostile whether its x-death header breaks
+	// dead lettering. size is the length of its body in bytes, 0 for the usual length.
 	forged, hostile bool
 	size            int
 }
@@ -58,14 +58,14 @@ type queue struct {
 	nextFront uint64 // the last place used at the front of a quorum queue, for messages of ended sessions
 	unacked   int
 	held      []*message  // dead letters that must wait, oldest first (rule 41)
-	consumers []*consumer // the next in turn first
+	consumers []*consumer // in the order of their turns
 
 	expiry   kernel.Timer
 	expiryAt time.Duration // 0 if the timer is not armed
 	retry    kernel.Timer
 	retrying bool
 	deleted  bool
-	unused   kernel.Timer // deletes a queue that expires
+	unused   kernel.Timer // deletes the queue once it has been unused for its expiry
 	stall    *stall       // nil unless its process hangs
 }
 
@@ -96,14 +96,14 @@ func (q *queue) enqueueMessage(m *message) {
 	q.deliverReady()
 }
 
-// lastPlace returns a new place at the end.
+// lastPlace returns a new place at the end of the queue.
 func (q *queue) lastPlace() uint64 {
 	q.nextPlace++
 	return behindFront + q.nextPlace
 }
 
-// Places up to behindFront belong to messages that return to the front, places above it to messages at the
-// end. No run returns that many messages.
+// Places up to behindFront belong to messages that return to the front of a queue, and places above it to
+// messages at the end. No run returns that many messages.
 const behindFront = 1 << 48
 
 // requeueMessage returns a message that was requeued, or whose session has ended. In a classic queue it
@@ -181,8 +181,8 @@ func (q *queue) deliverReady() {
 		return
 	}
 	k := q.b.k
-	// The cause of each delivery is the cause of this call, not the delivery before it. So each turn begins
-	// with the same strand.
+	// Each delivery is caused by this call, not by the delivery before it. So each turn begins with the same
+	// strand.
 	for now := k.Strand(); q.readyCount() > 0; k.SetStrand(now) {
 		if q.frontMessage().expires <= k.Now() {
 			q.deadLetterOrDrop(q.popFront(), broker.DeathExpired)

@@ -40,7 +40,7 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w.run(hour)
 }
 
-// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes after the block.
+// A blocked queue has no consumers, new subscriptions wait, and deliveries resume only after the block.
 func TestBlockedQueueHasNoConsumers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -84,7 +84,7 @@ func TestUnboundQueueGetsNothingUntilRestored(t *testing.T) {
 	w.run(hour)
 }
 
-// A dropped dead letter names the fault that removed its route, until the queue is bound again.
+// The event of a dropped dead letter names the fault that removed its route, until the queue is bound again.
 func TestLostDeadLettersNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
@@ -96,7 +96,7 @@ func TestLostDeadLettersNameTheFault(t *testing.T) {
 			Bindings:  []broker.Binding{dead, {Exchange: "in", Pattern: "#", Queue: "q"}},
 		})
 		restore := w.b.Unbind("dead")
-		// Binding another queue changes nothing. Messages that the exchange never routed are not
+		// Binding another queue does not restore the route. Messages that the exchange never routed are not
 		// lost by a fault.
 		w.declare(s, broker.Topology{
 			Queues:   []broker.Queue{{Name: "other", Type: typeClassic}},
@@ -120,7 +120,7 @@ func TestLostDeadLettersNameTheFault(t *testing.T) {
 	}
 }
 
-// A reordered message comes right after the next message, or when its time is over.
+// A reordered message is delivered right after the next message, or when its delay is over.
 func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -145,8 +145,8 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w.run(hour)
 }
 
-// A client ends a session in which a publish has waited too long for a hanging queue, even over a healthy
-// connection. If the queue was deleted meanwhile, no reply ever comes.
+// A client ends a session in which a publish has waited too long for a hanging queue, even if the connection
+// is healthy. If the queue was deleted meanwhile, no reply ever comes.
 func TestSessionEndsWhenPublishWaitsTooLong(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, 1)

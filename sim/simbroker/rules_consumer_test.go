@@ -93,7 +93,7 @@ func closeRequeues(w *world) {
 		}
 		w.sleep(time.Second)
 		for i, m := range w.b.Ready("q") {
-			if m.Redelivered != (i < 3) { // 1 and 2 were held, and 3 followed the acknowledgement
+			if m.Redelivered != (i < 3) { // 1 and 2 were unsettled, and 3 was delivered after the acknowledgement
 				w.t.Errorf("message %d: redelivered %v", i, m.Redelivered)
 			}
 		}
@@ -109,7 +109,7 @@ func closeThenServe(w *world) {
 		c := w.consume(s, "q", 3)
 		w.publish(s, broker.Confirmed, dispatches("", "q", 0, 2)...)
 		d, _ := w.receive(c)
-		c.Reject(d, true) // it comes back, with a later tag than the other one's
+		c.Reject(d, true) // it is delivered again, with a later tag than the other delivery
 		w.sleep(time.Second)
 		other, err := w.b.Client(p, heartbeat).Connect(background)
 		if err != nil {

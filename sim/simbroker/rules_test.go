@@ -11,8 +11,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// TestRules has one case for each rule of the broker that one or two clients can show. The number
-// is the rule's.
+// TestRules has a case for each rule of the broker that one or two clients suffice to test. The number is the
+// rule's.
 func TestRules(t *testing.T) {
 	cases := []struct {
 		rule int
@@ -135,7 +135,7 @@ func missingExchange(w *world) {
 		if !s.Closed() {
 			w.t.Error("the session is open")
 		}
-		w.expectDepth("q", 1) // stored, whatever the first outcome is
+		w.expectDepth("q", 1) // the first message was stored, whatever its outcome
 	})
 }
 
@@ -172,7 +172,7 @@ func headOnly(w *world) {
 		q.expiryAt = 0
 		q.watchFront()
 		w.sleep(1500 * time.Millisecond)
-		w.expectDepth("q", 3) // the second is past its time, but not at the head
+		w.expectDepth("q", 3) // the second message is past its expiry, but not at the head
 		w.sleep(time.Second)
 		w.expectDepth("q", 1)
 		w.expectDepth("dead", 2)
@@ -186,7 +186,7 @@ func prefetchedLives(w *world) {
 		w.publish(s, broker.Confirmed, dispatches("x", "work", 1, 3)...)
 		w.sleep(5 * time.Second)
 		w.expectDepth("q", 1)
-		w.expectDepth("dead", 1) // the one that was ready
+		w.expectDepth("dead", 1) // the message that was ready
 		w.expect(history.Expired, "q", 1)
 		d, _ := w.receive(c)
 		c.Ack(d)
@@ -285,7 +285,7 @@ func classicNoRoute(w *world) {
 	})
 }
 
-// deathCounts sends one message in a circle: rejected from work, expired from wait, and back.
+// deathCounts sends one message in a circle: it is rejected from work, expires in wait, and returns to work.
 func deathCounts(w *world) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, broker.Topology{

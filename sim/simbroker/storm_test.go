@@ -28,7 +28,7 @@ func (w *world) neverLate() {
 	}
 }
 
-// weather is the storm's faults and its draws.
+// weather draws and applies the storm's faults.
 type weather struct {
 	*world
 	draw *kernel.Stream
@@ -40,7 +40,8 @@ const (
 	stormy  = 4 * time.Minute
 )
 
-// start keeps a process with this name running. It calls body with one session after another.
+// start starts a process with this name, and restarts it whenever it crashes. It calls body with one session
+// after another.
 func (w *weather) start(name string, body func(s broker.Session)) {
 	p := w.k.NewProcess(name)
 	p.Go("main", func() {
@@ -62,7 +63,7 @@ func (w *weather) start(name string, body func(s broker.Session)) {
 	w.k.After(w.draw.Duration(0, 40*time.Second), func() { w.strike(p) })
 }
 
-// strike repeatedly disturbs a process.
+// strike disturbs a process repeatedly.
 func (w *weather) strike(p *kernel.Process) {
 	if !p.Alive() || w.k.Now() > stormy {
 		return
@@ -98,7 +99,7 @@ func (w *weather) publisher(s broker.Session) {
 	}
 }
 
-// consumer rejects one of four messages; a dead letter is published to its queue again.
+// consumer rejects one message in four, and always requeues a dead letter that it rejects.
 func (w *weather) consumer(queue string) func(s broker.Session) {
 	return func(s broker.Session) {
 		c, err := s.Consume(background, queue, 3)
@@ -173,7 +174,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-func TestSameSeedSameHistory(t *testing.T) {
+func TestSameSeedGivesSameHistory(t *testing.T) {
 	once, again := storm(t, 3), storm(t, 3)
 	if once != again {
 		t.Error("one seed, two histories")

@@ -8,25 +8,25 @@ import (
 	"handoff/core/broker"
 )
 
-// A client waits at most stuckAfter for a publish to a hanging queue, and sends nothing more there until it
-// is answered. It ends a session in which a publish waits for oldestConfirm
+// A client waits at most stuckAfter for a publish to a hanging queue, and sends nothing more to that queue
+// until the publish is answered. It ends a session in which a publish waits for oldestConfirm
 // (core/broker/rabbitmq/publish.go).
 const (
 	stuckAfter    = time.Second
 	oldestConfirm = 30 * time.Second
 )
 
-// stall is the state of a queue whose process hangs: it neither stores nor delivers, and requests to it
-// wait, in order. RabbitMQ was measured with sys:suspend. It does not confirm publishes; acknowledgements,
-// subscriptions and cancellations wait. It answers the declaration of a quorum queue after 250 ms, as if
-// the queue were empty and had no consumers. The declaration of a classic queue waits.
+// stall is the state of a queue whose process hangs: the queue neither stores nor delivers messages, and
+// requests to it wait, in order. RabbitMQ was measured with sys:suspend. It does not confirm publishes;
+// acknowledgements, subscriptions and cancellations wait. It answers the declaration of a quorum queue after
+// 250 ms, as if the queue were empty and had no consumers. The declaration of a classic queue waits.
 type stall struct {
 	touch   func()
 	waiting []waiter
 }
 
-// waiter is a request that waits for a queue: run is called when the queue resumes, lost when the
-// broker goes down or the queue is deleted first.
+// waiter is a request that waits for a queue: run is called when the queue resumes, or lost if the broker
+// goes down or the queue is deleted before that.
 type waiter struct{ run, lost func() }
 
 // SuspendQueue makes a queue hang until the returned function is called, or until the broker goes
@@ -116,12 +116,13 @@ func (p *publish) enqueueWhenResumed(q *queue, t interference) {
 	})
 }
 
-// forgetLate removes a late publish that now has its outcome.
+// forgetLate removes a late publish that has its outcome now.
 func (s *session) forgetLate(p *publish) {
 	s.late = slices.DeleteFunc(s.late, func(other *publish) bool { return other == p })
 }
 
-// isRouteShut reports whether a publish to this route has waited so long that nothing more is sent there.
+// isRouteShut reports whether a publish to this route has waited so long that the client sends nothing more
+// over the route.
 func (s *session) isRouteShut(exchange, key string) bool {
 	now := s.b.k.Now()
 	return slices.ContainsFunc(s.late, func(p *publish) bool {

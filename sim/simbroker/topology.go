@@ -9,7 +9,7 @@ import (
 	"handoff/core/broker"
 )
 
-// errNotFound is 404: the named queue or exchange does not exist.
+// errNotFound is RabbitMQ's error 404: the named queue or exchange does not exist.
 var errNotFound = errors.New("not found (404)")
 
 // exchange routes by its bindings, in the order in which they were made.
@@ -17,9 +17,9 @@ type exchange struct {
 	name     string
 	kind     broker.ExchangeKind
 	bindings []route
-	// routes caches the queues of keys since the last change of the bindings.
+	// routes caches which queues each key is routed to; a change of the bindings clears it.
 	routes map[string][]*queue
-	// lost are the bindings that a fault removed and that were not restored.
+	// lost holds the bindings that a fault removed and that were not restored.
 	lost []lostBinding
 }
 
@@ -130,8 +130,8 @@ func (e *exchange) hasLostBinding(key string) bool {
 	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matchesKey(l.pattern, key) })
 }
 
-// routedQueues returns the queues that a message goes to, each once; false if there is no such exchange.
-// The default exchange routes by the queue's name (rule 2). The caller must not change the list.
+// routedQueues returns the queues that a message is routed to, each once, and false if there is no such
+// exchange. The default exchange routes by the queue's name (rule 2). The caller must not change the list.
 func (b *Broker) routedQueues(exchangeName, key string) ([]*queue, bool) {
 	if exchangeName == "" {
 		if q := b.queueNamed(key); q != nil {

@@ -2,8 +2,8 @@ package simbroker
 
 import "fmt"
 
-// Versions are the releases of RabbitMQ that the model knows, oldest first. Clients see differences mostly
-// in quorum queues. Each entry stands for all releases up to the next entry.
+// Versions returns the releases of RabbitMQ that the model knows, oldest first. Clients see differences
+// mostly in quorum queues. Each entry stands for all releases up to the next entry.
 func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 
 // Like returns the entry of Versions that models a server's release: the newest entry that is not newer
@@ -18,7 +18,7 @@ func Like(version string) string {
 	return at
 }
 
-// isOlder reports whether a version precedes another one, by their first two numbers.
+// isOlder reports whether a version precedes another version, judging by their first two numbers.
 func isOlder(version, than string) bool {
 	var major, minor, ofMajor, ofMinor int
 	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // an unreadable version counts as the oldest
@@ -28,8 +28,8 @@ func isOlder(version, than string) bool {
 
 // behaviour is the set of differences between releases.
 type behaviour struct {
-	// ordersReturns: even in a queue with KeepsReturned, a message that a consumer requeues
-	// is treated like one of an ended session; before 4.3 it comes last there.
+	// ordersReturns: even in a queue with KeepsReturned, a message that a consumer requeues is treated like a
+	// message of an ended session; before 4.3 it comes last in such a queue.
 	ordersReturns bool
 	// marksDead: a dead letter of a quorum queue counts as redelivered in its next queue, if a
 	// consumer had rejected it or the end of a session had returned it. marksRequeued: the same if
@@ -41,8 +41,8 @@ type behaviour struct {
 	// newestFirst: x-death is strictly newest first; before 4.0 each death reverses the older
 	// entries.
 	newestFirst bool
-	// deliveryLimit is the release's default limit: how often a message may return to a quorum queue that
-	// was declared without KeepsReturned. 0 means none.
+	// deliveryLimit is how often a message may return to a quorum queue that was declared without
+	// KeepsReturned. 0 means no limit.
 	deliveryLimit int
 	// readsDeaths: an x-death header that a client has written is read when its message dies; see
 	// isPoisoned.

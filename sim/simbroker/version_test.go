@@ -17,7 +17,7 @@ func TestLikeReturnsNewestReleaseNotAbove(t *testing.T) {
 	}
 }
 
-// Scenarios may name exactly the modelled versions.
+// Scenarios may name exactly the versions that the model knows.
 func TestScenarioVersionsAreModelledVersions(t *testing.T) {
 	if !slices.Equal(Versions(), scenario.BrokerVersions()) {
 		t.Errorf("modelled: %q; in scenarios: %q", Versions(), scenario.BrokerVersions())

@@ -21,7 +21,7 @@ const (
 
 var background = context.Background()
 
-// record keeps the history and the balance of each queue.
+// record keeps the history and, for each queue, the balance of its messages.
 type record struct {
 	events  []history.Event
 	balance map[string]int
@@ -67,7 +67,7 @@ type world struct {
 	b       *Broker
 	r       *record
 	touched map[string]int
-	working int // processes whose function has not returned
+	working int // number of processes whose function has not returned
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return newWorldLike(t, seed, "")
 }
 
-// newWorldLike has a broker with the behaviour of a release.
+// newWorldLike returns a world whose broker behaves like a release of RabbitMQ.
 func newWorldLike(t *testing.T, seed uint64, version string) *world {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed), MaxSteps: 1_000_000})
@@ -213,7 +213,7 @@ func plain(queueType string) broker.Topology {
 	return broker.Topology{Queues: []broker.Queue{{Name: "q", Type: queueType}}}
 }
 
-// mortal returns a queue with a time to live and its dead letter path.
+// mortal returns a topology with a queue whose messages expire, and its dead letter path.
 func mortal(queueType string, kind broker.ExchangeKind, ttl time.Duration) broker.Topology {
 	return broker.Topology{
 		Exchanges: []broker.Exchange{{Name: "x", Kind: broker.Topic}, {Name: "dlx", Kind: kind}},

@@ -1,5 +1,5 @@
-// Package simcalls reports a simulated worker's calls of its database, machine and broker to the rules that
-// judge them. It does not change the run.
+// Package simcalls reports the calls that a simulated worker makes to its database, machine and broker to the
+// rules that judge them. It does not change the run.
 package simcalls
 
 import (
@@ -33,7 +33,7 @@ type callReporter struct {
 // Unjudged implements mutant.Unjudged.
 func (cr *callReporter) Unjudged() store.Store { return cr.Store }
 
-// reportIfGone reports an answer that the incarnation has ended.
+// reportIfGone reports an answer by which the worker learns that its incarnation has ended.
 func (cr *callReporter) reportIfGone(err error) {
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
 		cr.c.Gone()
@@ -99,8 +99,8 @@ func (cr *callReporter) Executions(ctx context.Context, ids []execution.ID) ([]e
 	return rows, err
 }
 
-// answerOf returns what the core can know about a statement that should have brought one row to a status. o
-// is ignored if err is not nil.
+// answerOf returns what the core can know about the outcome of a statement that should have moved one row to
+// a status. o is ignored if err is not nil.
 func answerOf(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
 	if err != nil {
 		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
@@ -133,7 +133,7 @@ func (cr *callReporter) Claim(ctx context.Context, w store.WorkerKey, cs []store
 	return results, err
 }
 
-// resultTexts returns the texts that a worker writes about an end.
+// resultTexts returns the texts that a worker writes about the end of an execution.
 func resultTexts(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
 
 func endOf(f *store.Finish) invariant.End {
@@ -174,7 +174,7 @@ func (cr *callReporter) Dispatched(ctx context.Context, w store.WorkerKey, limit
 	return rows, err
 }
 
-// Runner reports to c how the actions that a worker starts on its machine end.
+// Runner reports to c how each action that a worker starts on its machine ends.
 func Runner(r worker.Runner, h host.Host, c *invariant.Calls) worker.Runner {
 	return &seenRunner{r, h, c}
 }

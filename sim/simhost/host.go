@@ -79,11 +79,11 @@ func (t task) Wait(ctx context.Context) error {
 	return t.t.Join(ctx)
 }
 
-// signal wakes the waiter that has waited longest.
+// signal implements host.Signal. It wakes the waiter that has waited longest.
 type signal struct {
 	k       *kernel.Kernel
 	set     bool
-	strand  kernel.Strand // of the task or event that set it
+	strand  kernel.Strand // strand of the task or event that set it
 	waiters []kernel.Wait
 }
 

@@ -133,8 +133,9 @@ func TestSignalIsBinaryAndWakesOne(t *testing.T) {
 	})
 }
 
-// A Set at the exact time of a wait's timeout must not be lost, whichever of the two the wait reports.
-func TestSignalIsNotLostToATimeout(t *testing.T) {
+// A Set at the exact time of a wait's timeout must not be lost, whether the wait reports the signal or the
+// timeout.
+func TestSignalIsNotLostToTimeout(t *testing.T) {
 	for seed := range uint64(50) {
 		opts := kernel.Options{Chooser: kernel.NewRandom(seed), TimeIsChoice: true}
 		onHost(t, opts, func(k *kernel.Kernel, p *kernel.Process, h host.Host) {
@@ -177,7 +178,7 @@ func TestCrashSuppressesDeferredEffects(t *testing.T) {
 	}
 }
 
-func TestProcessHasItsOwnRandomNumbers(t *testing.T) {
+func TestEachProcessHasSeparateRandomNumbers(t *testing.T) {
 	draw := func(others bool) []uint64 {
 		var got []uint64
 		onHost(t, kernel.Options{}, func(k *kernel.Kernel, p *kernel.Process, h host.Host) {

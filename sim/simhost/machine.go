@@ -19,8 +19,8 @@ type Behaviour struct {
 	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. A failing run draws one of the exit codes in FailCodes, or fails for
-	// FailReason if there are none.
+	// FailPerMillion is how many of a million runs fail. A failing run draws one of the exit codes in
+	// FailCodes, or fails for FailReason if there are none.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int
@@ -32,7 +32,7 @@ type Behaviour struct {
 const (
 	spawnMin, spawnMax = time.Millisecond, 5 * time.Millisecond
 	pipeMin, pipeMax   = time.Millisecond, 20 * time.Millisecond
-	// obeyMax is how long an action that obeys SIGTERM takes to end.
+	// obeyMax is the longest time that an action that obeys SIGTERM takes to end.
 	obeyMax = 50 * time.Millisecond
 	// ignoresTerm is the number of actions in a million that ignore SIGTERM, so that only SIGKILL ends
 	// them.
@@ -68,14 +68,14 @@ func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, s
 // Planted mutants use this.
 func (m *Machine) RemoveShims() { m.shimless = true }
 
-// Ground returns the process that stands for the machine: freezing it freezes the machine's clocks and
+// Ground returns the process that represents the machine: freezing it freezes the machine's clocks and
 // actions.
 func (m *Machine) Ground() *kernel.Process { return m.ground }
 
-// Alive is the number of running actions.
+// Alive returns the number of running actions.
 func (m *Machine) Alive() int { return len(m.actions) }
 
-// Runner is the runner of one worker process on this machine. When the process ends, the shims of its
+// Runner runs the actions of one worker process on this machine. When the process ends, the shims of its
 // actions detect it.
 func (m *Machine) Runner(p *kernel.Process) worker.Runner {
 	r := &runner{m: m, p: p}
@@ -110,8 +110,8 @@ type action struct {
 	owner *kernel.Process
 	spec  worker.Spec
 	fence kernel.Timer
-	// killed ends it from outside. All timers share this function, and hold the action only through the
-	// handle.
+	// killed kills the action from outside. All timers share this function, and hold the action only through
+	// the handle.
 	killed func()
 	timed  *actionHandle
 	ended  bool
@@ -119,7 +119,7 @@ type action struct {
 	// failed is the reason of the action's own failure, by the contract; exit.Reason is the core's reason.
 	failed execution.Reason
 	wait   kernel.Wait
-	// strand is the strand of its end.
+	// strand is the strand of the action's end.
 	strand kernel.Strand
 }
 
@@ -166,8 +166,8 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	return a, nil
 }
 
-// drawStream returns the machine's stream, for a draw about this run of the action. In a rerun, the same
-// run of an action takes equally long, even on another machine or at another time.
+// drawStream returns the machine's stream for a draw that is named after this run of the action. In a rerun,
+// the same run of an action takes equally long, even on another machine or at another time.
 func (a *action) drawStream() *kernel.Stream {
 	return a.m.stream.About(uint64(a.spec.Key.ID), uint64(a.spec.Key.Epoch))
 }
@@ -195,8 +195,9 @@ func (a *action) startRun() {
 	a.setFence(a.spec.Fence - now)
 }
 
-// drawFailure draws how the action fails: with an exit code, if one is named or stands for its reason, else
-// with a reason in words. The core maps the exit code to a reason, as its runner of subprocesses does.
+// drawFailure draws how the action fails: with an exit code if the scenario names one or one stands for the
+// reason, else with a reason in words. The core maps the exit code to a reason, as its runner of subprocesses
+// does.
 func (a *action) drawFailure(b *Behaviour) worker.Exit {
 	code := oracle.ExitCodeOf(b.FailReason)
 	if n := len(b.FailCodes); n > 0 {
@@ -206,7 +207,7 @@ func (a *action) drawFailure(b *Behaviour) worker.Exit {
 		a.failed = b.FailReason
 		exit := worker.Exit{Reason: b.FailReason, Message: "the action says: " + b.FailReason.String()}
 		if b.FailReason == execution.Unknown {
-			exit.Message = "" // it gives no message
+			exit.Message = "" // the action reports no message
 		}
 		return exit
 	}

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// ends is a sink that keeps the ends of actions.
+// ends is a sink that keeps the events of actions that end.
 type ends []history.Event
 
 // Observe implements history.Sink.
@@ -22,9 +22,9 @@ func (en *ends) Observe(e *history.Event) {
 	}
 }
 
-// A failing action exits with the code for its reason, or with one of its scenario's codes. An action that
-// succeeds, or gives its reason in words, has no code. The machine's event has the scenario's reason, and
-// the exit the reason that the core derives from the row's codes.
+// A failing action exits with the code for its reason, or with one of the exit codes of its scenario. An
+// action that succeeds, or gives its reason in words, has no code. The machine's event has the scenario's
+// reason, and the exit the reason that the core derives from the row's codes.
 func TestActionFailsWithItsExitCode(t *testing.T) {
 	declared := execution.NewExitCodes(65, 200)
 	for _, c := range []struct {

@@ -38,10 +38,10 @@ type call struct {
 	broken      bool
 	brokenAfter bool
 
-	// connection is the number of its connection. trips is the number of round trips that precede it.
+	// connection is the number of the call's connection. trips is the number of round trips that precede it.
 	connection uint64
 	trips      int
-	strand     kernel.Strand // of the held packet
+	strand     kernel.Strand // strand of the held packet
 	packets    bool          // a packet is still in transit
 	caller     bool          // the caller still waits
 }
@@ -76,7 +76,7 @@ func (pa *Path) lookUpLinks() {
 	}
 }
 
-// Connect returns the number of a new connection.
+// Connect makes a new connection and returns its number.
 func (pa *Path) Connect() (connection uint64) {
 	pa.n.connections++
 	return pa.n.connections
@@ -132,8 +132,8 @@ func (pa *Path) Answers(connection uint64) bool {
 // NoConnection is the number of a connection that does not exist yet.
 const NoConnection = math.MaxUint64
 
-// Call is Network.Call on this path, over one connection; the arrival of the request applies it. trips is
-// the number of preceding round trips: those of the same call that apply nothing, and those that prepare
+// Call is like Network.Call on this path, over one connection; the arrival of the request applies it. trips
+// is the number of preceding round trips: those of the same call that apply nothing, and those that prepare
 // the connection.
 func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
 	n := pa.n
@@ -173,8 +173,8 @@ func (n *Network) takeCall() *call {
 	return &call{n: n}
 }
 
-// freeIfDone returns the call to the pool if neither a packet nor the caller holds it. A crashed caller
-// never releases its call; the garbage collector frees it.
+// freeIfDone returns the call to the pool if neither a packet nor the caller uses it any more. A crashed
+// caller never releases its call; the garbage collector frees it.
 func (c *call) freeIfDone() {
 	if c.packets || c.caller {
 		return
@@ -272,7 +272,7 @@ func (c *call) arriveAtServer() {
 	case c.refusal && !c.server.up:
 		c.sendReply(ErrRefused)
 	case !c.refusal && c.server.generation != c.sent:
-		c.sendReply(ErrReset) // the server instance that it was sent to is gone
+		c.sendReply(ErrReset) // the server instance that the request was sent to is gone
 	case c.broken && !c.brokenAfter:
 		c.sendReply(ErrReset)
 	default:

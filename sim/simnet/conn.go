@@ -27,7 +27,7 @@ type flow struct {
 	link  *link
 	toCli bool
 
-	frames []frame // frames before next are gone
+	frames []frame // frames before next have left the queue
 	next   int
 	armed  bool // a timer runs for the oldest frame
 	held   bool // the link holds the oldest frame
@@ -47,10 +47,10 @@ func (f FrameFunc) Arrive() { f() }
 type frame struct {
 	at     time.Duration
 	do     Frame
-	strand kernel.Strand // of its sender, joined with the strand that released it
+	strand kernel.Strand // strand of its sender, joined with the strand that released the frame
 }
 
-// Stream opens a connection between a process and a running server, at once. It is called in kernel
+// Stream immediately opens a connection between a process and a running server. It is called in kernel
 // context, when a connection request is accepted. The end of the process closes the client's end.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	s := n.serverNamed(serverName)
@@ -84,12 +84,12 @@ func (n *Network) clientEnded(p *kernel.Process) {
 	}
 }
 
-// OnClientClosed sets a function that runs, in kernel context, when the client's end detects the end of the
-// connection. It does not run for CloseClient or when the process ends.
+// OnClientClosed sets a function that runs, in kernel context, when the client's end detects that the
+// connection has ended. It does not run after CloseClient or when the process ends.
 func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
 
-// OnServerClosed sets a function that runs, in kernel context, when the server's end detects the end of the
-// connection. It does not run for CloseServer or when the server goes down.
+// OnServerClosed sets a function that runs, in kernel context, when the server's end detects that the
+// connection has ended. It does not run after CloseServer or when the server goes down.
 func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
 
 // ClientOpen reports whether the client's end is open, as far as the client knows.
@@ -98,21 +98,21 @@ func (c *Conn) ClientOpen() bool { return c.clientOpen }
 // ServerOpen reports whether the server's end is open, as far as the server knows.
 func (c *Conn) ServerOpen() bool { return c.serverOpen }
 
-// ReachesServer reports whether a frame that the client sends now would not be held.
+// ReachesServer reports whether neither a cut nor a silence would stop a frame that the client sends now.
 func (c *Conn) ReachesServer() bool {
 	return !c.toServer.link.isCut() && !c.toServer.link.isSilent(c.number)
 }
 
-// ReachesClient reports whether a frame that the server sends now would not be held.
+// ReachesClient reports whether neither a cut nor a silence would stop a frame that the server sends now.
 func (c *Conn) ReachesClient() bool {
 	return !c.toClient.link.isCut() && !c.toClient.link.isSilent(c.number)
 }
 
-// TouchServerward reports the cuts between the client and the server as faults that made a difference. Use
-// it for missing packets, which no event shows.
+// TouchServerward reports the cuts and silences from the client to the server as faults that made a
+// difference. Use it for missing packets, which no event shows.
 func (c *Conn) TouchServerward() { c.toServer.touchFaults() }
 
-// TouchClientward is TouchServerward for the other direction.
+// TouchClientward is like TouchServerward, for the other direction.
 func (c *Conn) TouchClientward() { c.toClient.touchFaults() }
 
 func (f *flow) touchFaults() {
@@ -128,7 +128,7 @@ func (c *Conn) SendToServer(do Frame) {
 	}
 }
 
-// SendToClient is SendToServer in the other direction.
+// SendToClient is like SendToServer, in the other direction.
 func (c *Conn) SendToClient(do Frame) {
 	if c.serverOpen {
 		c.sendFrame(&c.toClient, do)
@@ -187,7 +187,7 @@ func (c *Conn) sendFrame(f *flow, do Frame) {
 	c.toClient.queueFrame(nil)
 }
 
-// queueFrame queues a frame behind the others.
+// queueFrame appends a frame to the queue.
 func (f *flow) queueFrame(do Frame) {
 	k := f.link.n.k
 	f.frames = append(f.frames, frame{at: k.Now() + f.link.drawDelay(), do: do, strand: k.Strand()})

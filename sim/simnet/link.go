@@ -6,7 +6,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// link is one direction between two nodes.
+// link carries messages from one node to another.
 type link struct {
 	n       *Network
 	process string // the end that is not a server
@@ -17,7 +17,7 @@ type link struct {
 	slows  []slowdown
 	resets []reset
 	narrow []slowdown
-	// free is when a narrow link finishes its latest message.
+	// free is the time at which a narrow link finishes its latest message.
 	free time.Duration
 	held []heldContent // in the order in which the cut stopped them
 
@@ -30,7 +30,7 @@ type link struct {
 type silence struct {
 	fault string
 	last  uint64
-	// lost is the lost content, in order.
+	// lost is the content that was lost, in order.
 	lost []lostContent
 }
 
@@ -76,8 +76,8 @@ func (n *Network) Cut(from, to, fault string) {
 	l.cuts = append(l.cuts, fault)
 }
 
-// Heal removes one cut of that name; without one it does nothing. When it was the link's last cut,
-// held content is delivered late or lost.
+// Heal removes one cut of that name; it does nothing if there is none. When it was the link's last cut, held
+// content is delivered late or lost.
 func (n *Network) Heal(from, to, fault string) {
 	l := n.linkBetween(from, to)
 	for i := len(l.cuts) - 1; i >= 0; i-- {
@@ -97,7 +97,7 @@ func (n *Network) Heal(from, to, fault string) {
 }
 
 // Silence loses everything sent from one node to another over the existing connections, as when another
-// machine has taken over the address of the other end: no end closes the connections, and new connections
+// machine has taken over the receiver's address: neither end closes the connections, and new connections
 // work.
 func (n *Network) Silence(from, to, fault string) {
 	l := n.linkBetween(from, to)
@@ -173,8 +173,8 @@ func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string)
 	}
 }
 
-// withSlowdown returns the list with s in place of the entry of its name, or without that entry if s adds
-// no time.
+// withSlowdown returns the list in which s replaces the entry with its name, or in which that entry is
+// missing if s adds no time.
 func withSlowdown(list []slowdown, s slowdown) []slowdown {
 	for i := range list {
 		if list[i].fault == s.fault {
@@ -223,10 +223,10 @@ func (l *link) touchCuts() {
 	}
 }
 
-// drawDelay draws the duration of one leg that begins now.
+// drawDelay draws how long one leg that begins now takes.
 func (l *link) drawDelay() time.Duration { return l.drawDelayAfter(0) }
 
-// drawDelayAfter draws the duration of one leg that begins after wait.
+// drawDelayAfter draws how long one leg that begins after wait takes.
 func (l *link) drawDelayAfter(wait time.Duration) time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
@@ -242,7 +242,7 @@ func (l *link) drawDelayAfter(wait time.Duration) time.Duration {
 	return d
 }
 
-// drawHealDelay draws how long after the healing of the link held content arrives.
+// drawHealDelay draws how long after the link's healing held content arrives.
 func (l *link) drawHealDelay() time.Duration { return l.drawDelay() + l.faults.Duration(0, retransmit) }
 
 // drawBreak draws whether the current message breaks its connection.

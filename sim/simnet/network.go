@@ -6,7 +6,7 @@
 // A node is a name: of a process, or of a server such as "database" or "broker". Between two nodes
 // there are two links, one for each direction, and every fault belongs to one direction of one
 // pair. Faults have names. A link may have several: it is cut as long as one cut is left, delays
-// add up, and ending one fault leaves the others.
+// add up, and ending one fault keeps the others in effect.
 //
 // # Calls
 //
@@ -65,7 +65,7 @@ var (
 	ErrReset = errors.New("connection reset")
 )
 
-// Default latencies of one leg.
+// Default bounds of the latency of one leg.
 const (
 	DefaultLatencyLow  = 200 * time.Microsecond
 	DefaultLatencyHigh = 2 * time.Millisecond
@@ -81,7 +81,7 @@ type Network struct {
 	lo, hi  time.Duration
 	touched func(Touched)
 
-	// These maps are never ranged over, so their order can't affect a run.
+	// No code ranges over these maps, so their order can't affect a run.
 	links   map[linkName]*link
 	servers map[string]*server
 	clients map[*kernel.Process]*client
@@ -96,19 +96,19 @@ type linkName struct{ from, to string }
 // server is the listening end.
 type server struct {
 	up bool
-	// generation counts how often it has gone down; messages to an earlier generation are lost.
+	// generation counts how often the server has gone down; messages to an earlier generation are lost.
 	generation uint64
-	// hangs is the fault that keeps it from answering, empty for none. waiting are the calls that have
-	// arrived since.
+	// hangs is the fault that keeps the server from answering, or "". waiting are the calls that have arrived
+	// since.
 	hangs   string
 	waiting []*call
-	conns   []*Conn // whose server end is open, oldest first
+	conns   []*Conn // connections whose server end is open, oldest first
 	onDown  []func()
 }
 
 // client holds the open connections of a process, as its operating system knows them.
 type client struct {
-	conns []*Conn // whose client end is open, oldest first
+	conns []*Conn // connections whose client end is open, oldest first
 }
 
 // New returns a network without faults in which every server is up.
@@ -123,7 +123,7 @@ func New(k *kernel.Kernel) *Network {
 	}
 }
 
-// SetLatency sets the bounds of the delay of each leg, both included.
+// SetLatency sets the inclusive bounds of each leg's delay.
 func (n *Network) SetLatency(lo, hi time.Duration) { n.lo, n.hi = lo, hi }
 
 // OnTouch sets a function that is called when a fault made a difference. It is called once for each
@@ -134,8 +134,8 @@ func (n *Network) OnTouch(fn func(Touched)) { n.touched = fn }
 // not apply are zero.
 type Touched struct {
 	Fault string
-	// Process is the owner of the link, call or statement. Queue and Message, with its Type on the wire,
-	// are the broker's.
+	// Process is the process to which the link, call or statement belongs. Queue and Message, with its Type
+	// on the wire, are the broker's.
 	Process, Queue string
 	Message        uint64
 	Type           uint8

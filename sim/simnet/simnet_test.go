@@ -124,7 +124,8 @@ func TestReplyFromStoppedServerMayArrive(t *testing.T) {
 	}
 }
 
-// TestCutRequest: the caller gets no reply, and the request is applied late or never.
+// TestCutRequest: the caller of a request that is cut gets no reply, and the request is applied late or
+// never.
 func TestCutRequest(t *testing.T) {
 	late, lost := 0, 0
 	for seed := range uint64(30) {
@@ -159,8 +160,8 @@ func TestCutRequest(t *testing.T) {
 	}
 }
 
-// TestWaitingCallerIsAnsweredAfterHeal gets a reply after the healing, which never contradicts what was
-// applied.
+// TestWaitingCallerIsAnsweredAfterHeal: a caller that still waits gets a reply after the healing, which never
+// contradicts what was applied.
 func TestWaitingCallerIsAnsweredAfterHeal(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(60) {
@@ -203,7 +204,7 @@ func TestCutReplyIsAppliedAndUnknown(t *testing.T) {
 	}
 }
 
-func TestCutMeetsPacketUnderWay(t *testing.T) {
+func TestCutStopsPacketInTransit(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.SetLatency(time.Second, time.Second)
 	applied := false
@@ -218,7 +219,7 @@ func TestCutMeetsPacketUnderWay(t *testing.T) {
 	}
 }
 
-func TestCutsCompose(t *testing.T) {
+func TestLinkIsCutUntilEveryCutHeals(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("p", "database", "one")
 	w.n.Cut("p", "database", "two")
@@ -238,8 +239,8 @@ func TestCutsCompose(t *testing.T) {
 	}
 }
 
-// TestHealingOneCutMovesNothing: held content stays held while another cut remains.
-func TestHealingOneCutMovesNothing(t *testing.T) {
+// TestHealingOneOfTwoCutsReleasesNothing: held content stays held while another cut remains.
+func TestHealingOneOfTwoCutsReleasesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("p", "database", "one")
 	w.n.Cut("p", "database", "two")
@@ -252,7 +253,7 @@ func TestHealingOneCutMovesNothing(t *testing.T) {
 	}
 }
 
-func TestResetBeforeAndAfter(t *testing.T) {
+func TestResetBreaksBeforeOrAfterApplying(t *testing.T) {
 	before, after := 0, 0
 	for seed := range uint64(30) {
 		w := newWorld(t, seed)
@@ -278,7 +279,7 @@ func TestResetBeforeAndAfter(t *testing.T) {
 	}
 }
 
-func TestSlowAddsUpAndEndsAlone(t *testing.T) {
+func TestSlowdownsAddUpAndEndSeparately(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.SetSlow("p", "database", time.Second, time.Second, "one")
 	w.n.SetSlow("p", "database", 2*time.Second, 2*time.Second, "two")
@@ -322,7 +323,7 @@ func TestRequestOfCrashedAndPausedCaller(t *testing.T) {
 	}
 }
 
-func TestStreamKeepsOrderThroughACut(t *testing.T) {
+func TestStreamKeepsOrderThroughCut(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(t, seed)
 		var forth, back []int
@@ -356,8 +357,8 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 	}
 }
 
-// TestStreamClose: frames sent before are delivered, later ones are not, and a frame notifies each end of
-// the other's end.
+// TestStreamClose: frames sent before the close are delivered, later frames are not, and the close of one end
+// is reported to the other by a frame.
 func TestStreamClose(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string
@@ -404,7 +405,7 @@ func TestStreamEndsWithProcessAndServer(t *testing.T) {
 	}
 }
 
-func TestStreamResetEndsBothEnds(t *testing.T) {
+func TestStreamResetClosesBothEnds(t *testing.T) {
 	through := 0
 	for seed := range uint64(30) {
 		w := newWorld(t, seed)
@@ -424,9 +425,9 @@ func TestStreamResetEndsBothEnds(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameRun compares the observations of two runs of one seed. Another seed must give
+// TestSameSeedGivesSameRun compares the observations of two runs of one seed. Another seed must give
 // different ones.
-func TestSameSeedSameRun(t *testing.T) {
+func TestSameSeedGivesSameRun(t *testing.T) {
 	run := func(seed uint64) string {
 		w := newWorld(t, seed)
 		log := ""

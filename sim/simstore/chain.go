@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// newestInChain is the newest row of a chain, named by its first row.
+// newestInChain returns the newest row of the chain that begins with a row.
 func (da *Database) newestInChain(chain execution.ID) *row {
 	id := chain
 	for n := 1; ; n++ {
@@ -66,7 +66,7 @@ func (s *step) cancelChain(id execution.ID, actor string) store.Cancellation {
 	return store.Cancellation{Outcome: appliedOutcome(from, r)}
 }
 
-// requestCancel notes on the first row of a chain that its cancellation was requested.
+// requestCancel records on the first row of a chain that the chain's cancellation was requested.
 func (s *step) requestCancel(first, last *row, actor string) {
 	if !first.CancelRequestedAt.IsZero() {
 		return
@@ -84,8 +84,8 @@ func mayRetry(r *row) bool {
 	return ended && r.FailureReason.Retriable() && (r.RetryCount < r.Action.MaxRetries || r.MayBeFree()) //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
-// adoptChild files a new child with its parent's chain, or starts or skips it at once if that chain has
-// ended. It returns whether the child was skipped.
+// adoptChild makes a new child wait for its parent's chain, or starts or skips it immediately if that chain
+// has ended. It returns whether the child was skipped.
 func (s *step) adoptChild(id, parent execution.ID) bool {
 	last := s.db.newestInChain(parent)
 	if last.OrchestratedAt.IsZero() {
@@ -151,8 +151,8 @@ func (s *step) settleChildren(chain execution.ID, ended execution.Status, most i
 	return settled
 }
 
-// markSettling sets or clears the mark, on the first row of a chain, that its children are to be settled.
-// The list is ordered by the dates of the marks, like the index of the real database.
+// markSettling sets or clears the mark on the first row of a chain that says that the chain's children are to
+// be settled. The list is ordered by the dates of the marks, like the index of the real database.
 func (s *step) markSettling(first *row, settles bool) {
 	db := s.db
 	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first.ID })
@@ -181,8 +181,8 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 	})
 }
 
-// rememberKey notes that a new row has an idempotency key. It is the youngest of those that have one, unless
-// the database's clock has been set back meanwhile.
+// rememberKey records that a new row has an idempotency key. It is the youngest of those that have one,
+// unless the database's clock has been set back meanwhile.
 func (da *Database) rememberKey(id execution.ID) {
 	at, created := len(da.keyed), da.row(id).Created
 	for at > 0 && da.row(da.keyed[at-1]).Created.After(created) {
@@ -232,7 +232,7 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 	})
 }
 
-// toListed returns a row in the form of lists.
+// toListed returns a row in the form in which lists contain it.
 func toListed(e *execution.Execution) store.Listed {
 	small := *e
 	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
@@ -247,7 +247,7 @@ func (s *step) listedOrUnreadable(row store.Listed) store.Listed {
 	return row
 }
 
-// listedByID returns a row in the form of a query that names its rows.
+// listedByID returns a row in the form in which queries by id return it.
 func listedByID(e *execution.Execution, q store.ExecutionQuery) store.Listed {
 	row := toListed(e)
 	if q.Digests {

@@ -18,15 +18,15 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Client is one process's connections to the database.
+// Client is one process's client of the database.
 type Client struct {
 	db   *Database
-	p    *kernel.Process // nil if its steps are applied at once
+	p    *kernel.Process // nil if the client's steps are applied immediately
 	path *simnet.Path
-	made *uint64 // statements of all processes of that name
+	made *uint64 // number of statements made by all processes of that name
 	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
-	// looks, finds and dispatches hold questions for the calls that executors repeat.
+	// looks, finds and dispatches hold reusable questions for the calls that executors repeat.
 	looks      questions[[]store.WorkerRow, []store.WorkerRow]
 	finds      questions[store.Finding, []execution.Execution]
 	dispatches questions[store.DueDispatch, store.DueDispatched]
@@ -36,7 +36,7 @@ type Client struct {
 
 var _ store.Store = (*Client)(nil)
 
-// Client returns the client of a process, with the default pools unless it is configured.
+// Client returns a new client of a process, with the default pools until it is configured.
 func (da *Database) Client(p *kernel.Process) *Client {
 	c := &Client{db: da, p: p, path: da.net.Path(p, Server), made: new(uint64)}
 	if known := da.made[p.Name()]; known != nil {
@@ -47,7 +47,7 @@ func (da *Database) Client(p *kernel.Process) *Client {
 	return c
 }
 
-// Configure gives the client pools of the configured sizes, without connections.
+// Configure gives the client empty pools of the configured sizes.
 func (c *Client) Configure(d config.Database) {
 	c.work = c.newPool(d.Connections, d.PingTimeout)
 	c.beats = c.work
@@ -56,7 +56,7 @@ func (c *Client) Configure(d config.Database) {
 	}
 }
 
-// Step makes one atomic step with raw access, over the network like any statement.
+// Step makes one atomic step with raw access to the rows, over the network like any statement.
 func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
 	return c.runStep(ctx, "Step", func(s *step) { f(&Tx{*s}) })
 }
@@ -68,20 +68,20 @@ type statement[T any] struct {
 	call   string // the name of the method
 	do     func(s *step) T
 	writes bool
-	// trips is the number of round trips of the call before the one that applies it. on is its pool.
+	// trips is the number of the call's round trips before the round trip that applies it. on is its pool.
 	trips int
 	on    *pool
-	// beat reports whether it is a heartbeat, which is resent over another connection if its own
-	// turns out to be silent.
+	// beat reports whether the statement is a heartbeat, which is resent over another connection if its own
+	// connection turns out to be silent.
 	beat bool
-	over *connection // nil if it is applied at once
+	over *connection // nil if the statement is applied immediately
 	step step
 
 	answer       T
 	bad, refused error
 }
 
-// Arrive is the arrival of the statement at the server, which applies it.
+// Arrive handles the statement's arrival at the server, which applies it.
 func (s *statement[T]) Arrive() {
 	db := s.c.db
 	db.steps, db.before, db.after = true, db.k.Strand(), db.k.Strand()
@@ -111,7 +111,7 @@ func (s *statement[T]) applyStep() {
 	if waits := len(s.step.lockErrors); waits > 0 && waits == s.step.asked {
 		s.bad = errors.Join(s.step.lockErrors...)
 	} else if waits > 0 && s.bad == nil {
-		// The caller can't tell which of the others were done, except those that are answered.
+		// The caller can't tell which of the other items were done, except those with an answer.
 		s.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(s.step.lockErrors...))
 	}
 }
@@ -123,19 +123,19 @@ func writeStep[T any](ctx context.Context, c *Client, call string, f func(s *ste
 	return newStatement(c, call, true, 0, f).makeCall(ctx)
 }
 
-// runTransaction is writeStep for a call that is a transaction of several statements, each a round trip,
-// including begin and commit. The last one applies it.
+// runTransaction is like writeStep, for a call that is a transaction of several statements, each a round
+// trip, including begin and commit. The last one applies it.
 func runTransaction[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
 	return newStatement(c, call, true, statements-1, f).makeCall(ctx)
 }
 
-// readStep is writeStep for a step that only reads, which a database that refuses writes still answers.
+// readStep is like writeStep, for a step that only reads, which a database that refuses writes still answers.
 func readStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
 	return newStatement(c, call, false, 0, f).makeCall(ctx)
 }
 
-// questions are answered questions of a method, whose memory the next calls reuse. A question
-// whose answer did not come may still arrive, so it is not among them.
+// questions are a method's answered questions, whose memory later calls reuse. A question whose answer did
+// not come may still arrive, so it is not among them.
 type questions[Q, T any] []*question[Q, T]
 
 type question[Q, T any] struct {
@@ -143,8 +143,8 @@ type question[Q, T any] struct {
 	do func(s *step) T
 }
 
-// askReusing makes a call like that of writeStep and readStep, with a question that is kept for the next
-// call. Without a question, do gets one that an earlier call has left.
+// askReusing makes a call like writeStep and readStep, with a question whose memory later calls reuse. If of
+// is nil, do gets the question of an earlier call.
 func (qu *questions[Q, T]) askReusing(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
 	var q *question[Q, T]
 	if last := len(*qu) - 1; last >= 0 {
@@ -169,7 +169,8 @@ func (s *statement[T]) makeCall(ctx context.Context) (T, error) {
 		told(ctx, s.call, err)
 	}
 	if err == nil {
-		// Its reply came, so it is no longer in transit. Without a reply it may arrive later.
+		// The reply came, so the statement is no longer in transit. Without a reply, it may still arrive
+		// later.
 		list := spareStatements[T](s.c.db)
 		*s = statement[T]{}
 		*list = append(*list, s)
@@ -177,7 +178,8 @@ func (s *statement[T]) makeCall(ctx context.Context) (T, error) {
 	return answer, err
 }
 
-// newStatement returns a statement that was not sent yet, in the memory of an answered one if there is any.
+// newStatement returns a statement that was not sent yet, reusing the memory of an answered statement if
+// there is any.
 func newStatement[T any](c *Client, call string, writes bool, trips int, do func(s *step) T) *statement[T] {
 	var q *statement[T]
 	if list := spareStatements[T](c.db); len(*list) > 0 {
@@ -190,7 +192,7 @@ func newStatement[T any](c *Client, call string, writes bool, trips int, do func
 	return q
 }
 
-// spareStatements is the list of answered statements with that type of answer. There are few types.
+// spareStatements returns the list of answered statements with that type of answer. There are few types.
 func spareStatements[T any](db *Database) *[]*statement[T] {
 	for _, list := range db.spare {
 		if list, ok := list.(*[]*statement[T]); ok {
@@ -232,7 +234,8 @@ func (s *statement[T]) callServer(ctx context.Context) (T, error) {
 	}
 }
 
-// failure is the error of a call without an answer. Its text is built only on demand: most are never printed.
+// failure is the error of a call that got no answer. Its text is built only on demand: most are never
+// printed.
 type failure struct{ kind, cause error }
 
 // Error returns both texts.
@@ -241,7 +244,7 @@ func (f failure) Error() string { return f.kind.Error() + ": " + f.cause.Error()
 // Unwrap returns both errors.
 func (f failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
-// sendOnce makes the call over a connection of the pool. unsent is the reason why there was none.
+// sendOnce makes the call over one connection of the pool. unsent is the reason why there was none.
 func (s *statement[T]) sendOnce(ctx context.Context) (err, unsent error) {
 	conn, unsent := s.on.acquireConnection(ctx, !s.beat)
 	if unsent != nil && s.on != s.c.work && ctx.Err() == nil {
@@ -260,7 +263,7 @@ func (s *statement[T]) sendOnce(ctx context.Context) (err, unsent error) {
 // KeepDemoted makes the client keep connections whose server refuses writes: a mutant.
 func (c *Client) KeepDemoted() { c.keepsDemoted = true }
 
-// emitGone reports that a process has learnt that its incarnation is over.
+// emitGone writes the event that a process has learnt that its incarnation is over.
 func (c *Client) emitGone(s *step) {
 	if s.gone.Incarnation != 0 {
 		c.db.emit(&history.Event{
@@ -269,12 +272,12 @@ func (c *Client) emitGone(s *step) {
 	}
 }
 
-// callEach makes a call that does one thing for each of its items.
+// callEach makes a call that does the same for each of its items.
 func callEach[Q, R any](ctx context.Context, c *Client, call string, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	return transactEach(ctx, c, call, 1, items, do)
 }
 
-// transactEach is callEach in a transaction of several statements.
+// transactEach is like callEach, in a transaction of several statements.
 func transactEach[Q, R any](ctx context.Context, c *Client, call string, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	c.reportIfEmpty(call, len(items))
 	return orOneByOne(items, func(items []Q) ([]R, error) {
@@ -292,10 +295,10 @@ func transactEach[Q, R any](ctx context.Context, c *Client, call string, stateme
 	})
 }
 
-// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a call for
-// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A passing
-// fault on the way, or the end of the caller's lease, ends the call. Its outcome is unknown then, unless
-// nothing was answered yet.
+// orOneByOne makes one call for all items. If the database refuses the statement itself, it makes a call for
+// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A
+// transient error, or the end of the caller's lease, ends the call. Its outcome is then unknown, unless no
+// item was answered before.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
 	results, err := call(items)
 	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {
@@ -385,7 +388,7 @@ func (c *Client) PutActions(ctx context.Context, actions []execution.Action) err
 			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0 || a.Concurrency < 0:
 				s.addInvalid("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
 			default:
-				// As in the database, which keeps the exit codes as a list.
+				// Keep the exit codes as a list, as the database does.
 				a.RetriedExitCodes = execution.NewExitCodes(a.RetriedExitCodes.List()...)
 				s.putAction(a)
 			}
@@ -487,7 +490,8 @@ func (s *step) insertRow(e execution.Execution, by execution.Part) execution.ID 
 	return r.ID
 }
 
-// elapsedSince returns the time since t; negative if t is in the future, and zero for the zero time.
+// elapsedSince returns the time since t; it is negative if t is in the future, and zero if t is the zero
+// time.
 func elapsedSince(now, t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

@@ -45,17 +45,17 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
-	// onStatement is called in the caller's task with each statement's name and outcome; nil for none.
+	// onStatement is called in the caller's task with each statement's name and outcome; may be nil.
 	onStatement func(ctx context.Context, call string, err error)
-	// onEmptyCall is called in the caller's task with the name of each call of a process that has no items;
-	// nil for none.
+	// onEmptyCall is called in the caller's task with the name of each of a process's calls that has no
+	// items; may be nil.
 	onEmptyCall func(call string)
 
 	rows    table
 	byKey   map[string]execution.ID
 	actions map[string]execution.Action
 	retries map[retryKey]execution.ID
-	// progeny counts the rows whose parent's chain begins with a row.
+	// progeny counts, for each first row of a chain, the children of that chain.
 	progeny map[execution.ID]int
 
 	workers      []worker // by worker id - 1
@@ -64,9 +64,9 @@ type Database struct {
 
 	lists    [listCount]list
 	requests map[lane]*queue
-	lanes    []*queue // of requests, by runtime and worker
+	lanes    []*queue // the queues in requests, sorted by runtime and worker
 	claiming claimScratch
-	// spare has a *[]*statement[T] for each type of answer: statements to reuse.
+	// spare has a *[]*statement[T] for each type of answer, with statements to reuse.
 	spare []any
 	// requested counts the requested rows.
 	requested int
@@ -86,20 +86,21 @@ type Database struct {
 	// refusals are the storage times of the refused results that still exist, oldest first.
 	refusals []time.Time
 
-	// foreign are the rows that this program can't read, with the reason; nil for none.
+	// foreign maps rows that this program can't read to the reason; nil if there are none.
 	foreign map[execution.ID]string
-	// locks are the rows that another session has locked, with the fault; nil for none.
+	// locks maps rows that another session has locked to the fault; nil if there are none.
 	locks map[execution.ID]string
 	// tables are the tables that another program's session has locked.
 	tables []lockedTable
-	// open are the open transactions of other programs. transactions counts all that they have begun.
+	// open holds the open transactions of other programs. transactions counts all transactions that they have
+	// begun.
 	open         []uint64
 	transactions uint64
-	// readOnly, full and noConnections are the faults that cause these states, empty for none.
+	// readOnly, full and noConnections are the faults that cause these states, or "".
 	readOnly, full, noConnections string
-	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. Older
-	// connections still lead to the old server. retired is the demotedAt of the latest one that Retire has
-	// ended, with all connections made until then.
+	// demoted is the fault that has made another server the primary, at demotedAt, or "". Older connections
+	// still lead to the old server. retired is the demotedAt of the latest demotion that Retire has ended,
+	// with all connections made until then.
 	demoted                     string
 	demotedAt, retired          time.Duration
 	writeFailures, readFailures failureShare
@@ -108,7 +109,7 @@ type Database struct {
 	session uint64
 }
 
-// failureShare makes a share of the writes, or reads, fail with an error, drawn from its own stream.
+// failureShare makes a share of the writes, or of the reads, fail with an error; its stream draws which.
 type failureShare struct {
 	fault      string
 	err        error
@@ -121,7 +122,7 @@ type retryKey struct {
 	count    int
 }
 
-// worker is the data that survives the incarnations of a name.
+// worker is the data of a worker name that outlives each incarnation.
 type worker struct {
 	name         string
 	current      execution.Incarnation
@@ -129,36 +130,37 @@ type worker struct {
 	cordonReason string
 	// cordonChangedBy is the name of the actor who last set or lifted the cordon.
 	cordonChangedBy string
-	// queuesDeletedAfter is the incarnation after whose end its queues were deleted, 0 for none.
+	// queuesDeletedAfter is the last incarnation when the worker's queues were deleted, or 0 if they never
+	// were.
 	queuesDeletedAfter execution.Incarnation
 }
 
-// incarnation is one registration.
+// incarnation is one registration of a worker.
 type incarnation struct {
 	worker        execution.WorkerID
 	lifecycle     execution.Lifecycle
 	runtimes      []string
 	capacity      int
 	leaseExpires  time.Time
-	beatAt        time.Time // of the latest heartbeat; of the registration before the first
+	beatAt        time.Time // time of the latest heartbeat, or of the registration before the first heartbeat
 	beat          uint64
 	consumerAlive bool
 	load          int
 	queued        int
-	// claimedAt is the time of its last claim, fullAt the last time that it was full by its own heartbeats.
+	// claimedAt is the time of its last claim, and fullAt the last time that its heartbeats reported it full.
 	// The zero time means never.
 	claimedAt time.Time
 	fullAt    time.Time
 	healthURL string
 	messages  int
-	// figures are the figures at the time reported.
+	// figures are the run figures that it reported at the time reported.
 	figures  execution.Figures
 	reported time.Time
-	// expired are the times of the latest dispatches that it left unclaimed past their deadline, the latest
-	// last.
+	// expired are the times at which dispatches that it left unclaimed were reclaimed past their deadline,
+	// latest last.
 	expired []time.Time
 	drain   bool
-	// process and attempt belong to its registration.
+	// process and attempt are those of its registration.
 	process, attempt uint64
 }
 
@@ -182,7 +184,7 @@ func (da *Database) Statements(process string) uint64 {
 	return 0
 }
 
-// Clock is the database's own clock.
+// Clock returns the database's own clock.
 func (da *Database) Clock() *kernel.Clock { return da.clock }
 
 // clockNow returns the value of clock_timestamp(), in microseconds like timestamptz.
@@ -195,7 +197,7 @@ func (da *Database) Stop() {
 	da.emit(&history.Event{Kind: history.DatabaseDown, Process: Server})
 }
 
-// Start brings the server back with everything that was committed.
+// Start restarts the server with everything that was committed.
 func (da *Database) Start() {
 	da.net.SetServer(Server, true)
 	da.emit(&history.Event{Kind: history.DatabaseUp, Process: Server})
@@ -205,8 +207,8 @@ func (da *Database) Start() {
 // the empty name ends it.
 func (da *Database) SetReadOnly(fault string) { da.readOnly = fault }
 
-// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a share of
-// zero ends it. The SQLSTATE tells the client whether the same statement may succeed later, as after a
+// SetRollback makes a share of the writes fail without applying anything, for the fault of that name; a share
+// of zero ends it. The SQLSTATE tells the client whether the same statement may succeed later, as after a
 // serialization failure (40001). A code outside class 40 means that the statement itself is wrong.
 func (da *Database) SetRollback(perMillion uint64, fault, code, message string) {
 	err := error(statementError{fmt.Sprintf("%s (%s)", message, code)})
@@ -216,14 +218,14 @@ func (da *Database) SetRollback(perMillion uint64, fault, code, message string) 
 	da.writeFailures = failureShare{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
 }
 
-// statementError is an error about a statement itself, which the database would refuse a second time, too.
+// statementError is an error about a statement itself, which the database would refuse again.
 type statementError struct{ text string }
 
 // Error gives the database's message and its SQLSTATE.
 func (s statementError) Error() string { return s.text }
 
-// SetReadErrors makes a share of the statements that only read fail because memory is short
-// (SQLSTATE 53200), for the fault of that name; a share of zero ends it.
+// SetReadErrors makes a share of the statements that only read fail with "out of memory" (SQLSTATE 53200),
+// for the fault of that name; a share of zero ends it.
 func (da *Database) SetReadErrors(perMillion uint64, fault string) {
 	da.readFailures = failureShare{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
 }
@@ -245,14 +247,14 @@ func (da *Database) SetFull(fault string) { da.full = fault }
 // task that made it. call is the name of the method, such as "Dispatch".
 func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.onStatement = f }
 
-// OnNothing sets a function that is called before each call of a process with an empty list, in the task that
-// makes the call.
+// OnNothing sets a function that is called before each call that a process makes with an empty list, in the
+// task that makes the call.
 func (da *Database) OnNothing(f func(call string)) { da.onEmptyCall = f }
 
-// SetNoConnections makes the database refuse new connections, like a server that has its maximum of
-// clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over
-// existing connections of the pools. A call that needs another connection is refused, even a read,
-// with nothing applied.
+// SetNoConnections makes the database refuse new connections, like a server with its maximum number of
+// clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over existing
+// connections of the pools. A call that needs another connection is refused, even a read, with nothing
+// applied.
 //
 // Not modelled: connections that end because they are old or idle; the slots that a server reserves
 // for superusers.
@@ -268,8 +270,8 @@ func (da *Database) Demote(fault string) { da.demoted, da.demotedAt = fault, da.
 // Retire ends the state that Demote began.
 func (da *Database) Retire() { da.demoted, da.retired = "", da.demotedAt }
 
-// faultError returns the error with which a lasting fault refuses a statement over a connection, nil
-// if none does.
+// faultError returns the error with which a lasting fault refuses a statement over a connection, or nil if
+// none does.
 func (da *Database) faultError(process string, over *connection, writes bool) error {
 	if !writes {
 		return da.readFailures.drawFailure(da, process)
@@ -307,7 +309,7 @@ var (
 )
 
 // StepClock sets the database's clock, backwards if d is negative. It writes the step to the
-// history, because the step changes what a moment of that clock means.
+// history, because the step changes what a time on that clock means.
 func (da *Database) StepClock(d time.Duration) {
 	da.clock.Step(d)
 	da.emit(&history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
@@ -324,7 +326,7 @@ func (da *Database) emit(e *history.Event) {
 	}
 }
 
-// sinceStart turns a moment of the database's clock into time since the start of the run.
+// sinceStart converts a time on the database's clock to time since the start of the run.
 func (da *Database) sinceStart(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -344,12 +346,12 @@ func (da *Database) row(id execution.ID) *row {
 
 func (da *Database) incarnation(i execution.Incarnation) *incarnation {
 	if i < 1 || int(i) > len(da.incarnations) || da.incarnations[i-1].worker == 0 {
-		return nil // no such number, one that a former primary used, or a purged one
+		return nil // no row has this number, a former primary used it, or its row was purged
 	}
 	return &da.incarnations[i-1]
 }
 
-// Execution returns a copy of a row for harness and tests; false if there is none.
+// Execution returns a copy of a row for the harness and tests, and false if there is none.
 func (da *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	if r := da.row(id); r != nil {
 		return r.Execution, true
@@ -357,8 +359,8 @@ func (da *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Look returns the row itself, not a copy, for reading a database that nothing writes any more; nil if there
-// is none.
+// Look returns the row itself, not a copy, for reading a database that nothing writes to any more; nil if
+// there is no such row.
 func (da *Database) Look(id execution.ID) *execution.Execution {
 	if r := da.row(id); r != nil {
 		return &r.Execution
@@ -366,25 +368,25 @@ func (da *Database) Look(id execution.ID) *execution.Execution {
 	return nil
 }
 
-// Left are the executions that a purge has deleted, as they were, in the order of deletion.
+// Left returns the executions that a purge has deleted, as they were, in the order of deletion.
 func (da *Database) Left() []execution.Execution { return da.left }
 
-// Rows is the number of executions, including deleted ones.
+// Rows returns the number of executions, including deleted executions.
 func (da *Database) Rows() int { return da.rows.n }
 
-// Unfinished is the number of rows that are not terminal, or are terminal but not handled.
+// Unfinished returns the number of rows that are not terminal, or are terminal but not handled.
 func (da *Database) Unfinished() int {
 	return da.requested + da.lists[listScheduling].n + da.lists[listScheduled].n +
 		da.lists[listRunning].n + da.lists[listUnorchestrated].n
 }
 
-// AnyUnfinished reports whether there are such rows. It is called before every step of a run.
+// AnyUnfinished reports whether any row is unfinished. It is called before every step of a run.
 func (da *Database) AnyUnfinished() bool {
 	return da.lists[listRunning].n > 0 || da.requested > 0 || da.lists[listScheduled].n > 0 ||
 		da.lists[listScheduling].n > 0 || da.lists[listUnorchestrated].n > 0
 }
 
-// WorkerName is the name of a worker, empty if there is none.
+// WorkerName returns the name of a worker, or "" if there is no such worker.
 func (da *Database) WorkerName(id execution.WorkerID) string {
 	if id < 1 || int(id) > len(da.workers) {
 		return ""
@@ -392,5 +394,5 @@ func (da *Database) WorkerName(id execution.WorkerID) string {
 	return da.workers[id-1].name
 }
 
-// Workers is the number of worker names that have registered.
+// Workers returns the number of worker names that have registered.
 func (da *Database) Workers() int { return len(da.workers) }

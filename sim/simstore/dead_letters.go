@@ -76,7 +76,7 @@ func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]st
 	})
 }
 
-// letterIndex is the index of a dead letter; -1 if there is none.
+// letterIndex returns the index of a dead letter, or -1 if there is no such letter.
 func (s *step) letterIndex(id int64) int {
 	return slices.IndexFunc(s.db.letters, func(d store.StoredDeadLetter) bool { return d.ID == id })
 }
@@ -235,7 +235,7 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 	})
 }
 
-// waitingSince returns the time since which a row waits in its status; for a requested row, the moment at
+// waitingSince returns the time at which a row began to wait in its status; for a requested row, the time at
 // which it is due.
 func waitingSince(r *row) time.Time {
 	switch {

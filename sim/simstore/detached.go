@@ -45,5 +45,5 @@ func (da *Database) Clone() *Database {
 	return &c
 }
 
-// Kept returns how many dead letters were stored, and how many refused results still exist.
+// Kept returns how many dead letters were ever stored, and how many refused results still exist.
 func (da *Database) Kept() (deadLetters, refusedResults int) { return da.stored, len(da.refusals) }

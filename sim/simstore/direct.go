@@ -14,8 +14,7 @@ func (c *Client) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Du
 	return c.dispatches.askReusing(ctx, c, "DispatchDue", true, &d, (*step).dispatchDue)
 }
 
-// dispatchDue looks for rivals in all lanes before it takes anything, as a statement with one
-// snapshot does.
+// dispatchDue looks for rivals in all lanes before it takes any row, as a statement with one snapshot does.
 func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
 	if s.refuseInvalidText(d.Executor) {
 		return store.DueDispatched{}
@@ -97,7 +96,8 @@ func (s *step) dispatchOffer(d *store.DueDispatch, o *store.Offer, rival *reques
 			}
 		})
 		if answer.Rows == nil {
-			// Rows are large, and copies of a growing list of them cost more than the rows.
+			// Rows are large, so copying them whenever the list grows would cost more than the rows
+			// themselves.
 			answer.Rows = make([]execution.Execution, 0, min(len(c.found), places)-n)
 		}
 		answer.Rows = append(answer.Rows, r.Execution)

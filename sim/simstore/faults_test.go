@@ -13,7 +13,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// A read-only database answers readers, and refuses writers with nothing applied.
+// A read-only database answers reads, and refuses writes without applying anything.
 func TestReadOnlyDatabaseStillReads(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -41,8 +41,7 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 	})
 }
 
-// A database whose disk is full answers readers, and refuses every kind of writer with nothing
-// applied.
+// A database whose disk is full answers reads, and refuses every kind of write without applying anything.
 func TestFullDatabaseStillReads(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -99,9 +98,8 @@ func TestFullDatabaseStillReads(t *testing.T) {
 	})
 }
 
-// A process without a connection gets none, and even its reads are refused; one with a connection
-// continues. A process that is restarted during the fault has no connection, and gets one after its
-// end.
+// A process without a connection can't make one, so even its reads are refused; a process with a connection
+// continues. A process that is restarted during the fault has no connection, and gets one after its end.
 func TestServerRefusesOnlyNewConnections(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -144,8 +142,7 @@ func TestServerRefusesOnlyNewConnections(t *testing.T) {
 	})
 }
 
-// A connection is lost with a call that gets no answer on it, but not with a call that was never
-// sent.
+// A call that gets no answer costs its connection, but a call that was never sent does not.
 func TestLostAnswerClosesConnection(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.worker("w")
@@ -169,7 +166,7 @@ func TestLostAnswerClosesConnection(t *testing.T) {
 	})
 }
 
-// A write that is rolled back was not applied, and about the configured share is rolled back.
+// A write that is rolled back was not applied, and about the configured share of the writes is rolled back.
 func TestRolledBackWritesAreNotApplied(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
@@ -188,8 +185,8 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 	})
 }
 
-// After a database refuses a statement itself, the call is repeated for each item: those that it
-// takes are applied and answered, alongside the error about the others.
+// After a database refuses a statement itself, the call is repeated for each item: the accepted items are
+// applied and answered, alongside the error about the others.
 func TestRefusedBatchIsRepeatedPerItem(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
@@ -220,8 +217,8 @@ func TestRefusedBatchIsRepeatedPerItem(t *testing.T) {
 	})
 }
 
-// A passing fault among the items ends the call: nothing was applied if nothing was answered before
-// it, and otherwise the outcome is unknown.
+// A transient error at one of the items ends the call: nothing was applied if no item was answered before it,
+// otherwise the outcome is unknown.
 func TestPassingFaultEndsPerItemCall(t *testing.T) {
 	refused, away := error(statementError{"internal error (XX000)"}), fmt.Errorf("%w: gone", store.ErrUnavailable)
 	for _, c := range []struct {
@@ -249,7 +246,8 @@ func TestPassingFaultEndsPerItemCall(t *testing.T) {
 	}
 }
 
-// The clock decides every time which rows are due: a retry that was due before a step backwards must wait.
+// Each claim decides by the current clock which rows are due: a retry that was due before a step backwards
+// must wait again.
 func TestClockStepBackDelaysDueRows(t *testing.T) {
 	within(t, func(b *fixture) {
 		key := b.scheduled(b.worker("w"))
@@ -259,7 +257,7 @@ func TestClockStepBackDelaysDueRows(t *testing.T) {
 		b.must(err)
 		b.sleep(11 * time.Second)
 		claim := store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 10}
-		// No claim is allowed yet; the row only becomes due.
+		// This claim may take nothing; the row only becomes due.
 		claim.Others = 0
 		_, err = b.c.ClaimForScheduling(b.ctx, claim)
 		b.must(err)
@@ -289,8 +287,8 @@ type sinkFunc func(*history.Event)
 // Observe implements history.Sink.
 func (s sinkFunc) Observe(e *history.Event) { s(e) }
 
-// An unreadable row is not claimed, whether or not a claim was tried meanwhile. Once readable, it is claimed
-// exactly once.
+// An unreadable row is not claimed. Once readable again, it is claimed exactly once, whether or not a claim
+// was tried meanwhile.
 func TestHiddenRowIsClaimedOnce(t *testing.T) {
 	for _, looked := range []bool{false, true} {
 		within(t, func(b *fixture) {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// maxExpired bounds the expiries of an incarnation that are kept.
+// maxExpired is the largest number of an incarnation's expiries that are kept.
 const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
@@ -65,7 +65,7 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-// workerRow fills a zero row in place, because it is large.
+// workerRow fills a zero row in place, because rows are large.
 func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
@@ -103,12 +103,12 @@ func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, erro
 	return runTransaction(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
-// Operate applies an operator's command to a worker, for the harness, which uses no API.
+// Operate applies an operator's command to a worker, for the harness, which does not use the API.
 func (da *Database) Operate(c store.Cordon) bool {
 	return (&step{db: da, process: "operator", now: da.clockNow()}).setCordon(c)
 }
 
-// WorkerID is the id of the worker with this name, 0 if it has never registered.
+// WorkerID returns the id of the worker with this name, or 0 if it has never registered.
 func (da *Database) WorkerID(name string) execution.WorkerID { return da.byName[name] }
 
 func (s *step) setCordon(cordon store.Cordon) bool {
@@ -145,8 +145,7 @@ func (s *step) storeFigures(inc *incarnation, b *store.Beat) {
 	s.db.emit(&e)
 }
 
-// noteExpiry notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed
-// active.
+// noteExpiry records that a dispatch stayed unclaimed past its deadline at an incarnation that stayed active.
 func (s *step) noteExpiry(i execution.Incarnation) {
 	inc := s.db.incarnation(i)
 	if inc == nil {
@@ -157,7 +156,7 @@ func (s *step) noteExpiry(i execution.Incarnation) {
 	inc.expired = latest[max(0, len(latest)-maxExpired):]
 }
 
-// insertByTime adds a time to a list, behind those that are not later. It is the last, unless the
+// insertByTime adds a time to a sorted list, behind all times that are not later. It is the last, unless the
 // database's clock has been set back meanwhile.
 func insertByTime(list []time.Time, at time.Time) []time.Time {
 	i := len(list)

@@ -9,10 +9,10 @@ import (
 	"handoff/core/store"
 )
 
-// ForeignValue is the reason that WriteForeign writes, as a newer program might.
+// ForeignValue is the failure reason that WriteForeign writes, as a newer program might.
 const ForeignValue = "of_a_newer_release"
 
-// WriteForeign gives a row a value that this program can't read, as a newer program may. The value is in
+// WriteForeign gives a row a value that this program can't read, as a newer program might. The value is in
 // retry_reason while the row waits, and in failure_reason when it has ended. Without write it restores the
 // former value.
 func (da *Database) WriteForeign(id execution.ID, write bool) {
@@ -65,7 +65,7 @@ func (da *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	return len(ids), func() { write(false, 0) }
 }
 
-// unreadableError is the reason why a row can't be read, nil if it can.
+// unreadableError returns the reason why a row can't be read, or nil if it can.
 func (da *Database) unreadableError(id execution.ID) error {
 	why := da.foreign[id]
 	if why == "" {

@@ -97,20 +97,20 @@ type laneDemand struct {
 	limit, pool int
 }
 
-// share is the room of a worker or pool, and the number of rows that have requested it.
+// share is the room for rows at a worker or in a pool, and the number of rows that have asked for it.
 type share struct{ room, asked int }
 
-// reserveOne takes room for one more row, and returns whether there was any.
+// reserveOne takes room for one more row, and reports whether there was any.
 func (s *share) reserveOne() bool {
 	s.asked++
 	return s.asked <= s.room
 }
 
-// candidate is a row that was removed from its heap and may go back.
+// candidate is a row that was removed from its heap and may be returned to it.
 type candidate struct {
 	request
 	from *requests
-	// slots are the concurrency slots of its action, nil if it needs none. free is the number of them that
+	// slots are the concurrency slots of its action, or nil if it needs none. free is the number of them that
 	// were free.
 	slots *slots
 	free  int
@@ -144,8 +144,9 @@ func (c *claimScratch) mergeDemands(claim *store.SchedulingClaim) {
 	}
 }
 
-// takeDueRows removes the oldest due rows from a queue: at most limit of the unlimited ones, and at most
-// limit of each action with a concurrency limit. Of the latter it takes no more than there are free slots.
+// takeDueRows removes the oldest due rows from a queue: at most limit rows of actions without a concurrency
+// limit, and at most limit rows of each action with one. Of the latter it takes no more than there are free
+// slots.
 func (c *claimScratch) takeDueRows(db *Database, q *queue, limit int, now time.Time, w *laneDemand) {
 	take := func(from *requests, slots *slots, free int) {
 		for range min(limit, free) {
@@ -177,7 +178,7 @@ func (c *claimScratch) sortOldestFirst(from int) {
 // putBack returns a row that is not claimed to its heap.
 func (c *candidate) putBack() { c.from.push(c.request) }
 
-// reserveSlot counts a row that needs a slot of the action, and returns whether one is left for it.
+// reserveSlot counts a row that needs a slot of the action, and reports whether a slot is left for it.
 func (c *candidate) reserveSlot() bool {
 	if c.slots == nil {
 		return true
@@ -203,7 +204,7 @@ func (c *claimScratch) reserveRoom(x *candidate) bool {
 	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].reserveOne()
 }
 
-// dueHead returns the row at the head if it is due, else nil. It drops entries whose rows are no
+// dueHead returns the row at the head if it is due, and otherwise nil. It drops entries whose rows are no
 // longer requested at that epoch (cancelled, set by force, or gone).
 func (re *requests) dueHead(db *Database, now time.Time) *row {
 	for len(*re) > 0 && !(*re)[0].due.After(now) {

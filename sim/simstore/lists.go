@@ -33,14 +33,14 @@ func listOf(s execution.Status, orchestrated bool) listName {
 	return listNone
 }
 
-// list is a doubly linked list through the rows, ordered by the moment at which a row becomes
-// urgent and then by id, like the partial index that it models.
+// list is a doubly linked list through the rows, ordered by the time at which a row becomes urgent and then
+// by id, like the partial index that it models.
 type list struct {
 	first, last int32 // indices + 1
 	n           int
 }
 
-// urgentAt is the moment by which a row is ordered in its list.
+// urgentAt returns the time by which a row is ordered in its list.
 func (r *row) urgentAt() time.Time {
 	switch r.in {
 	case listScheduling:
@@ -61,7 +61,7 @@ func (da *Database) linkRow(name listName, i int32) {
 		return
 	}
 	l := &da.lists[name]
-	// It is nearly always the last row, because time advances.
+	// A new row nearly always belongs at the end, because time advances.
 	before := l.last
 	for before != 0 && comesBefore(r.urgentAt(), r.ID, da.rows.rowAt(before-1).urgentAt(), da.rows.rowAt(before-1).ID) {
 		before = da.rows.rowAt(before - 1).prev
@@ -80,7 +80,7 @@ func (da *Database) linkRow(name listName, i int32) {
 	l.n++
 }
 
-// comesBefore is the order of everything that is served oldest first.
+// comesBefore defines the order of everything that is served oldest first.
 func comesBefore(a time.Time, id execution.ID, b time.Time, other execution.ID) bool {
 	if !a.Equal(b) {
 		return a.Before(b)

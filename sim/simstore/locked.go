@@ -12,8 +12,8 @@ import (
 )
 
 // Another program's session may lock a row. The real store then waits for the lock timeout and retries the
-// batch row by row. The other rows are done, and the locked row returns a retriable error. The model returns
-// the same answers at once, without the wait.
+// batch row by row: the other rows are changed, and the locked row returns a retriable error. The model
+// returns the same answers immediately.
 
 // LockRows locks rows of executions that were dispatched or run, the oldest first, at most `most`, for the
 // fault of that name. free unlocks them.
@@ -49,7 +49,7 @@ func (da *Database) OpenTransaction() (end func()) {
 	return func() { da.open = slices.DeleteFunc(da.open, func(o uint64) bool { return o == id }) }
 }
 
-// refuseIfLocked reports whether another session has locked a row, and notes the error for the call.
+// refuseIfLocked reports whether another session has locked a row, and records the error for the call.
 func (s *step) refuseIfLocked(id execution.ID) bool {
 	if !s.isLocked(id) {
 		return false

@@ -20,8 +20,8 @@ type pool struct {
 	size int
 	ping time.Duration
 
-	// idle are the unused connections, the one used last at the end. taken is the number of others, in use or
-	// being made. waiting are the calls that wait for a place, the oldest first.
+	// idle holds the unused connections, the most recently used last. taken is the number of others, in use
+	// or being made. waiting are the calls that wait for a place, the oldest first.
 	idle    []*connection
 	taken   int
 	waiting []kernel.Wait
@@ -41,17 +41,18 @@ type connection struct {
 }
 
 const (
-	// maxIdleUnpinged is the longest idle time after which a connection is used without a ping.
+	// maxIdleUnpinged is the longest idle time after which a connection is still used without a ping.
 	maxIdleUnpinged = time.Second
-	// writableRecheck is the pause after a new read-only connection, before another one is made to check.
+	// writableRecheck is the minimum interval between a test connection that turned out to be read-only and
+	// the next.
 	writableRecheck = time.Second
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
-	// tripsOfConnect are the round trips of TCP and of a password that is never sent (SCRAM).
+	// tripsOfConnect is the number of round trips of TCP and of password authentication by SCRAM.
 	tripsOfConnect = 4
-	// retransmit is the delay of a resent packet after the end of whatever held it back.
+	// retransmit is how long after the end of an obstacle a packet that it held back is resent.
 	retransmit = 250 * time.Millisecond
-	// never is before every moment of a run.
+	// never is a time before the start of a run.
 	never = -1
 )
 
@@ -63,7 +64,7 @@ func (c *Client) newPool(size int, ping time.Duration) *pool {
 func (c *connection) setupTrips() int {
 	n := 0
 	if c.fresh {
-		n++ // the statement is prepared
+		n++ // the statement must be prepared
 	}
 	if c.asked {
 		n++
@@ -72,8 +73,8 @@ func (c *connection) setupTrips() int {
 	return n
 }
 
-// acquireConnection returns a connection that probably works, because it was used lately or, if ask is true,
-// was pinged first. A heartbeat may not ping and is sent twice instead: over a silent connection,
+// acquireConnection returns a connection that probably works, because it was used recently or, if ask is
+// true, was pinged first. A heartbeat must not ping and is sent twice instead: over a silent connection,
 // which costs no step here, and then over the returned one.
 func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, error) {
 	k := p.c.db.k
@@ -144,12 +145,12 @@ func (p *pool) freePlace() {
 	p.taken--
 }
 
-// dialAttempt is an attempt to connect. It continues even if its caller gives up.
+// dialAttempt is an attempt to connect to the server. It continues even if its caller gives up.
 type dialAttempt struct {
 	p     *pool
 	wait  kernel.Wait
 	until time.Duration
-	// testOnly reports whether the connection is only made as a test, and not for the pool.
+	// testOnly reports whether the connection is made only to test the server, not for the pool.
 	testOnly bool
 
 	over bool
@@ -164,7 +165,7 @@ func (p *pool) startDial(w kernel.Wait, beside bool) *dialAttempt {
 	return d
 }
 
-// Fire is the moment at which the server answers, if it does.
+// Fire runs when the server would answer.
 func (d *dialAttempt) Fire() {
 	db := d.p.c.db
 	now := db.k.Now()
@@ -187,7 +188,7 @@ func (d *dialAttempt) Fire() {
 	if d.wait.Done() || d.testOnly {
 		return
 	}
-	// Its caller no longer waits.
+	// The caller no longer waits.
 	if d.made != nil {
 		d.p.idle = append(d.p.idle, d.made)
 	}
@@ -196,7 +197,7 @@ func (d *dialAttempt) Fire() {
 
 var errConnect = fmt.Errorf("connecting: %w", context.DeadlineExceeded)
 
-// makeConnection makes a connection.
+// makeConnection makes a connection for the pool.
 func (p *pool) makeConnection(ctx context.Context) (*connection, error) {
 	d := p.startDial(p.c.db.k.NewWait(), false)
 	if err := d.wait.Await(ctx); err != nil {
@@ -208,7 +209,7 @@ func (p *pool) makeConnection(ctx context.Context) (*connection, error) {
 	return d.made, d.err
 }
 
-// ping is a question over a connection with a disturbed path.
+// ping is a test of a connection whose path is disturbed.
 type ping struct {
 	p      *pool
 	cn     *connection
@@ -217,7 +218,7 @@ type ping struct {
 	closed bool
 }
 
-// Fire is the moment at which the answer comes, if nothing holds it back.
+// Fire runs when the answer would come if nothing held it back.
 func (pi *ping) Fire() {
 	switch {
 	case pi.closed:
@@ -261,8 +262,8 @@ func (p *pool) answersPing(ctx context.Context, cn *connection) bool {
 	}
 }
 
-// moveToPrimary is called when a write over a connection was refused. It returns true if the connection's
-// server is no longer the primary and the pool now connects to the new one.
+// moveToPrimary handles the refusal of a write over a connection. It returns true if the connection's server
+// is no longer the primary and the pool now connects to the new one.
 func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 	db := p.c.db
 	switch {

@@ -35,8 +35,8 @@ func (f *fixture) fillPool(n int, d config.Database) {
 	}
 }
 
-// Over a pool that has gone silent, a call is answered within the time of a ping. Without a ping it
-// loses its whole time on each connection.
+// A call over a pool whose connections are silent is answered within the time limit of a ping, over a new
+// connection. Without a ping it loses its whole time on each connection.
 func TestSilentPoolIsDiscarded(t *testing.T) {
 	for _, ping := range []time.Duration{500 * time.Millisecond, 0} {
 		within(t, func(b *fixture) {
@@ -68,7 +68,7 @@ func TestSilentPoolIsDiscarded(t *testing.T) {
 	}
 }
 
-// A slow path is not a silent one: the answer comes before a new connection.
+// A slow path is not mistaken for a silent path: the answer comes before a new connection is made.
 func TestSlowPoolIsKept(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.fillPool(4, config.Default(config.Hardened).Database)
@@ -86,8 +86,8 @@ func TestSlowPoolIsKept(t *testing.T) {
 	})
 }
 
-// A request over a silent connection is not applied; its caller learns at the end of the silence
-// that the connection is broken.
+// A request over a silent connection is not applied; when the silence ends, its caller learns that the
+// connection is broken.
 func TestSilentConnectionBreaksAfterSilence(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.fillPool(1, config.Database{})
@@ -105,7 +105,8 @@ func TestSilentConnectionBreaksAfterSilence(t *testing.T) {
 	})
 }
 
-// A pool of one takes one call at a time, and a call that gives up waiting has applied nothing.
+// A pool with one connection handles one call at a time, and a call that gives up waiting has applied
+// nothing.
 func TestExhaustedPoolMakesCallsWait(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.fillPool(1, config.Database{})
@@ -136,7 +137,7 @@ func TestExhaustedPoolMakesCallsWait(t *testing.T) {
 	})
 }
 
-// A database that hung applies all requests that arrived, even abandoned ones.
+// After a hang, a database applies all requests that have arrived, even abandoned requests.
 func TestHungDatabaseAppliesRequestsAfterwards(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.fillPool(1, config.Default(config.Hardened).Database)
@@ -163,8 +164,8 @@ func TestHungDatabaseAppliesRequestsAfterwards(t *testing.T) {
 	})
 }
 
-// Calls reuse the memory of answered ones. A call that its caller gave up may still be applied: it then uses
-// its own arguments, and writes to no memory that another call uses by now.
+// Calls reuse the memory of answered calls. A call that its caller gave up may still be applied: it then uses
+// its own arguments, and does not write to memory that another call uses by now.
 func TestLateCallKeepsItsMemory(t *testing.T) {
 	within(t, func(b *fixture) {
 		first, second := b.worker("first"), b.worker("second")
@@ -180,7 +181,7 @@ func TestLateCallKeepsItsMemory(t *testing.T) {
 			b.db.SetHang("hang")
 			for i, call := range calls {
 				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
-				// Only the first one is sent, over the only connection.
+				// Only the first call is sent, over the only connection.
 				if err := call(ctx); err == nil || i == 0 && !errors.Is(err, store.ErrUnknownOutcome) {
 					t.Errorf("call %d to a database that hangs gives %v", i+1, err)
 				}

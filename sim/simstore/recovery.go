@@ -57,7 +57,7 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 	return false
 }
 
-// listsFor are the lists in which rows with a cause are found.
+// listsFor returns the lists in which rows with a cause are found.
 func listsFor(cause store.ReclaimCause) []listName {
 	switch cause {
 	case store.Unclaimed, store.Unpublished, store.UnpublishedLate:
@@ -104,7 +104,7 @@ func (s *step) findRows(f *store.Finding) (found []execution.Execution) {
 				}
 				return true
 			}
-			// Later rows in these lists are younger.
+			// In these lists, later rows are younger.
 			return f.Cause != store.Unclaimed && f.Cause != store.Unorchestrated
 		})
 	}
@@ -116,8 +116,8 @@ func (s *step) findRows(f *store.Finding) (found []execution.Execution) {
 	return found[:min(len(found), f.Limit)]
 }
 
-// anyOwnerGone reports whether an incarnation that is leaving or gone holds anything, to avoid a scan if none
-// does.
+// anyOwnerGone reports whether any incarnation that is leaving or gone still holds rows, to avoid a scan if
+// none does.
 func (s *step) anyOwnerGone() bool {
 	for i := range s.db.incarnations {
 		inc := &s.db.incarnations[i]
@@ -185,7 +185,7 @@ func (s *step) judgeReclaim(r *row, rc *store.Reclaim) (to execution.Status, rea
 	return to, reason, counts, true
 }
 
-// isOnDrainingWorker reports whether a row was only held up by a worker that was asked to stop.
+// isOnDrainingWorker reports whether a row was delayed only because its worker was asked to stop.
 func (s *step) isOnDrainingWorker(r *row, cause store.ReclaimCause) bool {
 	return cause == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
 }
@@ -218,8 +218,8 @@ func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]s
 	})
 }
 
-// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter. A second item for a
-// row goes into a further statement, and a statement with an invalid item is repeated row by row.
+// splitStatements splits the item indexes of a call into statements, as the PostgreSQL adapter does. A second
+// item for a row goes into a further statement, and a statement with an invalid item is repeated row by row.
 func splitStatements(os []store.Orchestration) [][]int {
 	var rounds, all [][]int
 	for i := range os {
@@ -248,7 +248,7 @@ func splitStatements(os []store.Orchestration) [][]int {
 
 func isInvalidRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
 
-// orchestrateStatement is one statement: it reads all its rows before it changes any.
+// orchestrateStatement executes one statement: it reads all its rows before it changes any of them.
 func (s *step) orchestrateStatement(os []store.Orchestration, places []int, done []store.Orchestrated) {
 	judged := make([]*row, len(places))
 	for n, i := range places {

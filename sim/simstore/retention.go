@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// tripsOfPurge are the round trips of a purge of executions, which examines them under its locks.
+// tripsOfPurge is the number of round trips of a purge of executions, which examines them under its locks.
 const tripsOfPurge = 4
 
 // Purge implements store.Executor. The model has no audit, so it purges no transitions.
@@ -89,15 +89,15 @@ func (da *Database) chainRows(first execution.ID) (rows []*row) {
 	return rows
 }
 
-// isChainOver reports whether all rows of a chain ended at least the age ago, their ends are handled, and no
-// key leads to any of them.
+// isChainOver reports whether all rows of a chain ended at least age ago, their ends are handled, and no
+// idempotency key leads to any of them.
 func (s *step) isChainOver(first execution.ID, age time.Duration) bool {
 	return !slices.ContainsFunc(s.db.chainRows(first), func(r *row) bool {
 		return !oracle.Terminal(r.Status) || r.OrchestratedAt.IsZero() || !s.isOld(r.Ended, age) || r.IdempotencyKey != ""
 	})
 }
 
-// mayLeave reports whether nothing needs a chain any more.
+// mayLeave reports whether a chain is no longer needed.
 func (s *step) mayLeave(first *row, age time.Duration) bool {
 	return s.isChainOver(first.ID, age) && s.db.progeny[first.ID] == 0 && (first.Parent == 0 || s.isChainOver(first.Parent, age))
 }
@@ -194,8 +194,7 @@ func (s *step) purgeIncarnations(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// isUnused reports whether an incarnation is gone, its lease ended at least the age ago, and it holds
-// nothing.
+// isUnused reports whether an incarnation is gone, its lease ended at least age ago, and it holds nothing.
 func (s *step) isUnused(inc *incarnation, age time.Duration) bool {
 	return inc != nil && oracle.Gone(inc.lifecycle) && s.isOld(inc.leaseExpires, age) && inc.load == 0
 }
@@ -235,7 +234,7 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// incarnationCount returns the number of incarnations of a worker that are left.
+// incarnationCount returns the number of a worker's remaining incarnations.
 func (s *step) incarnationCount(id execution.WorkerID) (n int) {
 	for i := range s.db.incarnations {
 		if s.db.incarnations[i].worker == id {

@@ -92,12 +92,13 @@ func (s *step) claimRow(claimed []execution.Execution, x *candidate, claim *stor
 	return append(claimed, r.Execution)
 }
 
-// holdsClaim is the guard of every write by an executor to a row that it has claimed.
+// holdsClaim reports whether an executor still has its claim on a row; it guards every write to a claimed
+// row.
 func (s *step) holdsClaim(r *row, key execution.Key, executor string) bool {
 	return r != nil && r.Status == execution.Scheduling && r.Epoch == key.Epoch && r.SchedulingBy == executor
 }
 
-// refusedOutcome is the outcome of a refused write: the row as it is.
+// refusedOutcome returns the outcome of a refused write: the row as it is.
 func refusedOutcome(r *row) store.Outcome {
 	if r == nil {
 		return store.Outcome{}
@@ -105,7 +106,7 @@ func refusedOutcome(r *row) store.Outcome {
 	return store.Outcome{From: r.Status, Row: r.Execution}
 }
 
-// appliedOutcome is the outcome of a write that took effect.
+// appliedOutcome returns the outcome of a write that took effect.
 func appliedOutcome(from execution.Status, r *row) store.Outcome {
 	return store.Outcome{Applied: true, From: from, Row: r.Execution}
 }
@@ -141,7 +142,7 @@ func (s *step) canTakeWork(inc *incarnation) bool {
 	return inc.lifecycle == execution.Active && !s.now.After(inc.leaseExpires) && inc.consumerAlive && !s.db.workers[inc.worker-1].cordoned
 }
 
-// currentIncarnation returns the incarnation if it is the newest of its worker; nil otherwise.
+// currentIncarnation returns the incarnation if it is its worker's newest, and otherwise nil.
 func (s *step) currentIncarnation(w store.WorkerKey) *incarnation {
 	inc := s.db.incarnation(w.Incarnation)
 	if inc == nil || inc.worker != w.ID || s.db.workers[w.ID-1].current != w.Incarnation {
@@ -170,7 +171,7 @@ func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]exe
 	})
 }
 
-// markPublished notes that a row's dispatch has reached the broker, unless that is already known.
+// markPublished records that a row's dispatch has reached the broker, unless that is already known.
 func (s *step) markPublished(r *row) {
 	if r.PublishedAt.IsZero() {
 		r.PublishedAt = s.now

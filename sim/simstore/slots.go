@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// slots are the concurrency slots of one action: index number - 1 has the slot's holder, 0 for
-// none.
+// slots are the concurrency slots of one action: the element at index number - 1 is the slot's holder, or 0
+// if it is free.
 type slots struct {
 	limit   int
 	holders []execution.ID
@@ -29,7 +29,7 @@ func (s *slots) resize(limit int) {
 	}
 }
 
-// firstFree is the number of the first free slot, 0 for none.
+// firstFree returns the number of the first free slot, or 0 if there is none.
 func (s *slots) firstFree() int {
 	for i, holder := range s.holders[:min(s.limit, len(s.holders))] {
 		if holder == 0 {
@@ -59,7 +59,7 @@ func (s *slots) vacantCount() (n int) {
 	return n
 }
 
-// takeSlot gives the first free slot of its action to a row; none if the limit was lifted.
+// takeSlot gives a row the first free slot of its action, or no slot if the limit was lifted.
 func (s *step) takeSlot(r *row) {
 	of := s.db.slots[r.Action.Ref]
 	if r.slot = of.firstFree(); r.slot == 0 {
@@ -85,8 +85,8 @@ func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, numb
 	s.db.emit(&history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
 }
 
-// HoldSlots gives free slots to ended executions, as a manual edit can, for the fault of that name.
-// It returns how many.
+// HoldSlots gives free slots to ended executions, as a manual edit could, for the fault of that name. It
+// returns how many.
 func (da *Database) HoldSlots(fault string, most int) (held int) {
 	for i := range da.rows.n {
 		r := da.rows.rowAt(int32(i))
@@ -102,7 +102,7 @@ func (da *Database) HoldSlots(fault string, most int) (held int) {
 	return held
 }
 
-// HeldSlots is the number of slots held by executions that may hold none.
+// HeldSlots returns the number of slots held by executions that must not hold any.
 func (da *Database) HeldSlots() (held int) {
 	for _, ref := range da.limits {
 		for _, id := range da.slots[ref].holders {

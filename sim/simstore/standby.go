@@ -20,7 +20,7 @@ type Standby struct {
 	then *Database
 }
 
-// Standby makes a replica stop following at this moment.
+// Standby returns a replica that stops following now.
 func (da *Database) Standby() *Standby { return &Standby{db: da, at: da.k.Now(), then: da.Clone()} }
 
 // Promote ends the primary with all its connections and makes the replica take over, for the fault
@@ -32,7 +32,7 @@ func (s *Standby) Promote(fault string) {
 	before := *db
 	*db = *s.then
 	s.then = nil
-	// Data of the server and of its observers is kept.
+	// Keep the data of the server itself and of its observers.
 	db.sink, db.event, db.made, db.onStatement, db.onEmptyCall = before.sink, before.event, before.made, before.onStatement, before.onEmptyCall
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
@@ -46,7 +46,8 @@ func (s *Standby) Promote(fault string) {
 	db.Start()
 }
 
-// emitCordons writes which workers are cordoned, or no longer, because an operator's latest command is lost.
+// emitCordons writes an event for each worker that is cordoned, or no longer cordoned, because an operator's
+// latest command was lost.
 func (s *Standby) emitCordons(before *Database) {
 	for i := range s.db.workers {
 		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
@@ -55,8 +56,8 @@ func (s *Standby) emitCordons(before *Database) {
 	}
 }
 
-// retireIncarnations skips the numbers of incarnations that the replica lacks, and writes each lifecycle that
-// the takeover has changed.
+// retireIncarnations skips the numbers of incarnations that the replica lacks, and writes an event for each
+// lifecycle that the takeover has changed.
 func (s *Standby) retireIncarnations(before *Database) {
 	db := s.db
 	for i := range before.incarnations {

@@ -11,7 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// A standby that takes over has the rows as they were when it stopped following, and reuses no number.
+// A standby that takes over has the rows as they were when it stopped following, and does not reuse any
+// number.
 func TestStandbyTakesOverWithoutLatestWrites(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -43,7 +44,7 @@ func TestStandbyTakesOverWithoutLatestWrites(t *testing.T) {
 	})
 }
 
-// A standby that takes over reports which cordons, and which liftings of cordons, are lost.
+// A standby that takes over reports which cordons, and which liftings of cordons, were lost.
 func TestStandbyReportsLostCordons(t *testing.T) {
 	within(t, func(b *fixture) {
 		kept, since, lifted := b.worker("kept"), b.worker("since"), b.worker("lifted")

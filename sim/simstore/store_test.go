@@ -15,7 +15,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// fixture is one database and one client on a network without delay, so that moments are exact.
+// fixture is one database and one client on a network without delay, so that times are exact.
 type fixture struct {
 	t    *testing.T
 	k    *kernel.Kernel
@@ -64,7 +64,7 @@ func (f *fixture) sleep(d time.Duration) { f.must(f.h.Sleep(f.ctx, d)) }
 
 const lease = 90 * time.Second
 
-// worker registers an active worker that consumes.
+// worker registers an active worker that consumes its queue.
 func (f *fixture) worker(name string) store.WorkerKey {
 	f.t.Helper()
 	r, err := f.c.Register(f.ctx, store.Registration{Process: 7, Attempt: uint64(f.k.Now()) + 1, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease})
@@ -75,7 +75,7 @@ func (f *fixture) worker(name string) store.WorkerKey {
 	return r.WorkerKey
 }
 
-// scheduled creates an execution and dispatches it; dispatch deadline 20 s.
+// scheduled creates an execution and dispatches it, with a dispatch deadline of 20 s.
 func (f *fixture) scheduled(w store.WorkerKey) execution.Key {
 	f.t.Helper()
 	f.must(f.c.PutActions(f.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: 10 * time.Second, MaxRetries: 1}}))
@@ -101,8 +101,8 @@ func (f *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult 
 	return results[0]
 }
 
-// A worker is fresh up to and including the end of its lease (defect D34; the cases of the source
-// document with its 90 s rule).
+// A worker's lease is valid up to and including its end (defect D34; the cases and the 90 s lease are from
+// the source document).
 func TestLeaseBoundary(t *testing.T) {
 	for _, c := range []struct {
 		age   time.Duration
@@ -131,8 +131,8 @@ func TestLeaseBoundary(t *testing.T) {
 	}
 }
 
-// A claim needs now < deadline: exactly at the deadline it is refused.
-func TestClaimBoundary(t *testing.T) {
+// A claim is refused from the dispatch deadline on, even exactly at the deadline.
+func TestClaimIsRefusedAtDeadline(t *testing.T) {
 	for age, claimed := range map[time.Duration]bool{
 		20*time.Second - time.Microsecond: true, 20 * time.Second: false, 21 * time.Second: false,
 	} {
@@ -220,7 +220,8 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// A reclaim raises the epoch, records the worker to avoid, and counts only if the worker stayed.
+// A reclaim is refused before its age; it raises the epoch, records the worker to avoid, and takes effect
+// only once.
 func TestReclaimUnclaimed(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -248,7 +249,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	})
 }
 
-// The terminal handling of a row is committed once, whatever asks for it.
+// The terminal handling of a row is committed only once, however often it is requested.
 func TestOrchestrateOnce(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -293,7 +294,8 @@ func TestHeartbeatEndsUnheldExecutions(t *testing.T) {
 	})
 }
 
-// A registration that the network held back does not supersede the process that sent it.
+// An earlier registration attempt that the network delayed does not supersede the later attempt of the same
+// process.
 func TestLateRegistrationHasNoEffect(t *testing.T) {
 	within(t, func(b *fixture) {
 		g := store.Registration{Process: 5, Attempt: 2, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease}
@@ -309,15 +311,15 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 	})
 }
 
-// The errors show the caller which conclusions it may draw.
-func TestNetworkErrors(t *testing.T) {
+// The error of a call shows whether the call may have been applied.
+func TestNetworkErrorsShowWhetherCallApplied(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()
 		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a database that is down: %v", err)
 		}
 		b.db.Start()
-		_, err := b.c.Workers(b.ctx, nil) // it makes the connection
+		_, err := b.c.Workers(b.ctx, nil) // this call makes the connection
 		b.must(err)
 		b.net.Cut(Server, "test", "cut")
 		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)

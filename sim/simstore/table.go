@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// pageRows is the number of rows of a page: few enough for a run of a dozen executions, and many
-// enough that a run of a hundred thousand rarely allocates.
+// pageRows is the number of rows in a page: small enough for a run with a dozen executions, and large enough
+// that a run with a hundred thousand rarely allocates.
 const pageRows = 32
 
 // table holds the rows by index, which is the execution's id - 1. It grows by pages, so that no row
@@ -22,8 +22,8 @@ type row struct {
 	execution.Execution
 	prev, next int32 // indexes + 1
 	in         listName
-	due        time.Time // when it was due, while it is or was requested
-	// slot is the number of the concurrency slot that it holds, 0 for none.
+	due        time.Time // when the row is due, or was when it was last requested
+	// slot is the number of the concurrency slot that the row holds, or 0 if it holds none.
 	slot int
 	// hasChildren reports whether children were created that wait for the chain that begins with this row.
 	hasChildren bool
@@ -41,10 +41,10 @@ func (t *table) addRow(e execution.Execution) *row {
 	return r
 }
 
-// rowAt is the row with that index, which must exist.
+// rowAt returns the row with that index, which must exist.
 func (t *table) rowAt(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
 
-// clone returns a copy that shares no row.
+// clone returns a copy that shares no rows with the original.
 func (t *table) clone() table {
 	c := table{pages: make([]*[pageRows]row, len(t.pages)), n: t.n}
 	for i, p := range t.pages {

@@ -9,14 +9,14 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Another program's session may lock a table. A lock in SHARE mode, as of an index build, holds up every call
-// that writes the table. One in ACCESS EXCLUSIVE mode, as of vacuum full, also holds up those that read it.
-// The real store waits for the lock timeout and then returns a retriable error. The model returns it at once.
+// Another program's session may lock a table. A lock in SHARE mode (an index build) delays every call that
+// writes the table. A lock in ACCESS EXCLUSIVE mode (vacuum full) also delays calls that read it. The real
+// store waits for the lock timeout and then returns a retriable error, which the model returns immediately.
 
 // Tables are the tables of PostgreSQL that a call locks, separated by spaces. A conformance test measures them.
 type Tables struct{ Reads, Writes string }
 
-// TablesOf returns the tables of a method of store.Store; none for the steps of planted mutants.
+// TablesOf returns the tables that a method of store.Store locks, or none for the steps of planted mutants.
 func TablesOf(call string) Tables { return tablesOf[call] }
 
 var tablesOf = map[string]Tables{ //detlint:ok a constant table, never written
@@ -75,15 +75,15 @@ type lockedTable struct {
 	exclusive    bool
 }
 
-// LockTable locks a table until free is called, for the fault of that name. exclusive also holds up reads.
+// LockTable locks a table until free is called, for the fault of that name. exclusive also blocks reads.
 func (da *Database) LockTable(fault, table string, exclusive bool) (free func()) {
 	held := lockedTable{fault, table, exclusive}
 	da.tables = append(da.tables, held)
 	return func() { da.tables = slices.DeleteFunc(da.tables, func(l lockedTable) bool { return l == held }) }
 }
 
-// refuseIfTableLocked returns the error of a call that needs a table that another session has locked; nil if
-// the call needs no such table.
+// refuseIfTableLocked returns the error of a call that needs a table that another session has locked, or nil
+// if the call needs no locked table.
 func (da *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
 	for _, l := range da.tables {

@@ -21,13 +21,13 @@ func (t *Tx) LockedTable(name string) bool {
 	return slices.ContainsFunc(t.s.db.tables, func(l lockedTable) bool { return l.table == name })
 }
 
-// Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
+// Named records the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (t *Tx) Named(key execution.Key, writer execution.Incarnation) {
 	t.s.noteNamedEpoch(key)
 	t.s.writer = writer
 }
 
-// Row returns the row for reading; nil if there is none.
+// Row returns the row for reading, or nil if there is none.
 func (t *Tx) Row(id execution.ID) *execution.Execution {
 	if r := t.s.db.row(id); r != nil {
 		return &r.Execution
@@ -48,15 +48,15 @@ func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reaso
 	})
 }
 
-// MoveTold does the same, but the audit records it for another row, or for none if told is 0.
+// MoveTold is like Move, but the audit attributes the change to the row told, or to no row if told is 0.
 func (t *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
 	t.s.auditsOther, t.s.auditedID = true, told
 	t.Move(id, to, by, reason, change)
 	t.s.auditsOther = false
 }
 
-// Rewait changes how a requested row waits: the lane in which it stands, and when it is due. It
-// removes the row from all lanes if change is nil.
+// Rewait changes how a requested row waits: its lane, and when it is due. It removes the row from all lanes
+// if change is nil.
 func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
 	r := t.s.db.row(id)
 	if r == nil || r.Status != execution.Requested || r.AwaitsParent {
@@ -69,7 +69,7 @@ func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
 	}
 }
 
-// Unlist removes an end from the list of unhandled ends.
+// Unlist removes an execution from the list of unhandled ends.
 func (t *Tx) Unlist(id execution.ID) {
 	if r := t.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
 		t.s.db.unlinkRow(int32(id - 1))
@@ -83,10 +83,10 @@ func (t *Tx) MarkPublished(id execution.ID) {
 	}
 }
 
-// Now is the database's clock.
+// Now returns the time of the database's clock.
 func (t *Tx) Now() time.Time { return t.s.now }
 
-// Rows is the number of rows; their ids are 1 to Rows.
+// Rows returns the number of rows; their ids are 1 to Rows.
 func (t *Tx) Rows() int { return t.s.db.rows.n }
 
 // HandleTerminal commits terminal handling without checking whether it was done before.
@@ -142,7 +142,7 @@ func (t *Tx) SettleChildren(id execution.ID) {
 	}
 }
 
-// Children is the number of children that wait for a row's chain.
+// Children returns the number of children that wait for a row's chain.
 func (t *Tx) Children(id execution.ID) (waiting int) {
 	if r := t.s.db.row(id); r != nil {
 		for _, child := range t.s.db.children[r.Chain()] {
@@ -154,21 +154,21 @@ func (t *Tx) Children(id execution.ID) (waiting int) {
 	return waiting
 }
 
-// RequestCancel notes the request to cancel a row's chain, and does nothing else.
+// RequestCancel only records the request to cancel a row's chain.
 func (t *Tx) RequestCancel(id execution.ID) {
 	if r := t.s.db.row(id); r != nil {
 		t.s.requestCancel(t.s.db.row(r.Chain()), r, "")
 	}
 }
 
-// FreeSlot frees a row's concurrency slot, whatever the row does.
+// FreeSlot frees a row's concurrency slot, whatever the row's state.
 func (t *Tx) FreeSlot(id execution.ID) {
 	if r := t.s.db.row(id); r != nil {
 		t.s.freeSlot(r)
 	}
 }
 
-// FreeAnySlot frees the first held slot of an action, like a counter that is decremented. It
+// FreeAnySlot frees the first held slot of an action, whoever holds it, like decrementing a counter. It
 // returns the holder, 0 if there was none.
 func (t *Tx) FreeAnySlot(action string) (holder execution.ID) {
 	of := t.s.db.slots[action]
@@ -209,7 +209,7 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 	return store.Created{ID: id}
 }
 
-// Keyed is the execution that an idempotency key has created, 0 for none.
+// Keyed returns the execution created under an idempotency key, or 0 if there is none.
 func (t *Tx) Keyed(key string) execution.ID { return t.s.db.byKey[key] }
 
 // Purge deletes the ended chain that begins with a row, even if it is still needed.

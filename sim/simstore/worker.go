@@ -14,7 +14,8 @@ import (
 	"handoff/core/store"
 )
 
-// checkIncarnation is the guard of everything that an incarnation does in its own name.
+// checkIncarnation refuses a worker's step unless its incarnation is the worker's current one and is not
+// gone.
 func (s *step) checkIncarnation(w store.WorkerKey) (*incarnation, error) {
 	inc, err := s.lawfulIncarnation(w)
 	if err != nil {
@@ -50,19 +51,19 @@ func callAsWorker[T any](ctx context.Context, c *Client, call string, f func(s *
 	return transactAsWorker(ctx, c, call, 1, f)
 }
 
-// transactAsWorker is callAsWorker in a transaction of several statements; see runTransaction.
+// transactAsWorker is like callAsWorker, in a transaction of several statements; see runTransaction.
 func transactAsWorker[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) (T, error)) (T, error) {
 	return runTransaction(ctx, c, call, statements, withRefusal(f))
 }
 
-// callHeartbeat is callAsWorker for a heartbeat.
+// callHeartbeat is like callAsWorker, for a heartbeat.
 func callHeartbeat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
 	q := newStatement(c, call, true, 0, withRefusal(f))
 	q.on, q.beat = c.beats, true
 	return q.makeCall(ctx)
 }
 
-// withRefusal is a step that can refuse the incarnation.
+// withRefusal wraps a step that can refuse the incarnation.
 func withRefusal[T any](f func(s *step) (T, error)) func(s *step) T {
 	return func(s *step) (result T) {
 		result, s.refused = f(s)
@@ -70,8 +71,8 @@ func withRefusal[T any](f func(s *step) (T, error)) func(s *step) T {
 	}
 }
 
-// Round trips of the transactions, including begin and commit. A heartbeat is one: its statements
-// are sent together.
+// The numbers of round trips of the transactions, including begin and commit. A heartbeat is one: its
+// statements are sent together.
 const (
 	tripsOfRegister     = 6
 	tripsOfSetLifecycle = 5
@@ -130,8 +131,8 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// isLateRegistration reports whether a later attempt of the same process has registered, or another process
-// that this one has not seen.
+// isLateRegistration reports whether the newest registration is a later attempt of the same process, or is of
+// another process and unknown to this one.
 func (da *Database) isLateRegistration(id execution.WorkerID, g store.Registration) bool {
 	current := da.workers[id-1].current
 	newest := da.incarnation(current)
@@ -214,7 +215,7 @@ func oneIf(yes bool) int64 {
 	return 0
 }
 
-// endUnheld ends the executions that this incarnation runs according to the database, but does not hold.
+// endUnheld ends the executions that the incarnation runs according to the database but does not hold.
 func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
@@ -228,7 +229,7 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 		return true
 	})
 	if slices.ContainsFunc(missing, func(r *row) bool { return s.isLocked(r.ID) }) {
-		// One statement ends them all.
+		// A single statement ends all of them.
 		return nil, fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
 	}
 	for _, r := range missing {

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// step is one atomic step of a process, at one moment of the database's clock.
+// step is one atomic step of a process, at one time of the database's clock.
 type step struct {
 	db      *Database
 	process string
@@ -23,27 +23,27 @@ type step struct {
 	itemErrors []error
 	// lockErrors are the errors of the call's items whose rows another session has locked.
 	lockErrors []error
-	// asked is the number of items of the call, if the call can wait for locks.
+	// asked is the number of the call's items, if the call can wait for locks.
 	asked int
-	// refused is the reason why the step did nothing at all for its caller.
+	// refused is the reason why the step did nothing for its caller.
 	refused error
-	// gone is the incarnation that the step was for, if it is over.
+	// gone is the incarnation for which the step was made, if that incarnation is over.
 	gone store.WorkerKey
-	// auditsOther reports whether the audit names another row than the one that moves: auditedID, or none if
+	// auditsOther reports whether the audit names a row other than the row that moves: auditedID, or none if
 	// that is 0. Only planted mutants do so.
 	auditsOther bool
 	auditedID   execution.ID
 }
 
-// timeAfter is the moment d from now. An interval of the database has a resolution of microseconds.
+// timeAfter returns the time d from now. An interval of the database has a resolution of microseconds.
 func (s *step) timeAfter(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
 
-// isOld reports whether at least age has passed since a moment.
+// isOld reports whether at least age has passed since t.
 func (s *step) isOld(t time.Time, age time.Duration) bool {
 	return s.now.Sub(t) >= age.Truncate(time.Microsecond)
 }
 
-// noteNamedEpoch notes the epoch that a guard names, for the audit.
+// noteNamedEpoch records the epoch that a guard names, for the audit.
 func (s *step) noteNamedEpoch(key execution.Key) {
 	s.namedEpoch, s.hasNamedEpoch = key.Epoch, true
 }
@@ -111,7 +111,7 @@ func (s *step) changeStatus(r *row, to execution.Status, by execution.Part, reas
 	db.emit(&e)
 }
 
-// dueOf is the moment that the row waits for in its status.
+// dueOf returns the time for which the row waits in its status.
 func dueOf(r *row) time.Time {
 	switch r.Status {
 	case execution.Requested:
@@ -124,12 +124,12 @@ func dueOf(r *row) time.Time {
 	return time.Time{}
 }
 
-// emitStaleWrite writes that a guarded write matched no row.
+// emitStaleWrite writes the event that a guarded write matched no row.
 func (s *step) emitStaleWrite(key execution.Key, to execution.Status, by execution.Part) {
 	s.db.emit(&history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
 }
 
-// releaseRow clears what a dispatch set: the next epoch has no owner.
+// releaseRow clears what a dispatch has set: the next epoch begins without an owner.
 func (s *step) releaseRow(r *row, delay time.Duration) {
 	r.Epoch++
 	if r.Worker != 0 {

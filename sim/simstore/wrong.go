@@ -10,15 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// An invalid item is an error, as from a type, a constraint or the trigger of the database. Nothing of the
-// item is applied, but the other items of the call are.
+// This file refuses invalid items, as the types, constraints and the trigger of the database do. Nothing of
+// the item is applied, but the other items of the call are.
 
-// addInvalid notes an invalid item.
+// addInvalid records an invalid item.
 func (s *step) addInvalid(format string, args ...any) {
 	s.itemErrors = append(s.itemErrors, fmt.Errorf("simstore: "+format, args...))
 }
 
-// refuseInvalidText reports whether one of the texts is not valid for the database, and notes it.
+// refuseInvalidText reports whether one of the texts is not valid for the database, and records the error.
 func (s *step) refuseInvalidText(texts ...string) bool {
 	for _, t := range texts {
 		if !utf8.ValidString(t) || strings.IndexByte(t, 0) >= 0 {
@@ -29,7 +29,7 @@ func (s *step) refuseInvalidText(texts ...string) bool {
 	return false
 }
 
-// refuseTooLong reports whether a body is longer than the stored maximum, and notes it.
+// refuseTooLong reports whether a body is longer than the stored maximum, and records the error.
 func (s *step) refuseTooLong(body []byte) bool {
 	if len(body) <= store.LongestBody {
 		return false
@@ -38,7 +38,8 @@ func (s *step) refuseTooLong(body []byte) bool {
 	return true
 }
 
-// refuseInvalidJSON reports whether a document is not JSON, and notes it. An empty document is allowed.
+// refuseInvalidJSON reports whether a document is not JSON, and records the error. An empty document is
+// allowed.
 func (s *step) refuseInvalidJSON(document json.RawMessage) bool {
 	if len(document) == 0 || json.Valid(document) {
 		return false
@@ -47,7 +48,7 @@ func (s *step) refuseInvalidJSON(document json.RawMessage) bool {
 	return true
 }
 
-// refuseUnlawful reports whether a part may not make a change of status, and notes it.
+// refuseUnlawful reports whether a part must not make a status change, and records the error.
 func (s *step) refuseUnlawful(r *row, to execution.Status, by execution.Part) bool {
 	if s.db.transitions.May(by, r.Status, to) {
 		return false

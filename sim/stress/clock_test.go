@@ -7,10 +7,10 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// scale is the factor by which time runs faster than real time: a lease of 30 s ends after 0.6 s.
+// scale is how many times faster than real time the clock runs: a lease of 30 s ends after 0.6 s.
 const scale = 50
 
-// fastClock is a clock on which scale seconds pass in each second.
+// fastClock is a clock on which scale seconds pass in each second of real time.
 type fastClock struct {
 	clock.Clock
 	began time.Time

@@ -15,7 +15,7 @@ import (
 	"handoff/core/worker"
 )
 
-// counts counts actions of the system, by name.
+// counts counts what the system does, by name.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -35,7 +35,7 @@ func (c *counts) of(what string) int {
 	return c.n[what]
 }
 
-// String returns a line for each name, in order.
+// String returns a line for each name, sorted.
 func (c *counts) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c countingHost) Go(name string, run func()) host.Task {
 	return c.Host.Go(name, run)
 }
 
-// recorder counts the passes of loops, and all other figures of telemetry.
+// recorder counts the passes of loops and the fenced leases.
 type recorder struct{ counts *counts }
 
 // Listens implements telemetry.Recorder.
@@ -89,7 +89,7 @@ type runner struct {
 	clock *fastClock
 }
 
-// action is an action of runner.
+// action is a run that sleeps.
 type action struct {
 	runner *runner
 	limit  time.Duration

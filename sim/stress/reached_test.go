@@ -2,8 +2,8 @@ package stress
 
 import "fmt"
 
-// goesRound holds the least number of occurrences of each thing; below it, the run proves nothing. The
-// numbers are a small part of what a run of a few seconds does on a busy machine.
+// goesRound holds the minimum count of each name in counts; below that, the run proves nothing. The numbers
+// are a small part of what a run of a few seconds does on a busy machine.
 var goesRound = []struct {
 	least int
 	what  []string
@@ -26,7 +26,7 @@ var goesRound = []struct {
 	{1, []string{"lease fenced"}},
 }
 
-// missing lists what happened too rarely.
+// missing lists the names whose count is below its minimum.
 func (c *counts) missing() (all []string) {
 	for _, group := range goesRound {
 		for _, what := range group.what {

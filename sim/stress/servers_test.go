@@ -15,9 +15,9 @@ import (
 	"handoff/sim/simstore"
 )
 
-// servers are the models of database and broker, for callers that are goroutines. Each call is a
-// task of a process inside their kernel, and its caller waits for it outside. Every access to the
-// models holds mu.
+// servers wraps the models of the database and the broker for callers that are goroutines. Each call is a
+// task of a process inside their kernel, and its caller waits for it outside. Every access to the models
+// holds mu.
 type servers struct {
 	clock  *fastClock
 	counts *counts
@@ -46,13 +46,13 @@ func newServers(t *testing.T, c *fastClock, seed uint64, counted *counts) *serve
 	return s
 }
 
-// nobody is a sink that discards the models' history.
+// nobody is a sink that discards the history of the models.
 type nobody struct{}
 
 // Observe implements history.Sink.
 func (nobody) Observe(*history.Event) {}
 
-// tick is a timer that is always armed: without one, the kernel's time would stop.
+// tick keeps a timer armed: without any timer, the kernel's time would stop.
 func (s *servers) tick() { s.k.After(time.Second, s.tick) }
 
 // run makes the kernel's time follow the clock until close.
@@ -85,7 +85,7 @@ func (s *servers) close() {
 	s.k.Close()
 }
 
-// with calls a function on the models, under the lock.
+// with calls a function that uses the models, under the lock.
 func (s *servers) with(do func()) {
 	s.mu.Lock()
 	do()
@@ -100,13 +100,13 @@ func (s *servers) nudge() {
 	}
 }
 
-// remote is the kernel's view of a process that runs outside.
+// remote represents, in the kernel, a process that runs outside it.
 type remote struct {
 	p     *kernel.Process
 	alive kernel.Wait
 }
 
-// connect registers a process with this name at the models, until leave is called.
+// connect starts a process with this name in the kernel, which exists until leave is called.
 func (s *servers) connect(name string) (r *remote, leave func()) {
 	r = &remote{}
 	up := make(chan struct{})
@@ -122,10 +122,10 @@ func (s *servers) connect(name string) (r *remote, leave func()) {
 	return r, func() { s.with(func() { r.alive.Done() }) }
 }
 
-// errGone is the answer to a call of a process that has ended.
+// errGone is the error of a call by a process that has ended.
 var errGone = errors.New("the process has ended")
 
-// ask makes a call to a model as a task of a process. The call's context inside ends when ctx does.
+// ask makes a call to a model as a task of a remote process. The call's context inside ends when ctx does.
 func ask[T any](ctx context.Context, s *servers, r *remote, name string, call func(ctx context.Context) (T, error)) (answer T, err error) {
 	s.counts.add("call " + name)
 	err = errGone
@@ -155,7 +155,7 @@ func ask[T any](ctx context.Context, s *servers, r *remote, name string, call fu
 	return answer, err
 }
 
-// client is one process's client of the broker.
+// client returns one process's client of the broker.
 func (s *servers) client(r *remote, heartbeat time.Duration) broker.Broker {
 	return &brokerClient{s, r, s.broker.Client(r.p, heartbeat)}
 }

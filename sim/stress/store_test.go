@@ -8,8 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// database is the model's client of one process, for callers that are goroutines. Methods that the test
-// does not call belong to the embedded client, and panic outside the kernel.
+// database is one process's client of the database model, for callers that are goroutines. Methods that the
+// test does not call belong to the embedded client, and panic outside the kernel.
 type database struct {
 	store.Store
 	servers *servers

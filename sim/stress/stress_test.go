@@ -29,9 +29,9 @@ import (
 const (
 	executors = 2
 	workers   = 4
-	// short is the duration of the disturbances, in real time; HANDOFF_STRESS overrides it. A run then
-	// continues until everything in goesRound has happened, and until nothing is left to do, each for at
-	// most testenv.Patience.
+	// short is how long the disturbances last, in real time; HANDOFF_STRESS overrides it. A run then
+	// continues until everything in goesRound has happened, and until nothing is left to do, each for at most
+	// testenv.Patience.
 	short = 8 * time.Second
 )
 
@@ -55,10 +55,10 @@ type process struct {
 	ended chan struct{}
 }
 
-// wait waits for the end of the process.
+// wait waits until the process has ended.
 func (p *process) wait() { <-p.ended }
 
-// ports are one process's machine and connections to the servers.
+// ports returns one process's machine and its clients of the servers.
 func (s *system) ports(name string) (h host.Host, db *database, b broker.Broker, leave func()) {
 	h = countingHost{daemon.New(daemon.Options{Clock: s.clock}), s.counts}
 	r, leave := s.servers.connect(name)
@@ -80,7 +80,7 @@ func (s *system) executor(name string) *process {
 		defer leave()
 		service.Run(ctx)
 	}()
-	// This plays the requests to an executor's health endpoint.
+	// Make the calls that requests to an executor's health endpoint would make.
 	go func() {
 		for ctx.Err() == nil {
 			_, _ = service.Connected(), service.DeadLetterPath()
@@ -121,7 +121,7 @@ func (s *system) Probe(_ context.Context, url string) error {
 	return pulse.Ready()
 }
 
-// actions are short, some with a concurrency limit, some with little time.
+// actions are short; some have a concurrency limit, and some a short timeout.
 var actions = []execution.Action{
 	{Ref: "plain", Runtime: "shell", MaxRetries: 2},
 	{Ref: "limited", Runtime: "shell", MaxRetries: 1, Concurrency: 3},
@@ -173,8 +173,8 @@ func (s *system) submit(ctx context.Context) {
 	}
 }
 
-// churn runs a process and restarts it, until ctx ends; it returns the last process, which keeps running.
-// Half of the successors begin before their predecessor ends, as twins that take its name.
+// churn runs a process and restarts it repeatedly until ctx ends; it returns the last process, which still
+// runs. Half of the successors begin before their predecessor ends, as twins that take its name.
 func (s *system) churn(ctx context.Context, name string, start func(name string) *process) *process {
 	draws := rand.New(rand.NewPCG(1, uint64(len(name))))
 	var others []*process
@@ -224,7 +224,7 @@ func (s *system) disturb(ctx context.Context) {
 		case 0:
 			m.with(func() { m.net.Cut(who, end, "cut"); m.net.Cut(end, who, "cut") })
 			mend = func() { m.net.Heal(who, end, "cut"); m.net.Heal(end, who, "cut") }
-			most = 40 * time.Second // longer than a lease lasts
+			most = 40 * time.Second // longer than a lease
 		case 1:
 			m.with(func() { m.broker.Stop(true) })
 			mend = m.broker.Start
@@ -260,7 +260,7 @@ func (s *system) disturb(ctx context.Context) {
 	}
 }
 
-// TestConcurrentLoadEndsCompletely is judged by the race detector, and by its end: no work may be left.
+// TestConcurrentLoadEndsCompletely fails if the race detector reports a race, or if work is left at the end.
 func TestConcurrentLoadEndsCompletely(t *testing.T) {
 	if !raceDetector && os.Getenv("HANDOFF_STRESS") == "" {
 		t.Skip("the race detector is its judge: go test -race ./sim/stress, part of make race")
@@ -307,7 +307,7 @@ func TestConcurrentLoadEndsCompletely(t *testing.T) {
 	}
 }
 
-// settle waits until nothing is left to do, and stops everything. It restarts workers that were
+// settle waits until nothing is left to do, and then stops all processes. It restarts workers that were
 // drained or superseded, so that executions dispatched to them can be claimed.
 func (s *system) settle(left []*process) {
 	deadline := time.Now().Add(testenv.Patience())
@@ -349,7 +349,7 @@ func (s *system) settle(left []*process) {
 	}
 }
 
-// settings returns the defaults, with batches that fill up soon and loops that run often.
+// settings returns the default configuration, with small batches and loops that run often.
 func settings() config.Config {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 7

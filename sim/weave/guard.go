@@ -12,7 +12,7 @@ import (
 
 // function holds facts about the function that is being woven.
 type function struct {
-	// own are the variables whose value the function creates itself, so that no other task has it yet.
+	// own holds the variables whose value the function itself creates, so that no other task has it yet.
 	own map[types.Object]bool
 	// held are the pointer types in guarded fields of a method's receiver, and mutex is the expression of
 	// their mutex. In the receiver's own methods, the values that they point to are guarded, too.
@@ -50,13 +50,13 @@ func (f *file) madeVariables(fn *ast.FuncDecl) map[types.Object]bool {
 	return own
 }
 
-// fieldAccess is an access to a guarded field; field is TYPE.FIELD.
+// fieldAccess is an access to a guarded field; field has the form TYPE.FIELD.
 type fieldAccess struct{ mutex, field string }
 
 // guardedAccesses returns the guarded accesses of a statement, one for each mutex.
 func (f *file) guardedAccesses(s ast.Stmt, fn function) (list []fieldAccess) {
 	if _, block := s.(*ast.BlockStmt); block {
-		return nil // its statements have their own
+		return nil // the statements in the block have their own guards
 	}
 	overlay.Within(s, func(n ast.Node) {
 		e, ok := n.(*ast.SelectorExpr)
@@ -108,7 +108,8 @@ func (f *file) heldPointers(fn *ast.FuncDecl) (pointers []types.Type, mutex stri
 	return pointers, mutex
 }
 
-// pointedStruct returns the type of the pointers to a struct that a list or a map holds, nil for none.
+// pointedStruct returns the type of the pointers to structs that a list or a map holds, or nil if it holds
+// none.
 func pointedStruct(t types.Type) types.Type {
 	switch t := t.Underlying().(type) {
 	case *types.Slice:
@@ -123,7 +124,7 @@ func pointedStruct(t types.Type) types.Type {
 	return nil
 }
 
-// guardedAccess returns the access to the field that e selects; its mutex is empty if the field is not
+// guardedAccess returns the access to the field that e selects; the access has no mutex if the field is not
 // guarded.
 func (f *file) guardedAccess(e *ast.SelectorExpr, selection *types.Selection) fieldAccess {
 	of := f.text[f.positionOf(e.X.Pos()).Offset:f.positionOf(e.X.End()).Offset]
@@ -173,8 +174,8 @@ func (f *file) hasGap(above, below *types.Var) bool {
 	return false
 }
 
-// canPrecede reports whether an expression can be evaluated before a statement, without side effects, and
-// whether other tasks can have its value.
+// canPrecede reports whether an expression can be evaluated before a statement without side effects, and
+// whether other tasks may have its value.
 func (f *file) canPrecede(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -12,11 +12,11 @@ const (
 	hints    = "core/executor/hints.go"
 )
 
-// Mutants returns mutants with locks that are missing, released too early, or released and reacquired
+// Mutants returns mutants in which a lock is missing, is released too early, or is released and reacquired
 // within one step. An ordinary run detects none of them.
 func Mutants() []Mutant {
 	return []Mutant{
-		// A row of the registry is removed by an index that another task has made stale.
+		// A task removes a row of the registry by an index that another task has made stale.
 		withoutLock("registry-removes-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
 	if r.takenSlots() >= r.capacity {
@@ -35,7 +35,7 @@ func Mutants() []Mutant {
 	}
 	r.mu.Unlock()
 `),
-		// The run of an action is connected with its entry while another task ends the entry.
+		// A task assigns the run of an action to its registry entry while another task ends that entry.
 		withoutLock("registry-connects-a-run-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,12 +45,13 @@ func Mutants() []Mutant {
 		splitLock("session-admits-in-two-steps", waiting, "s.mu", `
 		s.waiting = append(s.waiting[:0], s.waiting[len(taken):]...)
 		return taken, nil, 0`),
-		// A session that opens between the check and the wait wakes no task: the consumer stays deaf
-		// forever.
+		// A session that opens between the check and the wait wakes no task, so the consumer stays deaf
+		// permanently.
 		splitLock("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
 			c.waiting = append(c.waiting, arrived)`),
-		// A hint that arrives between the two halves is lost, and its message is never acknowledged.
+		// A hint that arrives between reading and replacing the list is lost, and its message is never
+		// acknowledged.
 		withoutLock("hints-are-taken-without-their-lock", hints, "h.mu", `
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,8 +61,8 @@ func Mutants() []Mutant {
 	}
 }
 
-// splitLock returns a mutant that releases a lock for a moment before a piece of the source, so that one
-// step becomes two.
+// splitLock returns a mutant that briefly releases a lock before a piece of the source, so that one step
+// becomes two.
 func splitLock(name, file, lock, before string) Mutant {
 	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if woven.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
 }

@@ -10,9 +10,9 @@ import (
 	"handoff/sim/woven"
 )
 
-// killers lists what kills each mutant: scenarios of the library under preemption, at forty seeds, with the
-// expected message; or the stress run under the race detector, with its duration, which the first race
-// ends.
+// killers lists what kills each mutant: scenarios of the library, run with preemption under forty seeds, with
+// the expected message; or the stress run under the race detector, with its maximum duration, because the
+// first race ends it.
 var killers = map[string]struct {
 	scenarios []string
 	says      string
@@ -22,8 +22,8 @@ var killers = map[string]struct {
 	"hints-are-taken-without-their-lock":  {[]string{"message-expires-in-queue", "worker-stops-gracefully"}, "invariant  14 drained", "4s"},
 	"registry-removes-without-its-lock":   {[]string{"crash-in-the-handoff"}, "index out of range", "4s"},
 	"session-admits-in-two-steps":         {[]string{"duplicate-submissions", "slow-executor", "overload"}, "slice bounds out of range", ""},
-	// The next heartbeat repairs the loss, an action that is not ended, and few actions end while they
-	// begin.
+	// This needs a long run: few actions end while they begin, and the next heartbeat repairs the defect's
+	// effect, an action that is not ended.
 	"registry-connects-a-run-without-its-lock": {stress: "90s"},
 }
 
@@ -65,7 +65,7 @@ func TestLockMutantsAreKilledByPreemption(t *testing.T) {
 	}
 }
 
-// lockless lists functions of the core whose lock can be removed, each with a scenario that reaches it.
+// lockless lists functions of the core whose lock the test removes, each with a scenario that reaches it.
 var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"a session is published", client, "c.mu", "func (c *Client) publishSession(", "broker-outage"},
 	{"a prober is asked", "core/executor/prober.go", "p.mu", "func (p *probes) unreachable(", "unreachable-health-endpoint"},

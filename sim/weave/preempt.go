@@ -8,7 +8,7 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// touchesShared reports whether a statement, without the blocks in it, mentions a field that tasks share.
+// touchesShared reports whether a statement, apart from the blocks in it, mentions a field that tasks share.
 func (w *weaver) touchesShared(s ast.Stmt) (found bool) {
 	overlay.Within(s, func(n ast.Node) {
 		if n, ok := n.(*ast.SelectorExpr); ok {
@@ -68,7 +68,7 @@ func sharedFields(files []*ast.File) map[string]bool {
 		for _, field := range s.Fields.List {
 			after = after || isMutex(field.Type)
 			if !after {
-				continue // by convention, a mutex guards the fields below it
+				continue // by convention, a mutex guards the fields that follow it
 			}
 			for _, n := range field.Names {
 				shared[n.Name] = true

@@ -29,19 +29,19 @@ const (
 	Neither Kind = ""        // nothing but mutants
 )
 
-// Tag is the build tag that a build needs with an overlay of the kind Preempt.
+// Tag is the build tag that a build with an overlay of kind Preempt needs.
 const Tag = "preempt"
 
-// Packages are the packages whose tasks share memory and run in the simulator. Preempt skips
-// core/telemetry: its limited logger only works if lines are recorded, and a recorded run must draw the
-// same numbers as the unrecorded run.
+// Packages lists the packages whose tasks share memory and run in the simulator. Preempt skips
+// core/telemetry: its limited logger only works if lines are recorded, and a recorded run must draw the same
+// numbers as the unrecorded run.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
 // Overlay is the result of Write.
 type Overlay struct {
 	// File is the path for go build's -overlay.
 	File string
-	// Points are the positions of the calls, by number: FILE:LINE.
+	// Points maps the number of each call to its position, FILE:LINE.
 	Points []string
 }
 
@@ -175,7 +175,7 @@ type file struct {
 	name  string // from the module's root, with slashes
 	text  string
 	tree  *ast.File
-	group int // its number, for woven.Point
+	group int // the file's number, for woven.Point
 }
 
 // wovenText returns the woven text, and whether anything was inserted.
@@ -222,12 +222,12 @@ func (f *file) wovenText() (text string, changed bool) {
 	return overlay.Insert(f.text, put) + end, true
 }
 
-// imported is inserted on the line of the package clause, so that it moves no other line.
+// imported is inserted on the line of the package clause, so that other lines keep their numbers.
 const imported = `; import "handoff/sim/woven"`
 
-// Mutant is a missing lock or one that is released too early: a bug that no ordinary run detects.
+// Mutant is a missing lock or a lock that is released too early: a bug that no ordinary run detects.
 type Mutant struct {
-	// Name is the value of the environment variable woven.MutantVariable that chooses the mutant.
+	// Name is the value of the environment variable woven.MutantVariable that selects the mutant.
 	Name string
 	// File contains Old exactly once, and New replaces it. New calls woven.Planted with the name, so
 	// that a build holds every mutant and runs with at most one.

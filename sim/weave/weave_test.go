@@ -52,7 +52,7 @@ func TestWeavingCoversMutexesAndMutants(t *testing.T) {
 	}
 }
 
-// A file from another overlay is woven, and the other files of that overlay are kept.
+// A file that another overlay replaces is woven, and the other files of that overlay are kept.
 func TestCallsPrecedeStatementsOnSameLine(t *testing.T) {
 	for kind, want := range wovenLines {
 		module := moduleOf(t, "package p\n")

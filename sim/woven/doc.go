@@ -15,7 +15,7 @@
 // Eraser checks the same discipline (Savage et al., SOSP 1997); here the order of the fields determines the
 // lock. A field that only one task uses, or that never changes, is above the mutex or behind an empty line.
 // Values that guarded lists and maps point to are guarded, too, where methods of the same struct touch
-// them. A lock that is held at the wrong moment is not detected.
+// them. A lock that is held at the wrong time is not detected.
 //
 // # Preempted
 //

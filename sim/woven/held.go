@@ -17,7 +17,7 @@ func Held(m *sync.Mutex, what string) {
 // MutantVariable is the environment variable that names a mutant of the woven source.
 const MutantVariable = "HANDOFF_WOVEN_MUTANT"
 
-// planted is the mutant of the woven source in this process; empty for none.
+// planted is the name of the mutant that this process runs, or "".
 var planted = os.Getenv(MutantVariable)
 
 // Planted reports whether this process runs with the mutant of that name.

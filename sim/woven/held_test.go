@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestHeldPanicsWithoutTheLock(t *testing.T) {
+func TestHeldPanicsWithoutLock(t *testing.T) {
 	var m sync.Mutex
 	touch := func() (said string) {
 		defer func() {
@@ -23,7 +23,7 @@ func TestHeldPanicsWithoutTheLock(t *testing.T) {
 		t.Errorf("with the lock: %s", said)
 	}
 	m.Unlock()
-	for range 2 { // Held leaves the mutex as it was
+	for range 2 { // the second call panics only if the first has left the mutex unlocked
 		if said := touch(); !strings.Contains(said, "a.go:3 touches counter.n") {
 			t.Errorf("without the lock it says %q", said)
 		}

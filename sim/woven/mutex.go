@@ -20,8 +20,8 @@ import (
 type Mutex struct {
 	owner   *kernel.Task
 	waiters []kernel.Wait
-	guests  []*kernel.Task // tasks of other processes that have passed through
-	real    sync.Mutex     // used outside a run, by a woven program on the real host
+	guests  []*kernel.Task // tasks of other processes that passed through while it was locked
+	real    sync.Mutex     // used outside a run, when a woven program runs on the real host
 }
 
 // Lock implements sync.Locker.

@@ -11,7 +11,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// world runs tasks of one process in a kernel, with a given seed, until none is left.
+// world runs the tasks of one process in a kernel, with a given seed, until all have ended.
 func world(t *testing.T, seed uint64, tasks ...func(k *kernel.Kernel)) *kernel.Kernel {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed)})

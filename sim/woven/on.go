@@ -20,31 +20,31 @@ const Program = "chaos-preempt"
 
 const (
 	million = 1_000_000
-	// fewHot and manyHot are the hot points in a million; a run uses one of the two. interrupt is the
-	// interrupted visits of a hot point in a million. mostInterrupts bounds the interruptions at one point
-	// in a run.
+	// fewHot and manyHot are how many of a million points are hot; a run uses one of the two. interrupt is
+	// how many of a million visits of a hot point are interrupted. mostInterrupts bounds the interruptions at
+	// one point in a run.
 	fewHot         = million / 16
 	manyHot        = million / 4
 	interrupt      = million / 4
 	mostInterrupts = 20
-	// longest is the longest interruption: long enough for a server's reply to arrive meanwhile, and far
-	// below every timeout of the core. One of four interruptions only yields to the runnable tasks.
+	// longest is the longest interruption: long enough for a server's reply to arrive meanwhile, and much
+	// shorter than every timeout of the core. One of four interruptions only yields to the runnable tasks.
 	longest   = 200 * time.Millisecond
 	onlyYield = million / 4
-	// enough is the probability, in millionths, that another task at the same point ends an interruption,
-	// in every second run.
+	// enough is the probability, in millionths, that another task at the same point ends an interruption; it
+	// applies in half of the runs.
 	enough = million / 8
 )
 
 // preemptedRun is the state of a run's draws.
 type preemptedRun struct {
 	k      *kernel.Kernel
-	hot    uint64 // hot points in a million
+	hot    uint64 // how many of a million points are hot
 	enough uint64 // probability, in millionths, that another task at a point ends an interruption there
 	points []point
 	held   []heldTask
 	draws  *kernel.Stream // whether a point is hot
-	visits *kernel.Stream // whether a visit of a hot point is interrupted
+	visits *kernel.Stream // whether a visit to a hot point is interrupted
 	lasts  *kernel.Stream // kind and length of an interruption
 }
 
@@ -90,9 +90,9 @@ func Begin(k *kernel.Kernel) (end func()) {
 	}
 }
 
-// Point is called before a statement that touches fields that tasks share. n is the number of the point,
-// from 0, and group the number of its source file: statements that touch the same memory are mostly in one
-// file.
+// Point must be called before each statement that touches fields that tasks share. n is the number of the
+// point, from 0, and group the number of its source file: statements that touch the same memory are mostly in
+// one file.
 func Point(n, group int) {
 	r := current
 	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
@@ -141,9 +141,9 @@ func (p *preemptedRun) releaseHeld(t *kernel.Task, group int) {
 	}
 }
 
-// still reports whether preemption is off: a woven program then behaves like an ordinary one, even with a
+// still reports whether preemption is off: a woven program then behaves like an ordinary program, even with a
 // mutant.
 var still = os.Getenv(StillVariable) != ""
 
-// StillVariable is the environment variable that, if it is not empty, switches preemption off.
+// StillVariable is the environment variable that switches preemption off if it is not empty.
 const StillVariable = "HANDOFF_PREEMPT_STILL"

@@ -15,8 +15,8 @@ import (
 // Client implements run.Client.
 type Client struct {
 	API *submission.Submitter
-	// WorkerID returns the id of a worker by its name, 0 if no worker has registered under it. It must be
-	// safe for concurrent use.
+	// WorkerID returns the id of the worker with a name, or 0 if no worker has registered under that name. It
+	// must be safe for concurrent use.
 	WorkerID func(name string) execution.WorkerID
 }
 
@@ -46,7 +46,7 @@ func (c *Client) Submit(ctx context.Context, requests []run.Request) ([]run.Answ
 	return answers, nil
 }
 
-// refusalText returns the reason why a request created no execution, empty if it did.
+// refusalText returns why a request created no execution, or "" if it created one.
 func refusalText(r *run.Request, c *store.Created) string {
 	switch {
 	case c.UnknownAction:

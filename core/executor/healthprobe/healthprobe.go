@@ -13,13 +13,14 @@ import (
 )
 
 // Prober sends a GET request and accepts only status 200. It does not follow redirects, because a health
-// endpoint has none. It keeps no connections, because a probe must test whether a new one can be made.
+// endpoint has none. It keeps no connections open, because a probe must test whether a new one can be made.
 type Prober struct {
 	client   *http.Client
 	loopback string
 }
 
-// New returns a prober on a loopback network (host/daemon.LoopbackName). The context of each probe bounds it.
+// New returns a prober on the given loopback network (host/daemon.LoopbackName). Only a probe's context
+// limits its duration.
 func New(loopback string) *Prober {
 	return &Prober{loopback: loopback, client: &http.Client{
 		Transport: &http.Transport{

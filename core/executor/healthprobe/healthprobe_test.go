@@ -11,9 +11,9 @@ import (
 	"handoff/core/executor/healthprobe"
 )
 
-// A worker that is up but not ready fails the probe of /readyz and passes the probe of /healthz.
-// Any other answer, or none, is an error.
-func TestProbe(t *testing.T) {
+// If a worker is up but not ready, the probe of /readyz fails and the probe of /healthz succeeds. Any status
+// other than 200, or no answer, is an error.
+func TestProbeAcceptsOnlyStatusOK(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler([]api.Check{{Name: "consumer", Run: func(context.Context) error { return errors.New("deaf") }}}, http.NotFoundHandler()))
 	defer worker.Close()
 	release := make(chan struct{})

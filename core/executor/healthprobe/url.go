@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// local is the prefix of the fragment in a URL that only answers on the loopback network named there.
-// Fragments are never sent.
+// local is the prefix of the fragment that marks a URL as reachable only on the loopback network that it
+// names. Fragments are never sent.
 const local = "loopback-"
 
-// URL returns the URL at which executors probe the health endpoint on an address. It ends in /readyz, because
-// a process that is up may have lost its lease or its consumer. If the endpoint listens on all addresses, the
-// host is the machine's name. If it listens on a loopback address, the URL names its loopback network
-// (host/daemon.LoopbackName), so that executors elsewhere don't probe their own machine's port.
+// URL returns the URL at which executors probe the health endpoint that listens on an address. It ends in
+// /readyz, because a worker that is up may have lost its lease or its consumer. If the endpoint listens on
+// all addresses, the host is the machine's name. If it listens on a loopback address, the URL names its
+// loopback network (host/daemon.LoopbackName), so that executors on other machines don't probe their own
+// machine's port.
 func URL(address, machine, loopback string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -30,7 +31,7 @@ func URL(address, machine, loopback string) string {
 	return at
 }
 
-// isElsewhere reports whether a URL names another loopback network than this one.
+// isElsewhere reports whether a URL names a loopback network other than this one.
 func isElsewhere(at, loopback string) bool {
 	u, err := url.Parse(at)
 	return err == nil && strings.HasPrefix(u.Fragment, local) && u.Fragment != local+loopback

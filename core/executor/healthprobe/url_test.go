@@ -30,8 +30,8 @@ func TestURLNamesReachableHost(t *testing.T) {
 	}
 }
 
-// An executor elsewhere makes no request: on its own machine another process may listen on that port, or
-// none.
+// An executor on another machine makes no request: on its own machine, another process may listen on that
+// port, or none.
 func TestLoopbackEndpointIsProbedOnlyLocally(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler(nil, http.NotFoundHandler()))
 	url := healthprobe.URL(strings.TrimPrefix(worker.URL, "http://"), "machine", "there")

@@ -1,12 +1,12 @@
 // Package daemon implements host.Host for a real process, with goroutines and an injected clock.
 //
-// The clock is the only source of time, so the creator of the host controls time: clock.New() in production,
+// The clock is the only source of time, so whoever creates the host controls time: clock.New() in production,
 // clock.NewMock() in tests that advance time, a wrapping clock for a process with a wrong wall clock. A
 // wrapping clock that overrides only Now changes only the wall clock: the monotonic reading comes from the
 // clock's Since.
 //
 // A panic in a task ends the process. Its leases then expire and other processes take over its work, which is
-// tested. A process that continues without one of its loops is not.
+// tested. A process that continued without one of its loops would be an untested state.
 package daemon
 
 import (
@@ -23,11 +23,11 @@ import (
 	"handoff/core/host"
 )
 
-// Host is the host of this process.
+// Host implements host.Host for this process.
 type Host struct {
 	clock clock.Clock
-	// start is the beginning of the monotonic clock. origin is the clock's Since right after that. It is not
-	// zero under a clock that shifts Now but not Since.
+	// start is the origin of the monotonic clock. origin is what the clock's Since returned right after start
+	// was read. It is not zero under a clock that shifts Now but not Since.
 	start  time.Time
 	origin time.Duration
 
@@ -41,8 +41,8 @@ var _ host.Host = (*Host)(nil)
 type Options struct {
 	// Clock is the source of all time; nil for clock.New().
 	Clock clock.Clock
-	// Random is the source of all randomness; nil for a generator seeded by the system. It need not be safe
-	// for concurrent use.
+	// Random is the source of all randomness; nil for a generator that the operating system seeds. It need
+	// not be safe for concurrent use.
 	Random rand.Source
 }
 
@@ -53,7 +53,7 @@ func New(o Options) *Host {
 	}
 	if o.Random == nil {
 		var seed [32]byte
-		_, _ = crand.Read(seed[:]) // never fails: it ends the process instead
+		_, _ = crand.Read(seed[:]) // on failure, crypto/rand ends the process
 		o.Random = rand.NewChaCha8(seed)
 	}
 	h := &Host{clock: o.Clock, start: o.Clock.Now(), random: rand.New(o.Random)}
@@ -61,8 +61,8 @@ func New(o Options) *Host {
 	return h
 }
 
-// Now reads the wall clock, in UTC and without a monotonic reading. The difference of two results
-// is the movement of the wall clock between them, steps included.
+// Now reads the wall clock, in UTC and without a monotonic reading. The difference between two results
+// includes any steps of the wall clock between them.
 func (h *Host) Now() time.Time { return h.clock.Now().Round(0).UTC() }
 
 // Monotonic returns the time since New. Steps of the wall clock do not affect it.
@@ -132,7 +132,7 @@ func labelledContext(name string) context.Context {
 
 type task struct{ ended chan struct{} }
 
-// Wait implements host.Task. For a task that has ended it returns nil, even if ctx has ended, too.
+// Wait implements host.Task. If the task has ended, it returns nil, even if ctx has ended, too.
 func (t task) Wait(ctx context.Context) error {
 	select {
 	case <-t.ended:
@@ -161,9 +161,9 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 	return settledContext{ctx}, cancel
 }
 
-// settledContext reads the error of a context only once the context has ended. The mock clock's contexts
-// need this: they write their error under a lock and read it without one, and only the closing of
-// Done orders the two.
+// settledContext reads the error of a context only once the context has ended. The mock clock's contexts need
+// this: they write their error under a lock and read it without one, and only the closing of Done orders the
+// write before the read.
 type settledContext struct{ context.Context }
 
 func (s settledContext) Err() error {
@@ -178,8 +178,8 @@ func (s settledContext) Err() error {
 // NewSignal implements host.Host.
 func (h *Host) NewSignal() host.Signal { return &signal{h: h, set: make(chan struct{}, 1)} }
 
-// signal is a channel with a buffer of one Set. A Set wakes the longest waiter; without a waiter it fills the
-// buffer. So each Set wakes one waiter, and Sets without waiters count as one.
+// signal is a channel with a buffer of one Set. A Set wakes the task that has waited longest; without a
+// waiting task it fills the buffer. So each Set wakes one waiter, and Sets without waiters count as one.
 type signal struct {
 	h   *Host
 	set chan struct{}

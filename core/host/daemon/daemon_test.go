@@ -18,10 +18,10 @@ import (
 	"handoff/core/testenv"
 )
 
-// The tests run in synctest bubbles. Time there is virtual, for clock.New() too, so the mock's real sleeps
-// take no time and let other goroutines run. A leaked goroutine fails the test.
+// The tests run in synctest bubbles. Time in a bubble is virtual, even for clock.New(), so the mock's real
+// sleeps take no time and let other goroutines run. A leaked goroutine fails the test.
 
-// steppedClock is a clock whose wall clock can be stepped. It overrides only Now.
+// steppedClock is a clock whose wall time a test can step. It overrides only Now.
 type steppedClock struct {
 	clock.Clock
 	by atomic.Int64
@@ -51,7 +51,7 @@ func TestMonotonicIgnoresWallClockSteps(t *testing.T) {
 	})
 }
 
-func TestSleep(t *testing.T) {
+func TestSleepEndsWithTimeOrContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Options{})
 		ended, cancel := h.WithCancel(context.Background())
@@ -73,7 +73,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// clocks runs a test on the real clock and on the mock. pass advances the time of either.
+// clocks runs a test on the real clock and on the mock. pass advances the time of the clock in use.
 func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duration))) {
 	t.Run("real", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,18 +87,18 @@ func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duratio
 		synctest.Test(t, func(t *testing.T) {
 			m := clock.NewMock()
 			run(t, New(Options{Clock: m}), func(d time.Duration) {
-				synctest.Wait() // otherwise a timer that starts after the Add would count from there
+				synctest.Wait() // otherwise a timer might start only after the Add
 				m.Add(d)
 			})
 		})
 	})
 }
 
-func TestWithTimeout(t *testing.T) {
+func TestWithTimeoutEndsContextAndItsChildren(t *testing.T) {
 	clocks(t, func(t *testing.T, h *Host, pass func(time.Duration)) {
 		ctx, cancel := h.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		// A child of package context and a child of the host see the same error.
+		// A child context from package context and one from the host return the same error.
 		child, cancelChild := context.WithCancel(ctx)
 		defer cancelChild()
 		later, cancelLater := h.WithTimeout(ctx, time.Hour)
@@ -142,7 +142,7 @@ func TestWithTimeout(t *testing.T) {
 	})
 }
 
-func TestTaskWait(t *testing.T) {
+func TestTaskWaitEndsWithTaskOrContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Options{})
 		ctx, cancel := h.WithCancel(context.Background())
@@ -225,7 +225,7 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 	})
 }
 
-// With many setters and many waiters no Set is lost: every item that was added before a Set is taken.
+// With many setters and many waiters, no Set is lost: every item that was added before a Set is taken.
 func TestSignalLosesNoSet(t *testing.T) {
 	h := New(Options{})
 	ctx, cancel := h.WithTimeout(context.Background(), testenv.Patience())
@@ -258,7 +258,7 @@ func TestSignalLosesNoSet(t *testing.T) {
 	}
 }
 
-func TestUint64N(t *testing.T) {
+func TestUint64NDrawsFromItsSource(t *testing.T) {
 	a, b := New(Options{Random: rand.NewPCG(1, 2)}), New(Options{Random: rand.NewPCG(1, 2)})
 	own, other := New(Options{}), New(Options{})
 	same := true

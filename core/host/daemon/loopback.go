@@ -8,8 +8,8 @@ import (
 
 // LoopbackName identifies the loopback network of this process: two processes with the same name can reach
 // each other at 127.0.0.1. On Linux it identifies a network namespace within one boot of a machine, so a
-// container has its own name. On other systems it identifies the machine. It is a hash and does not reveal
-// its inputs.
+// container has its own name. On other systems it identifies the machine. The name is a hash and does not
+// reveal its inputs.
 func LoopbackName() string {
 	h := fnv.New64a()
 	part := func(text string) { _, _ = h.Write(append([]byte(text), 0)) }

@@ -20,7 +20,7 @@ import (
 )
 
 // database holds one execution, and one worker that renews its lease and never claims. It implements the
-// steps of store.Executor that can affect this row, with their guards, and finds nothing for other causes.
+// methods of store.Executor that can affect this row, with their guards, and finds nothing for other causes.
 type database struct {
 	host host.Host
 
@@ -155,8 +155,8 @@ func (d *database) Purge(context.Context, store.Purge) (store.Purged, error) {
 
 func (d *database) Survey(context.Context) (store.Survey, error) { return store.Survey{}, nil }
 
-// queues confirms messages and forwards the hints of completion. Its worker queues keep messages permanently,
-// so that only the timeout monitor detects them.
+// queues confirms messages and forwards the hints about completion. Its worker queues keep messages
+// permanently, so that only the timeout monitor detects the stuck execution.
 type queues struct {
 	hints chan broker.Delivery
 
@@ -218,8 +218,8 @@ func (c consumer) Ack(broker.Delivery)          {}
 func (c consumer) Reject(broker.Delivery, bool) {}
 func (c consumer) Cancel(context.Context) error { return nil }
 
-// neverPickedUp runs an executor of the documented profile with one execution, on a mock clock, and
-// calls script. Then it stops the executor, which must leave no goroutine behind.
+// neverPickedUp runs an executor with the `documented` profile and one execution, on a mock clock, and calls
+// script. Then it stops the executor, which must leave no goroutine behind.
 func neverPickedUp(t *testing.T, row execution.Execution, script func(m *clock.Mock, d *database, q *queues)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := clock.NewMock()
@@ -260,8 +260,8 @@ func checkNotPickedUp(t *testing.T, row execution.Execution) {
 	}
 }
 
-// TestExecutionTimeoutOnWorkerDown is the integration test of the source documents: an execution is
-// scheduled to a worker that never picks it up. 310 seconds later it has failed, with a timeout.
+// TestExecutionTimeoutOnWorkerDown is the integration test from the source documents: an execution is
+// scheduled to a worker that never picks it up. 310 seconds later, it has failed with a timeout.
 func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 	row := execution.Execution{
 		ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Scheduled, Epoch: 1,
@@ -277,8 +277,8 @@ func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 	})
 }
 
-// The same, from the executor's own handoff. The monitor checks once a minute from its own start, so the row
-// fails at the first check after the 300 seconds.
+// Here the executor itself hands off the execution. The monitor checks once a minute from its own start, so
+// the row fails at the first check after the 300 seconds.
 func TestNeverPickedUpAfterRequest(t *testing.T) {
 	row := execution.Execution{ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Requested}
 	neverPickedUp(t, row, func(m *clock.Mock, d *database, q *queues) {

@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// signals logs the signals that the process has received.
+// signals logs the signals that the process receives.
 type signals struct {
 	mu  sync.Mutex
 	log *slog.Logger
-	// unlogged are the lines from before there was a logger.
+	// unlogged holds the lines for signals that came before there was a logger.
 	unlogged []string
 }
 
 type signalsKey struct{}
 
 // Signals returns a context that ends with the first SIGINT or SIGTERM, for a graceful stop. A later SIGINT,
-// such as a second Ctrl+C, ends the process at once with exit code 130, as shells report it. A further
-// SIGTERM changes nothing: supervisors and scripts may send it both to the process and to its group, and use
-// SIGKILL to end it at once. LogSignals sets the logger of all signals.
+// such as a second Ctrl+C, ends the process at once with exit code 130, the code that shells use for SIGINT.
+// A further SIGTERM has no effect: supervisors and scripts may send it both to the process and to its group,
+// and use SIGKILL to end the process at once. LogSignals sets the logger of all signals.
 func Signals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	s := new(signals)

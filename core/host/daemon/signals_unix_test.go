@@ -17,7 +17,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// asListener is the variable that makes the test binary a process that waits for real signals.
+// asListener is the variable that makes the test binary wait for real signals.
 const asListener = "TEST_WAITS_FOR_SIGNALS"
 
 func TestMain(m *testing.M) {

@@ -2,8 +2,8 @@
 // needs it is skipped or fails. It is in core because tests of core need users, mounts and control groups;
 // other packages use it as well.
 //
-// A test that can't run is skipped with a reason. On a build machine (CI=true) it fails unless the lack is
-// declared, because a skip there would go unnoticed.
+// A test that can't run is skipped with a reason. On a build machine (CI=true) it fails unless the missing
+// thing is declared, because a skip there would go unnoticed.
 package without
 
 import (
@@ -27,8 +27,9 @@ const (
 	Promtool = "promtool" // checks rules and configuration of Prometheus
 	Root     = "root"     // starts processes as other users
 	Mounts   = "mounts"   // gives processes their own view of the file system
-	Cgroup   = "cgroup"   // a control group (v2) that may be divided
-	// Controllers are the controllers of that group that limit memory, processors and processes.
+	Cgroup   = "cgroup"   // a control group (v2) that the process may divide
+	// Controllers means that this control group has the controllers that limit memory, processors and
+	// processes.
 	Controllers = "controllers"
 )
 
@@ -37,8 +38,8 @@ func Known() []string {
 	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
 }
 
-// Declared reads the variable. An unknown name is an error: otherwise a misspelt name would
-// silently declare nothing.
+// Declared reads the variable. An unknown name is an error, because a misspelt name would otherwise silently
+// declare nothing.
 func Declared() (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, name := range strings.Split(os.Getenv(Variable), ",") {
@@ -61,8 +62,8 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Need lets a test continue if the machine has the named thing: lack is nil and the thing is not declared
-// missing. Otherwise it skips the test with the reason, or fails it.
+// Need lets a test continue if the machine has the named thing, that is, if lack is nil and the thing is not
+// declared missing. Otherwise it skips the test with a reason, or fails it.
 func Need(t TB, name string, lack error) {
 	t.Helper()
 	declared, err := Declared()

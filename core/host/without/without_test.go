@@ -16,7 +16,7 @@ func (e *end) Helper()                        {}
 func (e *end) Fatalf(format string, a ...any) { e.how = "fail: " + fmt.Sprintf(format, a...) }
 func (e *end) Skipf(format string, a ...any)  { e.how = "skip: " + fmt.Sprintf(format, a...) }
 
-func TestNeed(t *testing.T) {
+func TestNeedSkipsOrFailsTest(t *testing.T) {
 	none := errors.New("no chromium in PATH")
 	for _, c := range []struct {
 		ci, declared string

@@ -34,7 +34,7 @@ func TestLocateGroupFindsMount(t *testing.T) {
 	}
 }
 
-// The limits as the kernel would see them, in ordinary files.
+// Ordinary files stand in for the kernel's control files.
 func TestLimitsNeedControllers(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"memory.max", "memory.oom.group", "cpu.max", "pids.max", "memory.events", "cgroup.events"} {
@@ -65,8 +65,8 @@ func TestLimitsNeedControllers(t *testing.T) {
 	}
 }
 
-// A worker that is alone in its group can hand controllers down by moving out of it. Any controller
-// shows this, even one that limits nothing here.
+// A worker that is alone in its group can move to a leaf group and then hand controllers down. Any controller
+// will do for the test, even one that limits nothing here.
 func TestWorkerMovesToLeafForControllers(t *testing.T) {
 	if own := os.Getenv("HANDOFF_TEST_CGROUP"); own != "" {
 		handDown(t, own[1:])
@@ -105,7 +105,7 @@ func TestWorkerMovesToLeafForControllers(t *testing.T) {
 	}
 }
 
-// handDown returns the worker of the test above, alone in its group.
+// handDown acts as the worker of the test above, alone in its group.
 func handDown(t *testing.T, controller string) {
 	p, err := Open("alone", Limits{})
 	if err != nil {

@@ -19,7 +19,7 @@ type Group string
 func (g Group) filePath(name string) string { return filepath.Join(string(g), name) }
 
 func (g Group) writeFile(name, text string) error {
-	// No O_CREATE and no O_TRUNC: these are files of the kernel.
+	// No O_CREATE and no O_TRUNC, because these are kernel files.
 	f, err := os.OpenFile(g.filePath(name), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -31,7 +31,8 @@ func (g Group) writeFile(name, text string) error {
 // Open opens the group's directory, for a process to be started in it (SysProcAttr.CgroupFD).
 func (g Group) Open() (*os.File, error) { return os.Open(string(g)) }
 
-// setLimits sets the limits for which the group has controllers. Kernels without swap lack the swap limit.
+// setLimits sets the limits for which the group has controllers. A kernel without swap has no file for the
+// swap limit.
 func (g Group) setLimits(l Limits, have map[string]bool) error {
 	type setting struct {
 		controller, file, text string
@@ -39,8 +40,8 @@ func (g Group) setLimits(l Limits, have map[string]bool) error {
 	}
 	var all []setting
 	if l.Memory > 0 {
-		// At its limit the whole run ends, not only the process that the kernel picks: half a run
-		// has no result.
+		// At its memory limit the whole run ends, not only the process that the kernel picks, because half a
+		// run has no result.
 		all = append(all, setting{"memory", "memory.max", strconv.FormatInt(l.Memory, 10), false},
 			setting{"memory", "memory.oom.group", "1", true}, setting{"memory", "memory.swap.max", "0", true})
 	}
@@ -62,14 +63,14 @@ func (g Group) setLimits(l Limits, have map[string]bool) error {
 	return nil
 }
 
-// isPopulated reports whether any process in the group or below it is alive. A removed group has none.
+// isPopulated reports whether any process in the group or below it is alive; false for a removed group.
 func (g Group) isPopulated() bool {
 	text, err := os.ReadFile(g.filePath("cgroup.events"))
 	return err == nil && strings.Contains(string(text), "populated 1")
 }
 
 // Kill kills everything in the group and below it, and waits until all of it is dead. It returns ErrAlive if
-// that takes longer than within.
+// that takes longer than the duration within.
 func (g Group) Kill(within time.Duration) error {
 	if !g.isPopulated() {
 		return nil

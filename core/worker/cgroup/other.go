@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errNone = errors.New("control groups are Linux's")
+var errNone = errors.New("control groups exist only on Linux")
 
 // Parent holds the groups of one worker's runs.
 type Parent struct{}

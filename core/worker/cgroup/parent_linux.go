@@ -14,17 +14,16 @@ import (
 // prefix is the prefix of the groups that workers make for their runs.
 const prefix = "handoff-"
 
-// leaf is the group that a worker moves itself to if limits need its own group to be empty.
+// leaf is the group that a worker moves itself to if its own group must be empty, which limits may need.
 const leaf = "worker"
 
-// guards is the group of the processes that guard runs, which are shims.
+// guards is the group of the shims, the processes that guard runs.
 const guards = "guards"
 
-// guardPatience is how long the guards of a dead worker may take to end by themselves and to
-// report.
+// guardPatience is how long a dead worker's guards may take to end by themselves and to report.
 const guardPatience = time.Second
 
-// staleTimeout bounds how long the start waits for an earlier worker's processes to die.
+// staleTimeout bounds how long Open waits for an earlier worker's processes to die.
 const staleTimeout = 5 * time.Second
 
 // Parent holds the groups of one worker's runs.
@@ -36,9 +35,9 @@ type Parent struct {
 	missing map[string]string
 }
 
-// Open makes a group for the runs of a worker below the group of this process, and ends the leftovers of dead
-// workers there. An error explains why runs can't have groups. A limit whose controller is missing is not an
-// error: see Missing.
+// Open makes a group for a worker's runs below this process's group, and ends the leftovers of dead workers
+// there. An error explains why runs can't have groups. A limit whose controller is missing is not an error:
+// see Missing.
 func Open(worker string, l Limits) (*Parent, error) {
 	own, err := ownGroup()
 	if err != nil {
@@ -82,11 +81,11 @@ func (p *Parent) probeGroup() error {
 	return g.Remove(0)
 }
 
-// Missing maps the controllers of the limits that are not enforced to the reasons.
+// Missing maps the controllers of limits that can't be enforced to the reasons.
 func (p *Parent) Missing() map[string]string { return p.missing }
 
-// Guards returns the group for the processes that guard runs. The next worker ends them too when this one is
-// dead; otherwise a stopped guard would stay forever.
+// Guards returns the group for the processes that guard runs. When this worker is dead, the next one ends
+// these processes, too; otherwise a stopped guard would stay forever.
 func (p *Parent) Guards() Group { return Group(p.group.filePath(guards)) }
 
 // New makes the group of a run.
@@ -102,7 +101,7 @@ func (p *Parent) New(name string) (Group, error) {
 	return g, nil
 }
 
-// Close removes the group. If this process is in it, the next worker removes it.
+// Close removes the group. If this process is inside it, the next worker removes it.
 func (p *Parent) Close() error {
 	err := p.group.Remove(0)
 	_ = p.lock.Close()
@@ -141,7 +140,7 @@ func (p *Parent) handDown(own, controller string) error {
 		}
 		if err := g.writeFile("cgroup.subtree_control", "+"+controller); err != nil {
 			if errors.Is(err, unix.EBUSY) {
-				return fmt.Errorf("%s has processes of its own beside this worker, so its controllers can't be handed down: %w", g, err)
+				return fmt.Errorf("%s contains processes other than this worker, so its controllers can't be handed down: %w", g, err)
 			}
 			return err
 		}
@@ -202,7 +201,7 @@ func removeStale(own string, mine Group) error {
 		}
 		held, err := lockGroup(g)
 		if err != nil {
-			continue // its worker lives
+			continue // its worker is alive
 		}
 		if err := endStale(g); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("ending what an earlier worker left: %w", err))
@@ -212,11 +211,11 @@ func removeStale(own string, mine Group) error {
 	return failed
 }
 
-// endStale ends the runs first, then gives their guards time to detect it.
+// endStale ends the runs in g first, then gives their guards time to detect that.
 func endStale(g Group) error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
-		return nil // gone meanwhile
+		return nil // removed meanwhile
 	}
 	for _, e := range entries {
 		if e.IsDir() && e.Name() != guards {
@@ -266,10 +265,10 @@ func locateGroup(own, mounts string) (string, error) {
 			return filepath.Join(unescapePath(fields[4]), rest), nil
 		}
 	}
-	return "", fmt.Errorf("no mounted control groups of version 2 show the group of this process, %s", own)
+	return "", fmt.Errorf("no mount of control groups of version 2 contains this process's group, %s", own)
 }
 
-// unescapePath reverses the way that mountinfo writes spaces.
+// unescapePath reverses mountinfo's escaping of spaces.
 func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }

@@ -20,9 +20,9 @@ const batch = 1000
 // Remove removes a directory, or whatever is at its path, and gives up at the time until. A missing directory
 // counts as removed.
 //
-// The number of open directories does not grow with the depth of the tree: it opens only the top directory
-// and the directories in it. It moves deeper directories up to the top, and continues there. It changes modes
-// that prevent this.
+// The number of open directories does not grow with the depth of the tree: Remove opens only the top
+// directory and the directories in it. It moves deeper directories up to the top, and continues there. It
+// changes modes that prevent this.
 func Remove(dir string, until time.Time) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +38,7 @@ func Remove(dir string, until time.Time) error {
 	}
 	top, err := openIn(parent, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its process has moved it
+		return nil // a process of the run has moved it
 	}
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (r *removal) flattenEntry(name string) bool {
 	return removeOne(r.top, name) == nil || progress
 }
 
-// moveUp moves a directory up to top. Its mode may prevent that, because its ".." changes.
+// moveUp moves a directory up to top. The directory's own mode may prevent that, because its ".." changes.
 func (r *removal) moveUp(from *os.File, name string) bool {
 	for range 2 {
 		r.moved++
@@ -120,7 +120,7 @@ func (r *removal) moveUp(from *os.File, name string) bool {
 	return false
 }
 
-// eachName calls f with each name in a directory. It returns an error when the time is over.
+// eachName calls f with each name in a directory. It returns an error at the time until.
 func (r *removal) eachName(dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *removal) eachName(dir *os.File, f func(name string)) error {
 			f(name)
 		}
 		if time.Now().After(r.until) {
-			return errors.New("the time for removing it is over, and files are left; the end of another run or the next worker removes them")
+			return errors.New("not everything could be removed in time; the end of another run or the next worker removes the rest")
 		}
 		if err != nil || len(names) == 0 {
 			if errors.Is(err, io.EOF) {
@@ -156,7 +156,7 @@ func removeOne(dir *os.File, name string) error {
 	return &os.PathError{Op: "remove", Path: name, Err: err}
 }
 
-// openIn opens a directory in another, not through a link, so that it can be read and changed.
+// openIn opens a directory in dir for reading and changing. It does not follow a link.
 func openIn(dir *os.File, name string) (*os.File, error) {
 	open := func() (int, error) {
 		return unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

@@ -18,8 +18,8 @@ import (
 // staleTimeout bounds the removal of one earlier worker's leftovers.
 const staleTimeout = 10 * time.Minute
 
-// Default returns the parent directory of runs if none is configured: below the directory for temporary
-// files, with a name that no other user's worker uses.
+// Default returns the parent directory of runs if none is configured. It is below the directory for temporary
+// files and has a name that no other user's worker uses.
 func Default() string { return filepath.Join(os.TempDir(), fmt.Sprintf("handoff-%d", os.Getuid())) }
 
 // Parent holds the directories of one worker's runs.
@@ -28,9 +28,9 @@ type Parent struct {
 	lock *os.File
 
 	mu sync.Mutex
-	// runs holds the entries that belong to a run or are being removed.
+	// runs holds the names of entries that belong to a run or are being removed.
 	runs map[string]bool
-	// removals waits for the removals in the background.
+	// removals counts the removals in the background.
 	removals sync.WaitGroup
 }
 
@@ -42,7 +42,7 @@ func Open(base string, failed func(error)) (*Parent, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other users may pass through: an action that runs as another user must reach its own directory.
+	// Other users may pass through, because an action that runs as another user must reach its own directory.
 	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func Open(base string, failed func(error)) (*Parent, error) {
 		return nil, err
 	}
 	defer func() { _ = all.Close() }()
-	// The lock prevents other workers from removing the new directory as a leftover before it is locked
-	// itself.
+	// This lock prevents other workers from removing the new directory as a leftover before the directory
+	// itself is locked.
 	if err := flock(all, unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", base, err)
 	}
@@ -83,7 +83,7 @@ func Open(base string, failed func(error)) (*Parent, error) {
 func openOwn(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s must be a directory, and no link: %w", dir, err)
+		return nil, fmt.Errorf("%s must be a directory, not a link: %w", dir, err)
 	}
 	f := os.NewFile(uintptr(fd), dir)
 	info, err := f.Stat()
@@ -106,7 +106,7 @@ func (p *Parent) takeStale(dir string, failed func(error)) {
 		return
 	}
 	if flock(held, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		_ = held.Close() // its worker lives
+		_ = held.Close() // its worker is alive
 		return
 	}
 	p.removals.Go(func() {
@@ -117,9 +117,9 @@ func (p *Parent) takeStale(dir string, failed func(error)) {
 	})
 }
 
-// New makes the directory of a run. It belongs to user and group unless they are negative.
+// New makes the directory of a run. The directory belongs to user and group unless they are negative.
 func (p *Parent) New(name string, user, group int) (string, error) {
-	// Without the lock, the end of another run could take the new directory for a stray.
+	// Without the lock, the end of another run could mistake the new directory for a stray.
 	p.mu.Lock()
 	dir, err := os.MkdirTemp(p.dir, name+".")
 	p.runs[filepath.Base(dir)] = err == nil
@@ -135,8 +135,8 @@ func (p *Parent) New(name string, user, group int) (string, error) {
 	return dir, nil
 }
 
-// Remove removes the directory of a run, and all strays alongside it: an action may have moved its directory.
-// A removal that takes longer than patience continues in the background; failed gets the errors.
+// Remove removes the directory of a run, and all strays next to it, because an action may have moved its
+// directory. A removal that takes longer than patience continues in the background; failed gets the errors.
 func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) {
 	done := make(chan struct{})
 	p.removals.Go(func() {
@@ -168,7 +168,7 @@ func (p *Parent) forgetEntry(name string) {
 }
 
 // takeStrays returns the entries that belong to no run and are not being removed. The caller must remove them
-// and call forgetEntry.
+// and call forgetEntry for each.
 func (p *Parent) takeStrays() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +187,7 @@ func (p *Parent) takeStrays() (names []string) {
 	return names
 }
 
-// Close waits for removals, and removes the worker's own directory.
+// Close waits at most patience for removals, and removes the worker's own directory.
 func (p *Parent) Close(patience time.Duration) error {
 	done := make(chan struct{})
 	go func() {

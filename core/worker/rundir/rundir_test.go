@@ -34,7 +34,7 @@ func mkdir(t *testing.T, path string) string {
 	return path
 }
 
-// deep makes nested directories, deeper than any path can be, and returns the outermost.
+// deep makes nested directories, deeper than any path can reach, and returns the outermost one.
 func deep(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -132,7 +132,7 @@ func TestSizeCountsBlocksNamesAndFilesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		for range 2 { // a second call starts from the beginning
+		for range 2 { // a second call counts from the beginning
 			if _, err := Size(f, limit); err != nil {
 				t.Fatal(err)
 			}
@@ -275,8 +275,8 @@ func TestDirectoryWritableByOthersIsRefused(t *testing.T) {
 	}
 }
 
-// The end of a run removes strays, directories that belong to no run. In a past bug this removed the
-// directory of a run that began meanwhile, before it was opened.
+// The end of a run removes strays: directories that belong to no run. A past bug removed the directory of a
+// run that was just beginning, before the directory was opened.
 func TestNewRunKeepsDirectoryWhileOthersEnd(t *testing.T) {
 	p, err := Open(filepath.Join(t.TempDir(), "base"), func(err error) { t.Error(err) })
 	if err != nil {

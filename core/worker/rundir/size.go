@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// perEntry is added for each name, in bytes, because millions of empty files fill a disk as well.
+	// perEntry is the number of bytes added for each name, because millions of empty files fill a disk, too.
 	perEntry = 1 << 10
 	// deepest is the maximum number of directories open at a time.
 	deepest = 500
-	// block is the unit of st_blocks, in bytes, whatever the block size of the file system.
+	// block is the unit of st_blocks in bytes, which does not depend on the file system's block size.
 	block = 512
 )
 
-// ErrTooDeep means that directories are nested too deep to be measured.
+// ErrTooDeep means that directories are nested too deeply to be measured.
 var ErrTooDeep = errors.New("directories nested deeper than 500 levels")
 
 // Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each name. It
@@ -92,7 +92,7 @@ func (s *sizeMeasurement) addEntry(dir *os.File, name string, depth int) error {
 	return s.addDir(sub, depth+1)
 }
 
-// openToRead opens a directory. It changes the mode only if the mode hides the content.
+// openToRead opens a directory for reading. It changes the mode only if the mode prevents reading.
 func openToRead(dir *os.File, name string) (*os.File, error) {
 	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), name, how, 0)

@@ -13,7 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// scriptInterpreters returns the programs that run scripts, by runtime.
+// scriptInterpreters maps runtimes to the programs that run their scripts.
 func scriptInterpreters() map[string]string {
 	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}
 }
@@ -29,7 +29,8 @@ func Runtimes() []string {
 	return append(found, config.RuntimeNoop)
 }
 
-// actionCommand returns the command line of an action. It contains only text of the action's author.
+// actionCommand returns the command line of an action. Apart from paths on this machine, it contains only
+// text from the action's author.
 func actionCommand(dir string, a execution.Action) ([]string, error) {
 	program, ok := scriptInterpreters()[a.Runtime]
 	if !ok {
@@ -43,7 +44,7 @@ func actionCommand(dir string, a execution.Action) ([]string, error) {
 	}
 	program, err := exec.LookPath(program)
 	if err != nil {
-		return nil, err // another worker may have the interpreter
+		return nil, err // retriable: another worker may have the interpreter
 	}
 	if a.Runtime == config.RuntimeShell && !isScript(a.Entrypoint) {
 		return []string{program, "-c", a.Entrypoint}, nil
@@ -56,7 +57,7 @@ func actionCommand(dir string, a execution.Action) ([]string, error) {
 }
 
 // isScript reports whether a shell entry point is a script and not a command line: one word that ends in .sh.
-// The rule ignores the disk, so that a missing script never runs as a command.
+// Files on the disk don't matter, so that a missing script never runs as a command.
 func isScript(entrypoint string) bool {
 	return strings.HasSuffix(entrypoint, ".sh") && !strings.ContainsAny(entrypoint, " \t\r\n;&|<>()$`\\\"'*?[]#~=%!{}")
 }
@@ -88,7 +89,7 @@ func scriptPath(dir, entrypoint string) (string, error) {
 }
 
 // checkContained refuses a script that is a link out of the actions directory. Links within it are allowed,
-// because they switch releases.
+// because operators use them to switch releases.
 func checkContained(dir, path, entrypoint string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -107,16 +108,16 @@ func checkContained(dir, path, entrypoint string) error {
 	return nil
 }
 
-// maxVariable bounds the parameters in the environment: Linux does not start a program with a variable of 128
-// KiB.
+// maxVariable bounds the length of the parameters in the environment, because Linux does not start a program
+// with a variable of 128 KiB.
 const maxVariable = 100 << 10
 
-// shimKeeps lists the variables that a shim needs in addition to the harmless ones. Tests add theirs.
+// shimKeeps lists the variables that a shim needs in addition to the harmless ones. Tests add their own.
 var shimKeeps = []string{"HANDOFF_WITNESS"}
 
 // shimEnvironment returns the environment of the shim. The worker's own environment holds passwords, and an
-// action of the same user may find a way to read its shim's. The shim does little, so one processor is enough
-// and keeps its threads and memory small.
+// action of the same user may find a way to read its shim's environment. The shim does little, so one
+// processor is enough and limits its threads and memory.
 func shimEnvironment(all []string) []string {
 	kept := append(baseEnvironment(all), "GOMAXPROCS=1")
 	for _, v := range all {
@@ -127,7 +128,7 @@ func shimEnvironment(all []string) []string {
 	return kept
 }
 
-// baseEnvironment keeps the variables that programs need to find programs and their language.
+// baseEnvironment keeps the variables from which programs find other programs and their language.
 func baseEnvironment(all []string) []string {
 	var kept []string
 	for _, v := range all {

@@ -17,7 +17,7 @@ import (
 	"handoff/core/worker"
 )
 
-func TestCommand(t *testing.T) {
+func TestActionCommandStaysInActionsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"run.sh", "run.py"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
@@ -103,13 +103,13 @@ func TestNoopAndRefusalsReturnEndedRuns(t *testing.T) {
 	}
 }
 
-func TestDeadline(t *testing.T) {
+func TestDelayedOrderLendsNoExtraTime(t *testing.T) {
 	const now = 1000 * time.Second
 	for _, c := range []struct{ at, left, want time.Duration }{
 		{now, 20 * time.Second, 1020 * time.Second},
 		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // sent 10 s ago
-		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender was stalled: over
-		{0, 20 * time.Second, 1020 * time.Second},                 // no shared clock
+		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender stalled, so the time is over
+		{0, 20 * time.Second, 1020 * time.Second},                 // the system has no shared clock
 		{2000 * time.Second, 20 * time.Second, 1020 * time.Second},
 		{now, -time.Second, 999 * time.Second},
 		{now, math.MaxInt64 - 5, math.MaxInt64},
@@ -120,7 +120,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-func TestOrders(t *testing.T) {
+func TestParseOrderInvertsString(t *testing.T) {
 	o := order{verb: verbFence, left: 3 * time.Second, at: 7}
 	if got, err := parseOrder(o.String()); err != nil || got != o {
 		t.Errorf("%+v, %v", got, err)
@@ -138,7 +138,7 @@ func printed(limit int, text string) *tail {
 	return t
 }
 
-func TestOutput(t *testing.T) {
+func TestOutputIsLastObjectOrText(t *testing.T) {
 	for _, c := range []struct {
 		limit        int
 		stdout, want string
@@ -152,7 +152,7 @@ func TestOutput(t *testing.T) {
 		{10, strings.Repeat("x", 95) + "\n{\"a\":1}", `{"a":1}`},
 		{10, strings.Repeat("x", 95), `"[85 bytes before this were not kept]\nxxxxxxxxxx"`},
 		{7, `{"a":1}{"a":1}`, `"[7 bytes before this were not kept]\n{\"a\":1}"`},
-		// Values that PostgreSQL would refuse.
+		// PostgreSQL would refuse these values unchanged.
 		{100, `{"a\u0000":"b\u0000\ud800"}`, `{"a�":"b��"}`},
 		{100, `{"n":[1e999999,12345678901234567890,0.1]}`, `{"n":["1e999999",12345678901234567890,0.1]}`},
 		{100, "a\x00b\xff", `"a�b�"`},
@@ -167,7 +167,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-func TestClassification(t *testing.T) {
+func TestFailureReasonFollowsErrorOrExitCode(t *testing.T) {
 	for _, c := range []struct {
 		end            actionEnd
 		stdout, stderr string
@@ -182,7 +182,7 @@ func TestClassification(t *testing.T) {
 		{actionEnd{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
 		{actionEnd{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
 		{actionEnd{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
-		// A reason that an action may not report, an unknown reason, and something that is no error object.
+		// A reason that actions must not report, an unknown reason, and a value that is not an error object.
 		{actionEnd{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},

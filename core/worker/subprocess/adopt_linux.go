@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// shims holds the children that this process has started itself.
+// shims holds the shims that this process has started. All its other children are adopted.
 var shims = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// startShim starts a shim. The lock hides the child from killOrphans until it is in shims.
+// startShim starts a shim. The lock keeps killOrphans from finding the child before it is in shims.
 func startShim(c *exec.Cmd) error {
 	shims.Lock()
 	defer shims.Unlock()
@@ -27,14 +27,15 @@ func startShim(c *exec.Cmd) error {
 
 // waitShim waits for a shim and reaps it.
 func waitShim(c *exec.Cmd) {
-	_ = c.Wait() // its reports carry all that its exit status does
+	_ = c.Wait() // its reports contain all that its exit status could show
 	shims.Lock()
 	defer shims.Unlock()
 	delete(shims.pids, c.Process.Pid)
 }
 
-// killOrphans kills and reaps everything that a killed shim has left. Every child that is not a shim descends
-// from one, because this process adopts orphans. A child's process id is not reused until it is reaped here.
+// killOrphans kills and reaps everything that a killed shim has left. Every child that is not a shim is a
+// shim's descendant, because this process adopts orphans. A child's process id is not reused until it is
+// reaped here.
 func killOrphans() {
 	if !adopts.Load() {
 		return

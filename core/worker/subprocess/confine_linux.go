@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopts reports whether this process adopts every descendant whose parent is gone, and kills the children
+// adopts reports whether this process adopts every descendant whose parent is gone, and kills all children
 // that it did not start itself.
 var adopts atomic.Bool
 
-// ProtectWorker shields this process from the processes that it starts. A worker's main calls it
-// first, after ShimMain: before that, processes of the same user can read its environment.
+// ProtectWorker shields this process from the processes that it starts. A worker's main calls it right after
+// ShimMain, because until then, processes of the same user can read its environment.
 //
-//   - It can't be traced, its memory, environment and descriptors can't be read, and it leaves no
-//     core file (PR_SET_DUMPABLE). Root is exempt from that, so actions of a worker that runs as
-//     root also lose CAP_SYS_PTRACE.
+//   - It can't be traced, its memory, environment and descriptors can't be read, and it leaves no core file
+//     (PR_SET_DUMPABLE). This does not stop root, so actions of a worker that runs as root also lose
+//     CAP_SYS_PTRACE.
 //   - Processes that it starts do not get the descriptors that it inherited.
 //   - If an action kills its shim, surviving processes become children of this process
 //     (PR_SET_CHILD_SUBREAPER), which kills them. Therefore no other code of this process may start
@@ -31,15 +31,15 @@ func ProtectWorker() {
 	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
 }
 
-// concealProcess returns the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
-// its reports.
+// concealProcess does the part of ProtectWorker that the shim needs, too: the shim holds its reports'
+// descriptor.
 func concealProcess() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	// For kernels before 5.11.
+	// Kernels before 5.11 need this.
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
@@ -51,9 +51,9 @@ func concealProcess() {
 	}
 }
 
-// keptCapabilities are kept by the actions of a worker that runs as root. They permit handling files of all
-// users, changing to another user and listening on low ports. They do not permit tracing processes, loading
-// modules, mounting, or access to devices and memory.
+// keptCapabilities are the capabilities that actions keep under a worker that runs as root. They permit
+// handling all users' files, changing to another user and listening on low ports. They do not permit tracing
+// processes, loading modules, mounting, or access to devices and memory.
 const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_AUDIT_WRITE
@@ -68,9 +68,9 @@ func dropPrivileges() error {
 		if keptCapabilities&(uint64(1)<<c) != 0 {
 			continue
 		}
-		// Without CAP_SETPCAP the set can't be reduced, but no_new_privs makes it useless.
+		// Without CAP_SETPCAP the bounding set can't be reduced, but no_new_privs makes it useless.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // the kernel has no further ones
+			break // the kernel has no further capabilities
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -95,8 +95,8 @@ func dropPrivileges() error {
 // runs, and they must not limit the shim.
 const limitArgument = "action-limits"
 
-// limitedArgv wraps argv so that it runs under the limits of one process and of one user. Without such
-// limits it returns argv unchanged.
+// limitedArgv wraps argv so that it runs under the limits by process and by user. Without such limits it
+// returns argv unchanged.
 func (l *launch) limitedArgv() []string {
 	if l.Data == 0 && l.UserProcesses == 0 {
 		return l.Argv
@@ -104,7 +104,7 @@ func (l *launch) limitedArgv() []string {
 	return append([]string{"/proc/self/exe", limitArgument, strconv.FormatInt(l.Data, 10), strconv.FormatInt(l.UserProcesses, 10)}, l.Argv...)
 }
 
-// limitMain replaces this process by the action. It returns only if that fails.
+// limitMain sets the limits and replaces this process with the action. It returns only if that fails.
 func limitMain(args []string) error {
 	if len(args) < 3 {
 		return errors.New("limits and a command are missing")
@@ -124,7 +124,7 @@ func limitMain(args []string) error {
 	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
 }
 
-// useGuardGroup makes a shim start in the control group of the shims.
+// useGuardGroup makes a shim start in the shims' control group.
 func (r *Runner) useGuardGroup(attr *syscall.SysProcAttr) (release func(), err error) {
 	if r.isolation.groups == nil {
 		return func() {}, nil
@@ -138,7 +138,7 @@ func (r *Runner) useGuardGroup(attr *syscall.SysProcAttr) (release func(), err e
 }
 
 // processAttributes returns how the action starts: in its own process group, in its control group, as its
-// user. Go sets the parent death signal after the change of user, which would reset it.
+// user. Go sets the parent death signal after changing the user, because that change resets the signal.
 func (l *launch) processAttributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	release = func() {}

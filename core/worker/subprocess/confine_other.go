@@ -11,7 +11,7 @@ import (
 // ProtectWorker does nothing on this system.
 func ProtectWorker() {}
 
-// concealProcess hides the pipe of the reports from the action.
+// concealProcess hides the pipe for reports from the action.
 func concealProcess() { syscall.CloseOnExec(reportsFD) }
 
 // limitArgument is never used on this system.
@@ -20,11 +20,11 @@ const limitArgument = "action-limits"
 func (l *launch) limitedArgv() []string { return l.Argv }
 
 func limitMain([]string) error {
-	return errors.New("limits of single processes are not set on this system")
+	return errors.New("this system can't limit single processes")
 }
 
-// processAttributes sets no parent death signal, which this system lacks: if the shim is killed, its worker
-// kills the group.
+// processAttributes sets no parent death signal, because this system has none. If the shim is killed, its
+// worker kills the group.
 func (l *launch) processAttributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true}
 	if l.Account != nil {

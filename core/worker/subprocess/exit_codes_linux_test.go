@@ -14,13 +14,13 @@ import (
 	"handoff/core/worker"
 )
 
-// Real processes end with every code of the table, and with others; each gives the right reason.
+// Real processes exit with every code of the table, and with others. Each code leads to the right reason.
 func TestExitCodesGiveTheirReasons(t *testing.T) {
 	want := map[int]execution.Reason{
 		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,
 		75: execution.Transient, 77: execution.Permission, 104: execution.Connection, 110: execution.Connection, 111: execution.Connection,
 		113: execution.Connection, 124: execution.Transient,
-		// Unassigned codes, and those of curl, Rust and shells.
+		// Unassigned codes, and codes of curl, Rust and shells.
 		1: execution.Unknown, 2: execution.Unknown, 7: execution.Unknown, 66: execution.Unknown, 78: execution.Unknown, 101: execution.Unknown,
 		126: execution.Unknown, 127: execution.Unknown, 137: execution.Unknown, 255: execution.Unknown,
 	}
@@ -90,8 +90,8 @@ except OSError as e:
 	}
 }
 
-// Exit codes that an action declares are retried, whatever they mean elsewhere. An error object takes
-// precedence, and a code that is retried anyway keeps its reason.
+// Exit codes that an action declares are retried, whatever they mean in other programs. An error object takes
+// precedence, and a code that is retried in any case keeps its reason.
 func TestDeclaredExitCodesAreRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	for entrypoint, want := range map[string]execution.Reason{
@@ -122,7 +122,7 @@ func TestReportedErrorOverridesExitCode(t *testing.T) {
 	}
 }
 
-func TestReasonsAndCodesAgree(t *testing.T) {
+func TestExitCodesGiveOnlyActionReasons(t *testing.T) {
 	codes := worker.ExitCodes()
 	if !slices.IsSortedFunc(codes, func(a, b worker.ExitCode) int { return a.Code - b.Code }) {
 		t.Error("the table is not in order")

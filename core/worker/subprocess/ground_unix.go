@@ -23,7 +23,7 @@ type isolation struct {
 	dirs    *rundir.Parent
 	groups  *cgroup.Parent
 	account *account
-	// data and userProcesses are weaker limits, used in place of missing ones.
+	// data and userProcesses are weaker limits that replace missing ones.
 	data, userProcesses int64
 	// private lists the directories that are private to each run; empty if that is not possible.
 	private []string
@@ -33,7 +33,7 @@ const (
 	// removePatience is how long the end of a run waits for the removal of its directory, which then
 	// continues in the background.
 	removePatience = time.Second
-	// closePatience is how long the end of a worker waits for removals. The next worker does the rest.
+	// closePatience is how long the end of a worker waits for removals. The next worker removes the rest.
 	closePatience = 5 * time.Second
 )
 
@@ -64,7 +64,7 @@ func (r *Runner) furnishRun(l *launch) (err error) {
 		}
 		l.Dir, l.Disk = l.RunDir, r.options.Isolation.DiskBytes
 		l.Environment = append(withoutVariables(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
-		name = filepath.Base(l.RunDir) // one name for both; no other run has it
+		name = filepath.Base(l.RunDir) // directory and group have the same name, which no other run has
 	}
 	if a := l.Account; a != nil {
 		l.Environment = append(withoutVariables(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
@@ -88,7 +88,8 @@ func (r *Runner) furnishRun(l *launch) (err error) {
 	return nil
 }
 
-// tidyRun ends and removes what furnishRun gave a run, after the run's shim is gone.
+// tidyRun releases what furnishRun gave a run, after the run's shim is gone: it ends processes, and removes
+// the group and the directory.
 func (r *Runner) tidyRun(l launch) {
 	if l.Group != "" {
 		if err := errors.Join(l.Group.Kill(answerTimeout), l.Group.Remove(groupTimeout)); err != nil {
@@ -118,7 +119,7 @@ func (r *Runner) Close() {
 	}
 }
 
-// withoutVariables returns the environment without some variables.
+// withoutVariables returns the environment without the named variables.
 func withoutVariables(environment []string, names ...string) []string {
 	kept := make([]string, 0, len(environment))
 next:
@@ -133,13 +134,13 @@ next:
 	return kept
 }
 
-// lookUp finds a user by name or number, optionally followed by :GROUP for another group than the user's own.
+// lookUp finds a user by name or number, optionally followed by :GROUP for a group other than the user's own.
 func lookUp(text string) (*account, error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	u, err := user.Lookup(name)
 	if uid, number := strconv.ParseUint(name, 10, 32); number == nil {
 		if u, err = user.LookupId(name); err != nil {
-			// A number needs no entry in the user database, as in containers.
+			// A number needs no entry in the user database, because containers often lack entries.
 			u, err = &user.User{Uid: name, Gid: name, Username: strconv.FormatUint(uid, 10), HomeDir: "/"}, nil
 		}
 	}
@@ -170,7 +171,7 @@ func lookUp(text string) (*account, error) {
 	}
 	switch {
 	case a.UID == 0:
-		return nil, errors.New("is root, from whom nothing can be kept; name a user without rights")
+		return nil, errors.New("is root, and no file can be protected from root; name a user without rights")
 	case int(a.UID) == os.Geteuid():
 		return nil, errors.New("is the user that the worker runs as; name another one, or leave the key out")
 	case os.Geteuid() != 0:

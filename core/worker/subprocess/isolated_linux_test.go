@@ -25,7 +25,7 @@ import (
 // secret is the text that actions search for. Only isolated workers have it.
 const secret = "s3cr3t-of-the-worker"
 
-// nobody is a user without rights.
+// nobody is the number of a user without rights.
 const nobody = 65534
 
 // isolatedWorker configures a separate worker process, protected like cmd/worker, that runs actions one after
@@ -35,7 +35,7 @@ type isolatedWorker struct {
 	// Runs and SecretFile are passed to Options.
 	Runs       int
 	SecretFile string
-	// Dir holds scripts and the notes of actions.
+	// Dir holds scripts and the files that actions write.
 	Dir string
 	// Lines lists the actions as shell commands.
 	Lines []string
@@ -50,11 +50,11 @@ type findings struct {
 	Exits []worker.Exit
 	// Children are the worker's children after the last action has ended.
 	Children []int
-	// Left are the remaining directories and control groups of ended runs.
+	// Left lists the remaining directories and control groups of ended runs.
 	Left []string
 }
 
-// isolatedMain makes this process an isolated worker, or an attacker, if it was started as one.
+// isolatedMain runs this process as an isolated worker, or as an attacker, if it was started as one.
 func isolatedMain() {
 	if os.Getenv("HANDOFF_TEST_ATTACK") != "" {
 		attack()
@@ -106,7 +106,7 @@ func (iw *isolatedWorker) run() (f findings) {
 	return f
 }
 
-// yard returns a directory that every user may read and write, with the directories of runs below it.
+// yard returns a directory that every user may read and write. The runs' directories are below it.
 func yard(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "yard-")
@@ -120,7 +120,7 @@ func yard(t *testing.T) string {
 	return dir
 }
 
-// command starts an isolated worker as this user.
+// command returns the command that starts an isolated worker as the given user.
 func (iw *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(iw)
@@ -182,7 +182,7 @@ func groupsLeft(pid int) []string {
 	return left
 }
 
-// output returns the printed text of an action.
+// output returns the text that an action printed.
 func output(t *testing.T, exit worker.Exit) string {
 	t.Helper()
 	var text string

@@ -14,7 +14,7 @@ type State struct {
 	// Missing maps the protections that do not work here to the reasons.
 	Missing map[string]string `json:"missing"`
 
-	// asked holds the entries of Missing that the configuration requests.
+	// asked holds those entries of Missing that the configuration requests.
 	asked map[string]bool
 }
 

@@ -15,8 +15,7 @@ import (
 	"handoff/core/host/without"
 )
 
-// needRoot skips a test unless it runs as root: only root can start a worker as another user, or
-// give actions one.
+// needRoot skips a test unless it runs as root: only root can run a worker or actions as another user.
 func needRoot(t *testing.T) {
 	t.Helper()
 	var lack error
@@ -26,7 +25,7 @@ func needRoot(t *testing.T) {
 	without.Need(t, without.Root, lack)
 }
 
-// needMounts skips a test unless this process can mount: root in a container may not.
+// needMounts skips a test unless this process can mount. Even root can't in some containers.
 func needMounts(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -48,8 +47,8 @@ func needCgroup(t *testing.T) {
 	without.Need(t, without.Cgroup, lack)
 }
 
-// users returns the users that the worker runs as in a test: this one, and one without rights if this is
-// root.
+// users returns the users as which the worker runs in a test: the current user and, if that is root, a user
+// without rights.
 func users(t *testing.T) []int {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -82,8 +81,8 @@ func TestActionFindsNoWorkerSecret(t *testing.T) {
 	}
 }
 
-// If an action of root keeps its privileges, it may read everything, so the attack can succeed. Even then its
-// shim has nothing to reveal.
+// An action that runs as root and keeps its privileges may read everything, so the attack can succeed. Even
+// then its shim has nothing to reveal.
 func TestShimLacksWorkerEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -124,7 +123,7 @@ func TestInheritedDescriptorsDoNotReachActions(t *testing.T) {
 	}
 }
 
-// These actions make cleaning up as hard as possible.
+// These actions make cleaning up as hard as possible, but nothing is left of them.
 func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	note := func(name string) string {
@@ -134,12 +133,11 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		return `setsid sh -c '` + note(name) + `exec sleep 9999' & while ! test -e "$NOTES/` + name + `"; do sleep 0.01; done; `
 	}
 	lines := []string{
-		// These kill their shim, at once or behind descendants that forked twice or restart when
-		// they are killed.
+		// These kill their shim, at once or after starting descendants that fork twice or restart.
 		away("a") + `kill -9 $PPID; sleep 9999`,
 		`(setsid sh -c '(trap "" TERM; exec sleep 9999) & sleep 9999' &); ` + away("b") + `kill -9 $PPID; sleep 9999`,
 		`r() { (trap '' TERM; setsid sh -c 'sleep 9999 & sleep 0.01; sleep 9999' & wait; sleep 9999) & }; r; r; r; ` + away("c") + `kill -9 $PPID; sleep 9999`,
-		// These hide their files behind modes, and their directory behind another name.
+		// These protect their files by modes, and rename their directory.
 		`mkdir -p a/b/c; echo x >a/b/c/d; ln -s / a/root; mkfifo a/pipe; chmod 0 a/b/c a/b a .; exit 0`,
 		`mkdir x; mv "$TMPDIR" "$TMPDIR.moved"; ln -s "$NOTES" "$TMPDIR"; exit 0`,
 		away("d") + `exit 0`,
@@ -165,7 +163,7 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An action kills its worker, and kills or stops its shim. The next worker ends everything that is left,
+// An action kills its worker, and kills or stops its shim. The next worker ends all remaining processes,
 // because nothing escapes a control group.
 func TestNextWorkerEndsLeftoversOfKilledOne(t *testing.T) {
 	t.Parallel()
@@ -230,7 +228,7 @@ func TestRunEndsAtOutputLimit(t *testing.T) {
 
 func TestActionsRunAsConfiguredUser(t *testing.T) {
 	t.Parallel()
-	needRoot(t) // no other test may use this user: the attacker could read its processes
+	needRoot(t) // no other test may use this user, because the attacker could read that test's processes
 	dir := yard(t)
 	private := filepath.Join(dir, "handoff.yaml")
 	if err := os.WriteFile(private, []byte(secret), 0o600); err != nil {
@@ -312,7 +310,7 @@ func TestLimitWithoutControllerIsReplacedOrRefused(t *testing.T) {
 	}
 }
 
-// The kernel enforces a limit on the run as a whole, if this machine lets a worker enable controllers.
+// If this machine lets a worker enable controllers, the kernel applies a limit to the run as a whole.
 func TestLimitCoversAllProcessesOfRun(t *testing.T) {
 	t.Parallel()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Name: "limits"})

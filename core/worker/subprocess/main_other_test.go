@@ -2,7 +2,7 @@
 
 package subprocess
 
-// Tests that need a separate worker process, or inspect all processes, read /proc.
+// Tests that need a separate worker process, or inspect all processes, read /proc: they need Linux.
 
 func workerMain() {}
 

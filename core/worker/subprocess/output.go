@@ -21,7 +21,7 @@ type tail struct {
 	kept  []byte
 	cut   int64
 
-	// read is the number of bytes so far. When it exceeds most, flooded is called once; 0 is no limit.
+	// read is the number of bytes so far. When it exceeds most, flooded is called once; 0 means no limit.
 	read, most int64
 	flooded    func()
 }
@@ -57,7 +57,7 @@ func (t *tail) trim() {
 	}
 }
 
-// keptText returns the kept end as a storable text, with a note if bytes are missing.
+// keptText returns the kept end as text that the database accepts, with a note if bytes are missing.
 func (t *tail) keptText() string {
 	t.trim()
 	text := cleanText(string(t.kept))
@@ -74,7 +74,7 @@ func (t *tail) lastLine() []byte {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		b = b[i+1:]
 	} else if t.cut > 0 {
-		return nil // its beginning was not kept
+		return nil // the line's beginning was not kept
 	}
 	return bytes.TrimSpace(b)
 }
@@ -159,7 +159,7 @@ func actionExit(e actionEnd, retried execution.ExitCodes, stdout, stderr *tail) 
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)
 	case e.Signal != "":
-		// The worker did not end it: a crash, a kernel short of memory, an operator.
+		// The worker did not end it. The cause may be a crash, a kernel short of memory or an operator.
 		exit.Reason = execution.Unknown
 		what := "ended by signal: " + e.Signal
 		if e.OutOfMemory {
@@ -172,8 +172,8 @@ func actionExit(e actionEnd, retried execution.ExitCodes, stdout, stderr *tail) 
 	return exit
 }
 
-// classifyFailure finds the reason of a failure: from the last line, else from the exit codes that the
-// action declares, else from the table.
+// classifyFailure finds the reason of a failure: from the last line, else from the exit codes that the action
+// declares, else from worker.ExitCodes.
 func classifyFailure(exit *worker.Exit, last map[string]any, code int, retried execution.ExitCodes, stderr *tail) {
 	for _, line := range []map[string]any{last, parseObject(stderr.lastLine())} {
 		said, ok := line["error"].(map[string]any)
@@ -188,7 +188,7 @@ func classifyFailure(exit *worker.Exit, last map[string]any, code int, retried e
 	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code, retried), failureText(fmt.Sprintf("exit status %d", code), stderr)
 }
 
-// ownReason returns the reason that an action reports, if an action may report it.
+// ownReason returns the reason that an action reports, or Unknown if actions must not report it.
 func ownReason(name string) execution.Reason {
 	if r, err := execution.ParseReason(name); err == nil && r.OfAction() {
 		return r
@@ -205,7 +205,7 @@ func failureText(what string, stderr *tail) string {
 	return what + ": " + shortenText(text)
 }
 
-// shortenText keeps the end of a text, where programs write the cause.
+// shortenText keeps the end of a text, because programs write the cause there.
 func shortenText(text string) string {
 	if len(text) <= messageLimit {
 		return text

@@ -18,13 +18,13 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// rehearsalTimeout bounds the rehearsal, which takes some 20 ms unless the machine is busy.
+// rehearsalTimeout bounds the rehearsal, which takes about 20 ms unless the machine is busy.
 const rehearsalTimeout = time.Minute
 
 // Prepare sets up the isolation that the Options request: directories, control groups, another user. It ends
-// and removes the leftovers of dead workers. Then it rehearses: a run under this isolation inspects its
-// surroundings, and the state lists its findings. An error names a required protection that is missing. Close
-// releases everything.
+// and removes the leftovers of dead workers. Then it makes a rehearsal: a run under this isolation inspects
+// its surroundings, and the returned State lists its findings. An error names a required protection that is
+// missing. Close releases everything.
 func (r *Runner) Prepare(ctx context.Context) (*State, error) {
 	s := newState()
 	err := r.setUpIsolation(ctx, s)
@@ -75,7 +75,7 @@ func (r *Runner) setUpIsolation(ctx context.Context, s *State) (err error) {
 		seen, err = r.rehearseRun(ctx) // a busy machine may have been too slow
 	}
 	if err != nil && r.isolation.groups != nil && iso.Cgroup != config.CgroupRequire {
-		// A filter of system calls may forbid starting a process in a group.
+		// A system call filter may forbid starting a process in a group.
 		_ = r.isolation.groups.Close()
 		r.isolation.groups = nil
 		var again error
@@ -90,11 +90,10 @@ func (r *Runner) setUpIsolation(ctx context.Context, s *State) (err error) {
 	return r.judgeRehearsal(seen, s)
 }
 
-// tmpStays describes the consequence if runs have no private directories for temporary files.
+// tmpStays describes what happens if runs have no private directories for temporary files.
 const tmpStays = "; what runs write to /tmp, /var/tmp and /dev/shm stays there, and is not measured"
 
-// wantPrivate makes the rehearsal test whether each run can have private directories for temporary
-// files.
+// wantPrivate makes the rehearsal test whether each run can have private directories for temporary files.
 func (r *Runner) wantPrivate(s *State) {
 	switch {
 	case r.options.Isolation.PrivateTmp == config.PrivateTmpOff:
@@ -164,8 +163,8 @@ func (r *Runner) substituteLimit(controller string) string {
 	return "nothing limits it"
 }
 
-// rehearsal inspects a run with commands that are built into any shell. It also tries to open files that
-// require the right to trace the shim and the worker.
+// rehearsal is a script that inspects its run with commands that are built into any shell. It also tries to
+// open files that require the right to trace the shim and the worker.
 const rehearsal = `pwd
 while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
 while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
@@ -212,7 +211,7 @@ func (r *Runner) rehearseRun(ctx context.Context) (rehearsalFindings, error) {
 	}
 	found := rehearsalFindings{}
 	if left := removeTraces(r.isolation.private); len(left) > 0 {
-		return nil, fmt.Errorf("%s: a run's %v stood on the machine after it", privateFailure, left)
+		return nil, fmt.Errorf("%s: a run's %v remained on the machine after the run", privateFailure, left)
 	}
 	text := string(run.(*action).out.kept)
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {

@@ -41,10 +41,10 @@ func mountLack() string {
 	return ""
 }
 
-// secludeThread moves this thread, and the processes that it starts, into a mount namespace. There the
-// launch's Private directories belong to the run, and at the path of the run's directory only its work part
-// is visible. The paths in Keep stay visible. The caller has locked the thread; the shim's other threads keep
-// the machine's view.
+// secludeThread moves this thread, and the processes that it starts, into a mount namespace. In it, the
+// launch's Private directories belong to the run, and the path of the run's directory shows only its work
+// part. The paths in Keep stay visible. The caller has locked the thread; the shim's other threads keep the
+// machine's view.
 func (l *launch) secludeThread() error {
 	if len(l.Private) == 0 {
 		return nil
@@ -63,8 +63,8 @@ func (l *launch) mountPrivate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making / a slave: %w", err)
 	}
-	// Everything is opened before the first mount hides it, and inside this namespace: otherwise it
-	// could not be mounted.
+	// Everything is opened before the first mount hides it, and inside this namespace, because it could not
+	// be mounted if opened in another one.
 	var all []binding
 	defer func() {
 		for _, b := range all {
@@ -121,7 +121,7 @@ func (b binding) mount() error {
 		if want.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return err
 		}
-		if err := os.MkdirAll(b.at, 0o755); err != nil { //nolint:gosec // actions pass through it, whoever they are
+		if err := os.MkdirAll(b.at, 0o755); err != nil { //nolint:gosec // actions of any user must be able to pass through it
 			return err
 		}
 	}
@@ -156,6 +156,6 @@ func (l *launch) keptPaths(private []string) (paths []string) {
 			}
 		}
 	}
-	slices.Sort(paths) // a directory before those in it
+	slices.Sort(paths) // a directory comes before the directories in it
 	return paths
 }

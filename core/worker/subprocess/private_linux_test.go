@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// leavings are files that the actions of one test leave in directories for temporary files.
+// leavings returns the files that one test's actions leave in directories for temporary files.
 func leavings(t *testing.T, mark string) []string {
 	t.Helper()
 	var left []string
@@ -26,7 +26,7 @@ func leavings(t *testing.T, mark string) []string {
 }
 
 // A worker that may mount gives each run directories for temporary files that end with the run. Paths that
-// the run was given still work, even if they are below those directories.
+// the worker gave the run still work, even if they are below those directories.
 func TestPrivateTmpIsRemovedWithRun(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -86,14 +86,13 @@ func TestRunFillingTmpEnds(t *testing.T) {
 	}
 }
 
-// A shim whose worker is gone removes the run's directory in the machine's view, not in the run's.
+// A shim whose worker is gone removes the run's directory as the machine sees it, not as the run sees it.
 func TestOrphanedShimRemovesPrivateTmp(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 9999`}}
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
-	// Any worker that starts on this machine ends the control groups of a dead worker, including
-	// its shim's.
+	// Any worker that starts on this machine ends the control groups of a dead worker, including its shim's.
 	w.Isolation.Cgroup = config.CgroupOff
 	cmd := w.command(t, 0)
 	if err := cmd.Run(); err == nil {

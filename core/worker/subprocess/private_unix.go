@@ -9,12 +9,10 @@ import (
 	"strings"
 )
 
-// privateFailure begins the error of a launch that could not get private directories for temporary
-// files.
+// privateFailure begins the error of a launch that could not get private directories for temporary files.
 const privateFailure = "private /tmp"
 
-// workPart is the part of a run's directory in which the run works, if other parts replace /tmp and
-// the like.
+// workPart is the part of a run's directory in which the run works, if other parts replace /tmp and the like.
 const workPart = "work"
 
 // privatePart returns the part of a run's directory that replaces another directory.
@@ -40,15 +38,15 @@ func makeParts(runDir string, private []string, user, group int) error {
 		if err := os.Mkdir(part, 0o700); err != nil {
 			return err
 		}
-		// Independent of the umask, with the mode that these directories have on the machine.
-		if err := os.Chmod(part, 0o777|os.ModeSticky); err != nil { //nolint:gosec // it is in a directory of the worker alone
+		// This ignores the umask and sets the mode that these directories have on the machine.
+		if err := os.Chmod(part, 0o777|os.ModeSticky); err != nil { //nolint:gosec // the directory above belongs to the worker alone
 			return err
 		}
 	}
 	return nil
 }
 
-// tracePaths returns the paths that a rehearsal writes to. None of them may appear on the machine.
+// tracePaths returns the paths that a rehearsal writes to. None of them must appear on the machine itself.
 func tracePaths(private []string) (paths []string) {
 	for _, dir := range private {
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf(".handoff-rehearsal-%d", os.Getpid())))

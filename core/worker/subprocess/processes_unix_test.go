@@ -26,11 +26,11 @@ import (
 	"handoff/core/worker"
 )
 
-// patience bounds every wait for an expected event. Every action that sleeps does so for longer.
+// patience bounds every wait for an expected event. Every action that sleeps does so for longer than that.
 var patience = testenv.Patience()
 
-// tryFences tries longer and longer fences: on a busy machine a short one can pass before the test is ready
-// for it.
+// tryFences tries longer and longer fences, because on a busy machine a short fence can pass before the test
+// is ready.
 func tryFences(t *testing.T, try func(fence time.Duration) error) {
 	t.Helper()
 	var err error
@@ -56,14 +56,14 @@ func newFixture(t *testing.T, limit int) *fixture {
 	return newLoneFixture(t, limit)
 }
 
-// newLoneFixture is for tests that count resources of this process, and so run alone.
+// newLoneFixture is for tests that must not run in parallel, because they count this process's resources.
 func newLoneFixture(t *testing.T, limit int) *fixture {
 	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
 	return b
 }
 
-// start starts an action whose fence and limit are far away unless given.
+// start starts an action. fence holds its fence and its limit; those that are missing are far away.
 func (f *fixture) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
 	f.t.Helper()
 	now := f.host.Monotonic()
@@ -109,7 +109,7 @@ func (f *fixture) read(name string) string {
 	return string(text)
 }
 
-// pid waits until an action has written a number to a file, by a rename.
+// pid waits until an action has written a number to the named file, and returns the number.
 func (f *fixture) pid(name string) int {
 	f.t.Helper()
 	pid := 0
@@ -123,7 +123,7 @@ func (f *fixture) pid(name string) int {
 	return pid
 }
 
-// eventually polls, because the processes that it waits for can't report.
+// eventually polls until ok returns true, because the processes that it waits for can't report.
 func eventually(t *testing.T, what string, within time.Duration, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -149,7 +149,7 @@ func TestRunsFitTheLimitOfOpenFiles(t *testing.T) {
 	}
 }
 
-func TestSuccess(t *testing.T) {
+func TestSuccessfulActionReturnsItsOutput(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`echo working; echo "{\"id\":\"$HANDOFF_EXECUTION_ID\",\"epoch\":\"$HANDOFF_EPOCH\"}"`)
 	exit := b.wait(run)
@@ -163,7 +163,7 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
-func TestScripts(t *testing.T) {
+func TestScriptsRunInTheirRuntime(t *testing.T) {
 	b := newFixture(t, 0)
 	for runtime, script := range map[string]string{
 		config.RuntimeShell:  "read -r line\necho \"$line\"\n",
@@ -205,7 +205,7 @@ func TestParametersAreNotInterpreted(t *testing.T) {
 	}
 }
 
-func TestLongParameters(t *testing.T) {
+func TestLongParametersComeOnlyOnStandardInput(t *testing.T) {
 	b := newFixture(t, 0)
 	long := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	run := b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: `cat > input; echo "${HANDOFF_PARAMETERS-unset}"`}, long)
@@ -229,7 +229,7 @@ func TestWorkerSecretsStayInWorker(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestFailedActionGivesItsReason(t *testing.T) {
 	b := newFixture(t, 0)
 	for _, c := range []struct {
 		line, message string
@@ -246,7 +246,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestStartErrors(t *testing.T) {
+func TestImpossibleStartReturnsError(t *testing.T) {
 	b := newFixture(t, 0)
 	now := b.host.Monotonic()
 	spec := worker.Spec{Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: "true"}, Fence: now + time.Hour, Limit: now + time.Hour}
@@ -301,7 +301,7 @@ func TestKillStubbornAction(t *testing.T) {
 	if took := time.Since(began); !exit.Killed || took < 500*time.Millisecond || alive(pid) || alive(-pid) {
 		t.Errorf("%+v after %v", exit, took)
 	}
-	// A second kill without grace does not wait for the first.
+	// A second kill without grace does not wait for the first one's grace.
 	run = b.shell(`trap '' TERM; ` + put("$$", "again") + `while :; do sleep 9999; done`)
 	b.pid("again")
 	run.Kill(time.Hour)
@@ -311,7 +311,7 @@ func TestKillStubbornAction(t *testing.T) {
 	}
 }
 
-func TestGrandchildrenDie(t *testing.T) {
+func TestGrandchildrenDieWithTheirAction(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`sh -c '` + put("$$", "child") + `sleep 9999 & wait' & ` + put("$$", "pid") + `wait`)
 	pid, child := b.pid("pid"), b.pid("child")
@@ -319,14 +319,14 @@ func TestGrandchildrenDie(t *testing.T) {
 	if exit := b.wait(run); !exit.Killed || alive(-pid) || alive(child) {
 		t.Errorf("%+v, group alive: %v", exit, alive(-pid))
 	}
-	// An action that ends by itself leaves no process behind either.
+	// An action that ends by itself does not leave a process behind, either.
 	run = b.shell(`sleep 9999 & ` + put("$!", "left"))
 	if exit := b.wait(run); exit.Killed || exit.Reason != execution.NoReason || alive(b.pid("left")) {
 		t.Errorf("%+v", exit)
 	}
 }
 
-func TestFence(t *testing.T) {
+func TestActionIsKilledAtItsFence(t *testing.T) {
 	b := newFixture(t, 0)
 	tryFences(t, func(fence time.Duration) error {
 		began := time.Now()
@@ -345,13 +345,13 @@ func TestFence(t *testing.T) {
 	})
 }
 
-func TestExtension(t *testing.T) {
+func TestExtendMovesFenceLater(t *testing.T) {
 	b := newFixture(t, 0)
 	tryFences(t, func(fence time.Duration) error {
 		began := time.Now()
 		run := b.shell("sleep 9999", fence)
 		run.Extend(b.host.Monotonic() + fence*3/2)
-		run.Extend(b.host.Monotonic() + time.Millisecond) // an earlier one has no effect
+		run.Extend(b.host.Monotonic() + time.Millisecond) // an earlier fence has no effect
 		exit := b.wait(run)
 		if took := time.Since(began); !exit.Killed || took < fence*3/2 {
 			return fmt.Errorf("%+v after %v", exit, took)
@@ -360,7 +360,7 @@ func TestExtension(t *testing.T) {
 	})
 }
 
-func TestLimit(t *testing.T) {
+func TestLimitAppliesDespiteLaterFence(t *testing.T) {
 	b := newFixture(t, 0)
 	for _, script := range []string{"sleep 9999", "kill -STOP $$; sleep 9999"} {
 		tryFences(t, func(limit time.Duration) error {
@@ -384,7 +384,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestManyConcurrentActionsKeepOutputsApart(t *testing.T) {
 	b := newLoneFixture(t, 0)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -413,14 +413,14 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// On a busy machine, a reader may have read nothing before its deadline.
+// On a busy machine, a reader may not have read anything before its deadline. Nothing is lost.
 func TestOutputSurvivesReadDeadline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	defer write.Close() // it stays open, so the reader gets no end of file
+	defer write.Close() // the write end stays open, so that the reader gets no end of file
 	if _, err := write.WriteString("what was printed"); err != nil {
 		t.Fatal(err)
 	}
@@ -436,11 +436,11 @@ func TestOutputSurvivesReadDeadline(t *testing.T) {
 	if got := kept.keptText(); got != "what was printed" {
 		t.Errorf("got %q", got)
 	}
-	readRest(read, &kept) // there is nothing to read, and it must not block
+	readRest(read, &kept) // there is nothing to read, and the call must not block
 }
 
-// The cost of an action alone, and with the isolation of this machine. The relevant figure is the processor
-// time of the process.
+// The benchmarks measure an action without isolation, and with this machine's isolation. The relevant value
+// is the processor time of the process.
 func BenchmarkAction(b *testing.B) {
 	benchmarkAction(b, New(Options{Host: daemon.New(daemon.Options{})}))
 }

@@ -14,7 +14,7 @@ import (
 // the worker is gone. The pipe back carries reports as lines of JSON.
 //
 // Processes do not share the worker's monotonic clock, so a deadline is sent as the remaining time. But a
-// message can be delayed while its sender is stalled. So AT is when that time was measured, on the clock that
+// message can be delayed while its sender is stalled. So AT is the time of the measurement, on the clock that
 // all processes of the machine share; it is 0 on systems without such a clock.
 
 // launch describes an action to run and its surroundings.
@@ -30,7 +30,7 @@ type launch struct {
 	// retried holds the exit codes that the action declares. They are not sent to the shim.
 	retried execution.ExitCodes
 
-	// Rehearsal reports whether this is no execution, so that the shim writes no witness.
+	// Rehearsal reports whether this is a rehearsal and not an execution, so that the shim writes no witness.
 	Rehearsal bool `json:"rehearsal,omitempty"`
 
 	// RunDir is the run's own directory, empty for none. Disk is its maximum size in bytes, 0 for no limit.
@@ -45,8 +45,8 @@ type launch struct {
 	// Account is the user that the action runs as; nil for the worker's user.
 	Account        *account `json:"account,omitempty"`
 	KeepPrivileges bool     `json:"keep_privileges,omitempty"`
-	// Data bounds the memory of each process in bytes. UserProcesses bounds the number of the
-	// user's processes. 0 is no limit.
+	// Data bounds the memory of each process in bytes. UserProcesses bounds the number of the user's
+	// processes. 0 means no limit.
 	Data          int64 `json:"data,omitempty"`
 	UserProcesses int64 `json:"user_processes,omitempty"`
 
@@ -55,7 +55,7 @@ type launch struct {
 	Limit time.Duration `json:"limit"`
 }
 
-// account is a user that actions run as. It belongs to no further groups.
+// account is the user that actions run as. They belong to no groups other than GID.
 type account struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -72,11 +72,11 @@ type order struct {
 const (
 	verbFence = "fence"
 	verbKill  = "kill"
-	// verbFlood reports that the action has written too much output; it has no deadline.
+	// verbFlood reports that the action has written too much output. The order has no deadline.
 	verbFlood = "flood"
 )
 
-// String returns the order as a line.
+// String returns the order as a line of the protocol.
 func (o order) String() string { return fmt.Sprintf("%s %d %d\n", o.verb, int64(o.left), int64(o.at)) }
 
 func parseOrder(line string) (o order, err error) {
@@ -84,8 +84,8 @@ func parseOrder(line string) (o order, err error) {
 	return o, err
 }
 
-// shimDeadline returns the moment, on the shim's clock, at which left is over, counted from at. If at is in
-// the future, left counts from now.
+// shimDeadline returns the time, on the shim's clock, at which left is over, counted from at. If at is in the
+// future, left counts from now.
 func shimDeadline(now, at, left time.Duration) time.Duration {
 	if at <= 0 || at > now {
 		at = now
@@ -98,7 +98,7 @@ func shimDeadline(now, at, left time.Duration) time.Duration {
 
 // report is a message of the shim: exactly one Started or Failed, and one Ended after a Started.
 type report struct {
-	// Started is the process, and the process group, of the action.
+	// Started is the id of the action's first process, and of its process group.
 	Started int `json:"started,omitempty"`
 	// Failed is the reason why nothing was started.
 	Failed string     `json:"failed,omitempty"`
@@ -109,11 +109,11 @@ type report struct {
 // has ended.
 type actionEnd struct {
 	Code int `json:"code"`
-	// Signal is the name of the signal that ended it, empty if it exited.
+	// Signal is the name of the signal that ended the process, empty if it exited.
 	Signal string `json:"signal,omitempty"`
-	// Cause is the reason why the shim signalled it, or causeStopped; empty for neither.
+	// Cause is the reason why the shim ended the action, or causeStopped; otherwise empty.
 	Cause cause `json:"cause,omitempty"`
-	// OutOfMemory reports whether the kernel ended it at its memory limit.
+	// OutOfMemory reports whether the kernel ended the action at its memory limit.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
@@ -125,12 +125,12 @@ const (
 	causeFence  cause = "the fence was not extended"
 	causeLimit  cause = "its run timeout and grace were over"
 	causeOrphan cause = "its worker is gone"
-	// causeStopped means that the action and the shim were signalled together from outside.
+	// causeStopped means that something else signalled the action together with the shim.
 	causeStopped cause = "everything of its worker was asked to stop"
 	causeDisk    cause = "its directory grew beyond worker.isolation.disk_bytes"
 	causeDeep    cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
 	causeOutput  cause = "it wrote more output than worker.isolation.output_bytes"
 )
 
-// isOwn reports whether the action caused the end itself.
+// isOwn reports whether the action itself caused its end.
 func (c cause) isOwn() bool { return c == causeDisk || c == causeDeep || c == causeOutput }

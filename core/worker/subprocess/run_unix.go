@@ -26,10 +26,10 @@ const (
 	// orderTimeout bounds how long a caller waits for a full pipe: the heartbeat must not wait for a stuck
 	// shim.
 	orderTimeout = 20 * time.Millisecond
-	// answerTimeout is how much longer than allowed an action may seem alive. After that the shim counts as
-	// broken, and the worker kills both.
+	// answerTimeout is how long after its end was due an action may still seem alive. After that the shim
+	// counts as broken, and the worker kills both.
 	answerTimeout = 3 * time.Second
-	// drainTimeout is how long output is read after all its writers should be dead.
+	// drainTimeout is how long the worker continues to read output after all writers should be dead.
 	drainTimeout = time.Second
 )
 
@@ -46,7 +46,7 @@ type action struct {
 	out, err       tail
 	retried        execution.ExitCodes
 
-	// begun is closed when the action has started, done when the action and its shim are gone.
+	// begun is closed when the action has started. done is closed when the action and its shim are gone.
 	begun, done chan struct{}
 	// exit and failure are set before done is closed. A failure means that nothing was started.
 	exit    worker.Exit
@@ -59,7 +59,7 @@ type action struct {
 	destroyed bool
 	// backstops holds the timers of killWithShimAfter.
 	backstops []*time.Timer
-	// tidy ends and removes what furnishRun gave the run.
+	// tidy releases what furnishRun gave the run.
 	tidy func()
 }
 
@@ -82,7 +82,7 @@ func (r *Runner) launchAction(ctx context.Context, l launch) (worker.Run, error)
 	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
 	defer cancel()
 	stop := context.AfterFunc(bound, a.abandonShim)
-	defer stop() // before cancel, which would abandon a started action
+	defer stop() // runs before cancel, which would otherwise abandon a started action
 	if _, err := a.control.Write(append(line, '\n')); err != nil {
 		a.abandonShim()
 	}
@@ -161,7 +161,7 @@ func (a *action) superviseShim() {
 		if group != 0 {
 			_ = syscall.Kill(-group, syscall.SIGKILL)
 		}
-		killOrphans() // and reap them, or the group would seem alive
+		killOrphans() // this also reaps them; otherwise the group would seem alive
 		if group != 0 {
 			killGroup(group)
 		}
@@ -193,7 +193,7 @@ func (a *action) superviseShim() {
 }
 
 // stoppedEarly reports whether a stop signal has ended a shim. A shim catches these signals before it starts
-// anything, so it has started nothing.
+// anything, so such a shim has started nothing.
 func stoppedEarly(state *os.ProcessState) bool {
 	if state == nil {
 		return false
@@ -206,8 +206,8 @@ func stoppedEarly(state *os.ProcessState) bool {
 const pipeCapacity = 64 << 10
 
 // readRest reads the bytes that a pipe still holds, without waiting. Go does not try to read past a deadline,
-// so on a busy machine the output of an ended action would be lost. It stops at one pipe's capacity, because
-// an escaped descendant may continue to write.
+// so on a busy machine the output of an ended action would be lost. readRest stops at one pipe's capacity,
+// because an escaped descendant may continue to write.
 func readRest(f *os.File, t *tail) {
 	if f.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -253,8 +253,8 @@ func (a *action) readReports() (all report) {
 	return all
 }
 
-// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that no action is
-// reported as ended too early.
+// killGroup kills a group whose shim is gone, and waits until the group has no processes, so that no action
+// is reported as ended too early.
 func killGroup(group int) {
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {

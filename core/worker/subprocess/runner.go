@@ -16,19 +16,19 @@ import (
 	"handoff/core/worker"
 )
 
-// DefaultOutputLimit is the number of kept bytes of each output stream if Options set no limit.
+// DefaultOutputLimit is the number of bytes kept from each output stream if Options set no limit.
 const DefaultOutputLimit = 256 << 10
 
 // Options configure a Runner.
 type Options struct {
-	// Host is the worker's machine: fences and limits are moments on its monotonic clock.
+	// Host is the worker's machine: fences and limits are times on its monotonic clock.
 	Host host.Host
-	// Actions is the directory of scripts, in which actions start. Empty means no scripts; actions then start
-	// in the worker's own directory.
+	// Actions is the directory that holds scripts, and in which actions start. If it is empty, there are no
+	// scripts, and actions start in the worker's own directory.
 	Actions string
 	// OutputLimit is the number of bytes kept from the end of each output stream; 0 for the default.
 	OutputLimit int
-	// Name is the worker's name, for the names of objects on its machine.
+	// Name is the worker's name, from which control groups get their names.
 	Name string
 	// Isolation configures how actions are isolated. Runs get directories and control groups only after
 	// Prepare was called.
@@ -37,7 +37,7 @@ type Options struct {
 	Runs int
 	// SecretFile is a file that actions must not be able to read; empty for none.
 	SecretFile string
-	// Log gets the errors of removals after a run; nil for no log.
+	// Log gets the errors when a run's leftovers are removed; nil for no log.
 	Log *slog.Logger
 	// Environment holds variables, each as NAME=value, that actions get in addition to the harmless ones of
 	// the worker.
@@ -66,8 +66,8 @@ func New(o Options) *Runner {
 	return &Runner{options: o, environment: append(baseEnvironment(os.Environ()), o.Environment...)}
 }
 
-// Start implements worker.Runner. If the action itself is invalid on any worker, Start returns a run that has
-// ended and no error, because errors are retried.
+// Start implements worker.Runner. If no worker could run the action, Start returns a run that has ended and
+// no error, because errors are retried.
 func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if s.Action.Runtime == config.RuntimeNoop {
 		return newEndedRun(worker.Exit{}), nil
@@ -87,7 +87,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if len(parameters) == 0 {
 		parameters = []byte("{}")
 	}
-	// The machine's clock is read first, so that time between the two readings shortens the lent time.
+	// The machine's clock is read first, so that any time between the two readings shortens the lent time.
 	at, now := machineClock(), r.options.Host.Monotonic()
 	l := launch{
 		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.options.Actions,
@@ -96,7 +96,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 		At:      at, Fence: s.Fence - now, Limit: s.Limit - now,
 	}
 	if l.Fence <= 0 || l.Limit <= 0 {
-		return nil, errors.New("the right to run the action ended before it began")
+		return nil, errors.New("the right to run the action ended before the action began")
 	}
 	return r.launchAction(ctx, l)
 }
@@ -121,7 +121,7 @@ func (e endedRun) Wait(context.Context) (worker.Exit, error) { return e.exit, ni
 func (endedRun) Kill(time.Duration)                          {}
 func (endedRun) Extend(time.Duration)                        {}
 
-// refusal is a fault of an action that any worker would find.
+// refusal is a fault in an action that would occur on any worker.
 type refusal struct {
 	reason execution.Reason
 	why    string
@@ -135,6 +135,6 @@ func newRefusal(reason execution.Reason, why string, args ...any) error {
 
 // quoteJSON returns text as a JSON value.
 func quoteJSON(text string) json.RawMessage {
-	b, _ := json.Marshal(text) // a string never fails
+	b, _ := json.Marshal(text) // marshalling a string can't fail
 	return b
 }

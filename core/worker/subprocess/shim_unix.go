@@ -21,14 +21,14 @@ import (
 // shimArgument is the first argument of a shim process.
 const shimArgument = "action-shim"
 
-// reportsFD is the descriptor of a shim's pipe for reports.
+// reportsFD is the descriptor of the pipe for a shim's reports.
 const reportsFD = 3
 
 // stopSignals lists the signals that request a stop. A shim survives them.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
-// ShimMain returns the shim's entry point. Main calls it before anything else. It returns at once in any
-// other process, and never in a shim.
+// ShimMain runs the shim in a process that was started as one, and never returns there. In any other process
+// it returns at once. Main calls it before anything else.
 func ShimMain() {
 	if len(os.Args) > 1 && os.Args[1] == limitArgument {
 		fmt.Fprintln(os.Stderr, "action limits:", limitMain(os.Args[2:]))
@@ -37,7 +37,7 @@ func ShimMain() {
 	if len(os.Args) < 2 || os.Args[1] != shimArgument {
 		return
 	}
-	// The kernel ties the action's life to the thread that starts it, so that thread must not end.
+	// The kernel ties the action's life to the thread that starts the action, so that thread must not end.
 	runtime.LockOSThread()
 	if err := shimMain(); err != nil {
 		fmt.Fprintln(os.Stderr, "action shim:", err)
@@ -54,8 +54,8 @@ type shim struct {
 	orders  chan order
 	// excess gets the cause when the action exceeds a limit.
 	excess chan cause
-	// stops gets the stop signals to this process, and stopped is when the last of them came, on shimClock.
-	// The shim continues; the action may have got the same signal.
+	// stops receives the stop signals sent to this process. stopped is when the last of them came, on
+	// shimClock. The shim continues, but the action may have received the same signal.
 	stops   chan os.Signal
 	stopped time.Duration
 	// children wakes the shim when a process has ended.
@@ -63,11 +63,11 @@ type shim struct {
 	alarm    *alarm
 	family   family
 
-	// Deadlines, on shimClock. The fence moves later, the kill moves earlier, the limit is fixed.
+	// The deadlines, on shimClock. fence only moves later, kill only moves earlier, and limit is fixed.
 	fence, limit, kill time.Duration
 
 	cause cause
-	// asked reports whether SIGTERM was sent, killed whether SIGKILL was sent.
+	// asked reports whether SIGTERM was sent, and killed whether SIGKILL was sent.
 	asked, killed bool
 }
 
@@ -77,7 +77,7 @@ func shimMain() error {
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
 		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
 	}
-	// Caught, not ignored: the action would inherit an ignored signal.
+	// The signals are caught, not ignored, because the action would inherit that they are ignored.
 	signal.Notify(s.stops, stopSignals...)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
@@ -97,7 +97,7 @@ func shimMain() error {
 	}
 	s.watchAction()
 	if s.launch.Group != "" {
-		_ = s.launch.Group.Kill(groupTimeout) // reapAll may kill what this could not
+		_ = s.launch.Group.Kill(groupTimeout) // if this fails, reapAll may still kill the processes
 	}
 	status, err := s.family.reapAll()
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *shim) removeLeftovers() {
 	if s.launch.RunDir == "" {
 		return
 	}
-	// On another thread: this one may be in the mount namespace of the action.
+	// This runs on another thread, because the current one may be in the action's mount namespace.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -145,7 +145,8 @@ func (s *shim) removeLeftovers() {
 	<-done
 }
 
-// readOrders forwards orders until the worker is gone. It ignores an invalid order, which extends nothing.
+// readOrders forwards orders until the worker is gone. It ignores invalid orders, which is safe because they
+// extend nothing.
 func (s *shim) readOrders(control *bufio.Reader) {
 	defer close(s.orders)
 	for {
@@ -192,14 +193,14 @@ func (s *shim) startAction() (err error) {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", l.Argv[0], err)
 	}
-	// An action that does not read its parameters must not hold up the shim.
+	// An action that does not read its parameters must not block the shim.
 	go func() {
 		_, _ = write.Write(l.Parameters)
 		_ = write.Close()
 	}()
 	s.family.leader = pid
 	s.witness.writeNote("start", pid, began, nil)
-	_ = s.sendReport(report{Started: pid}) // the other pipe shows if the worker is gone
+	_ = s.sendReport(report{Started: pid}) // if the worker is gone, the end of the other pipe shows it
 	return nil
 }
 
@@ -207,8 +208,8 @@ func (s *shim) startAction() (err error) {
 // more than a tenth of it.
 const measureInterval = time.Second
 
-// startMeasuring starts to watch the size of the run's directory, which it opens before the action could
-// replace it.
+// startMeasuring starts watching the size of the run's directory. It opens the directory before the action
+// could replace it.
 func (s *shim) startMeasuring() error {
 	if s.launch.RunDir == "" || s.launch.Disk == 0 {
 		return nil
@@ -264,7 +265,7 @@ func (s *shim) watchAction() {
 	}
 }
 
-// dueCause returns the reason why the action must be dead now; empty if it may live.
+// dueCause returns the reason why the action must be killed now; empty if it may live.
 func (s *shim) dueCause(now time.Duration) cause {
 	switch {
 	case now >= s.kill:
@@ -277,8 +278,7 @@ func (s *shim) dueCause(now time.Duration) cause {
 	return ""
 }
 
-// obeyOrder follows an order. It first checks what is due, so that it does not extend a fence that has
-// passed.
+// obeyOrder follows an order. It checks the deadlines first, so as not to extend a fence that has passed.
 func (s *shim) obeyOrder(o order) {
 	now := shimClock()
 	if c := s.dueCause(now); c != "" {
@@ -301,7 +301,7 @@ func (s *shim) obeyOrder(o order) {
 	}
 }
 
-// killAction kills the group. The family's reapAll kills the processes that have left it.
+// killAction kills the group. reapAll kills the processes that have left the group.
 func (s *shim) killAction(c cause) {
 	if s.killed {
 		return
@@ -318,8 +318,8 @@ func (s *shim) setCause(c cause) {
 	}
 }
 
-// describeEnd returns how the action ended. If it exited although only SIGKILL was sent, it was faster than
-// the signal and ended by itself. An exit after SIGTERM counts as obeying it.
+// describeEnd returns how the action ended. If it exited although only SIGKILL was sent, it ended by itself
+// before the signal arrived. An exit after SIGTERM counts as obeying it.
 func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
 	e := &actionEnd{Cause: s.cause}
 	if s.cause == "" && s.stoppedTogether(status) {
@@ -338,16 +338,16 @@ func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
 }
 
 const (
-	// stopDelay bounds how long the shim waits for the signal that has ended its action: several processes
-	// are signalled one after the other.
+	// stopDelay bounds how long the shim waits for the signal that has ended its action, because several
+	// processes are signalled one after the other.
 	stopDelay = 200 * time.Millisecond
 	// stopWindow is how long after such a signal a failure of the action counts as its effect. By default no
 	// stop of a machine or service takes longer (systemd: 90 s).
 	stopWindow = 90 * time.Second
 )
 
-// stoppedTogether reports whether the action ended because of a signal that the shim got too. So systemd
-// stops a control group, a machine all its processes, and an operator all of a user.
+// stoppedTogether reports whether the action ended because of a signal that the shim received, too. This is
+// how systemd stops a control group, a machine all its processes, and an operator all processes of a user.
 func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	var wait <-chan time.Time
 	switch {
@@ -377,7 +377,7 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	}
 }
 
-// sendReport writes a report. It is not an error if the worker is gone: then the report is not needed.
+// sendReport writes a report. It is not an error if the worker is gone: nothing then needs the report.
 func (s *shim) sendReport(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -408,8 +408,8 @@ func openWitness(l launch) (*witness, error) {
 	return &witness{file: f, launch: l}, nil
 }
 
-// writeNote appends one line in one write, which O_APPEND keeps whole among those of other shims. A line that
-// can't be written is missing; readers then see a start without an end. how is nil for a start.
+// writeNote appends one line in one write, so that O_APPEND does not mix it with other shims' lines. If a
+// line can't be written, readers see a start without an end. how is nil for a start.
 func (w *witness) writeNote(event string, pid int, at time.Duration, how *actionEnd) {
 	if w == nil {
 		return

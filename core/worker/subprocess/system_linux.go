@@ -15,8 +15,8 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// ownBinary returns the path of this process's binary, even if its file has been replaced meanwhile: a worker
-// must not start a shim of another version.
+// ownBinary returns a path to this process's binary, even if its file has been replaced meanwhile, because a
+// worker must not start a shim of another version.
 func ownBinary() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {
@@ -35,11 +35,11 @@ func machineClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// shimClock returns the clock of a shim's deadlines.
+// shimClock reads the clock that a shim's deadlines use.
 func shimClock() time.Duration { return machineClock() }
 
-// alarm wakes the shim at a moment on shimClock. The timers of package time stop while the machine is
-// suspended, so an action would run too long after that.
+// alarm wakes the shim at a set time on shimClock. The timers of package time stop while the machine is
+// suspended, so with these an action would run too long after a suspension.
 type alarm struct {
 	fd int
 	c  chan struct{}
@@ -67,7 +67,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set replaces the moment. A moment that has passed fires at once.
+// set replaces the time. If it has passed, the alarm fires at once.
 func (a *alarm) set(at time.Duration) {
 	// Zero would switch the timer off.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(1, at)))}
@@ -80,7 +80,7 @@ func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 // family represents the action's processes: the leader of its group, and every descendant.
 type family struct {
 	leader int
-	// status is the exit status of the leader, once it is reaped.
+	// status is the leader's exit status, once the leader is reaped.
 	status syscall.WaitStatus
 	reaped bool
 }
@@ -93,7 +93,7 @@ func (f *family) signalGroup(s syscall.Signal) {
 	}
 }
 
-// hasEnded reports whether the leader has ended. It reaps orphans, but normally not the leader: so the
+// hasEnded reports whether the leader has ended. It reaps orphans, but normally not the leader, so that the
 // leader's id, which is the group's, is not reused before the group is killed.
 func (f *family) hasEnded() bool {
 	for {
@@ -103,7 +103,7 @@ func (f *family) hasEnded() bool {
 		if !awaitsReaping(unix.P_ALL, 0) {
 			return false
 		}
-		// Some child has ended, and a moment ago it was not the leader.
+		// Some child has ended; when last checked, it was not the leader.
 		var status syscall.WaitStatus
 		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil && pid == f.leader {
 			f.status, f.reaped = status, true
@@ -111,7 +111,7 @@ func (f *family) hasEnded() bool {
 	}
 }
 
-// awaitsReaping reports whether a child has ended and is not reaped yet.
+// awaitsReaping reports whether a selected child has ended and is not reaped yet.
 func awaitsReaping(kind, id int) bool {
 	var info unix.Siginfo
 	for {

@@ -21,7 +21,7 @@ var shimStart = time.Now()
 
 func shimClock() time.Duration { return time.Since(shimStart) }
 
-// alarm wakes the shim at a moment on shimClock, or later if the machine sleeps meanwhile.
+// alarm wakes the shim at a set time on shimClock, or later if the machine sleeps meanwhile.
 type alarm struct {
 	c     chan struct{}
 	timer *time.Timer
@@ -41,7 +41,7 @@ func (a *alarm) set(at time.Duration) {
 	})
 }
 
-// becomeSubreaper does nothing: descendants that leave the group are not found on this system.
+// becomeSubreaper does nothing: this system can't find descendants that leave the group.
 func becomeSubreaper() {}
 
 // family is the action's process group.

@@ -25,7 +25,7 @@ import (
 	"handoff/core/worker"
 )
 
-// workerMain makes this process a worker that runs one action, if it was started as one.
+// workerMain runs this process as a worker of one action, if it was started as one.
 func workerMain() {
 	if os.Getenv("HANDOFF_TEST_WORKER") == "" {
 		return
@@ -70,8 +70,8 @@ func gone(pid int) bool {
 	return !ok || p.state == "Z" || p.state == "X"
 }
 
-// leftovers returns processes that the tests started and that still exist: children of this process, and all
-// shims of this binary.
+// leftovers prints the processes that the tests started and that still exist: children of this process, and
+// all shims of this binary. It reports whether there are any.
 func leftovers() bool {
 	found := false
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -89,8 +89,8 @@ func leftovers() bool {
 	return found
 }
 
-// startWorker starts another process as the worker of one action, and waits until the action has
-// started. When the action has ended, the worker prints why.
+// startWorker starts another process as the worker of one action, and waits until the action has started.
+// When the action has ended, the worker prints the reason.
 func (f *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
 	f.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -124,7 +124,7 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 	eventually(t, "the death of the killed worker's action", patience, func() bool {
 		return gone(pids[0]) && gone(pids[1]) && gone(pids[2])
 	})
-	// Dead processes belong to the group until they are reaped.
+	// Dead processes remain in the group until they are reaped.
 	eventually(t, "the end of its group", patience, func() bool { return !alive(-pids[0]) })
 }
 
@@ -212,9 +212,9 @@ func TestShimSurvivesSignalsToWorker(t *testing.T) {
 	}
 }
 
-// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator all
-// of a user. Then an action ends because its worker stops, whichever process gets the signal first. A signal
-// to the action alone is a failure of the action.
+// Systemd stops a service by signalling its whole control group, a machine by signalling all processes, an
+// operator by signalling all processes of a user. Then an action ends because its worker stops, whichever
+// process gets the signal first. If only the action is signalled, the action has failed.
 func TestActionStoppedWithShimReportsWorkerShutdown(t *testing.T) {
 	b := newFixture(t, 0)
 	for name, c := range map[string]struct {
@@ -250,7 +250,7 @@ func TestActionStoppedWithShimReportsWorkerShutdown(t *testing.T) {
 	}
 }
 
-// The shim is asked to stop with everything of its worker before it can catch the signal. Nothing has run.
+// The shim is signalled together with its worker before it can catch the signal. Then nothing has run.
 func TestShimStoppedEarlyFailsToStart(t *testing.T) {
 	b := newFixture(t, 0)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -264,7 +264,7 @@ func TestShimStoppedEarlyFailsToStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			go a.superviseShim()
-			a.abandonShim() // ends a shim that has caught the signal
+			a.abandonShim() // ends the shim if it has caught the signal
 			<-a.done
 			if a.shim.ProcessState.Exited() && try < 100 {
 				continue
@@ -287,7 +287,7 @@ func sessionOf(pid int) (int, error) {
 	return strconv.Atoi(strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[3])
 }
 
-// Descendants that left the group, and those whose parents are gone, belong to the action as well.
+// Descendants that left the group, or whose parents are gone, are killed with the action.
 func TestDescendantsOutsideGroupDie(t *testing.T) {
 	b := newFixture(t, 0)
 	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 9999" & ` + put("$$", "outer") + `wait' & `
@@ -302,7 +302,7 @@ func TestDescendantsOutsideGroupDie(t *testing.T) {
 			t.Errorf("%d of %v is alive", pid, pids)
 		}
 	}
-	// The same after an action that ends by itself, with output held open by the process that left.
+	// They are also killed if the action ends by itself while the descendant that left holds the output open.
 	run = b.shell(`setsid sh -c 'echo $$ > daemon.new; mv daemon.new daemon; sleep 9999' & while ! test -e daemon; do sleep 0.01; done; echo '{"ok":true}'`)
 	if exit := b.wait(run); exit.Killed || string(exit.Output) != `{"ok":true}` || !gone(b.pid("daemon")) {
 		t.Errorf("%+v with output %s", exit, exit.Output)
@@ -370,7 +370,7 @@ func TestRunsLeaveNothingInTheWorker(t *testing.T) {
 	})
 }
 
-func TestWitness(t *testing.T) {
+func TestWitnessRecordsStartAndEnd(t *testing.T) {
 	b := newFixture(t, 0)
 	file := filepath.Join(b.dir, "witness")
 	w := exec.Command(os.Args[0])
