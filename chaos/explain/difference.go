@@ -55,7 +55,7 @@ type Pair struct {
 	strand string
 }
 
-// At is the time of the pair's earlier event.
+// At returns the time of the pair's earlier event.
 func (p *Pair) At() time.Duration {
 	switch {
 	case p.Here == nil:

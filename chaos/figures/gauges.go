@@ -206,7 +206,7 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	}
 }
 
-// expectedHealth is the health that follows from a worker's evidence.
+// expectedHealth returns the health that follows from a worker's evidence.
 func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
 	for _, ago := range row.Expired {

@@ -337,7 +337,7 @@ func (s *sessionTap) Consume(ctx context.Context, queue string, prefetch int) (b
 	return &consumerTap{c, s.w, queue == s.w.deadLetters()}, nil
 }
 
-// deadLetters is the name of the dead letter queue.
+// deadLetters returns the name of the dead letter queue.
 func (w *Watch) deadLetters() string {
 	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 }

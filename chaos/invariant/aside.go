@@ -69,7 +69,7 @@ func (s *Suite) excludeRelated(e *history.Event) {
 	}
 }
 
-// Aside is the number of executions that are not judged because one of their events is unreadable.
+// Aside returns the number of executions that are not judged because one of their events is unreadable.
 func (s *Suite) Aside() int { return len(s.excluded.executions) }
 
 // Blind reports whether unreadable events make it impossible to judge an invariant.

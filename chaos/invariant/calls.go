@@ -110,7 +110,7 @@ func (c *Calls) Drains() {
 	c.behind.sure = false
 }
 
-// currentTime is the current time of the run.
+// currentTime returns the current time of the run.
 func (s *Suite) currentTime() time.Duration {
 	if s.clock == nil {
 		return s.now.At

@@ -92,7 +92,7 @@ type snapshot struct {
 	expired []time.Duration
 }
 
-// latestSnapshot is the latest snapshot, the zero value if there is none.
+// latestSnapshot returns the latest snapshot, the zero value if there is none.
 func (c *candidate) latestSnapshot() snapshot {
 	if n := len(c.snapshots); n > 0 {
 		return c.snapshots[n-1]
@@ -124,7 +124,7 @@ func (c *candidate) endWellPeriod(at time.Duration) {
 	}
 }
 
-// lastFit is the end of the latest period, longer than brief, in which the worker could be given
+// lastFit returns the end of the latest period, longer than brief, in which the worker could be given
 // work. It is negative if there was none.
 func (c *candidate) lastFit(now time.Duration) time.Duration {
 	if until := min(now, c.leaseOver); c.fitSince != never && until-c.fitSince > c.brief {

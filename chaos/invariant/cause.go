@@ -140,7 +140,7 @@ func (l *ledger) entryOf(name string) *processCauses {
 	return p
 }
 
-// bitIndex is the index of a single cause in the arrays.
+// bitIndex returns the index of a single cause in the arrays.
 func (c cause) bitIndex() int { return bits.TrailingZeros32(uint32(c)) }
 
 // observeRelevant observes an event, except the frequent kinds that hold no information about causes.

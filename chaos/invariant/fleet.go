@@ -79,7 +79,7 @@ func newFleet(c config.Config) *fleet {
 	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, none: -1, unsure: -1}
 }
 
-// leaseEnd is when a lease is over both by the database's clock and by a clock that never jumps.
+// leaseEnd returns when a lease is over both by the database's clock and by a clock that never jumps.
 func (f *fleet) leaseEnd(t *session) time.Duration {
 	return max(t.leaseEnds-f.skew, t.renewed+oracle.Lease(&f.config.Worker)*(driftTolerance-1)/driftTolerance)
 }
@@ -191,7 +191,7 @@ func (f *fleet) reaperSaw(m *member, r reaper) bool {
 	return m.since > max(r.watching, m.joined)+f.noticeTime()
 }
 
-// noticeTime is the longest time until an unhindered reaper detects a change.
+// noticeTime returns the longest time until an unhindered reaper detects a change.
 func (f *fleet) noticeTime() time.Duration {
 	x := f.config.Executor
 	return 2*(x.ReconcileInterval+x.StatementTimeout) + time.Second

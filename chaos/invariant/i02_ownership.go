@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// statusOwnership is invariant 2 (defects D1, D2, D5, D37, D47, D58).
+// statusOwnership returns invariant 2 (defects D1, D2, D5, D37, D47, D58).
 func statusOwnership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",

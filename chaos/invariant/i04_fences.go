@@ -22,7 +22,7 @@ type leaseKnowledge struct {
 	fenced bool
 }
 
-// fenceTime is when the worker must fence itself, by its own clock.
+// fenceTime returns when the worker must fence itself, by its own clock.
 func (c *Calls) fenceTime() time.Duration {
 	w := &c.s.config.Worker
 	return c.lease.renewed + oracle.Lease(w) - w.FenceMargin

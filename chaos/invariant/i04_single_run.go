@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// singleRun is invariant 4 (defects D12, D15).
+// singleRun returns invariant 4 (defects D12, D15).
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
@@ -162,7 +162,7 @@ func (src *singleRunChecker) anyFrozen(chain execution.ID) bool {
 	return false
 }
 
-// chainOf is the chain of an action. Executions with a live action are not retired.
+// chainOf returns the chain of an action. Executions with a live action are not retired.
 func chainOf(e *history.Event, l *life) execution.ID {
 	if l == nil {
 		return e.Execution

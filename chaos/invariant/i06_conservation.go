@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// messageConservation is invariant 6 (defects D17, D22, D30).
+// messageConservation returns invariant 6 (defects D17, D22, D30).
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",

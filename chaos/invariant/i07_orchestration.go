@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// orchestrationOnce is invariant 7 (defects D22, D24, D50).
+// orchestrationOnce returns invariant 7 (defects D22, D24, D50).
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// boundedRetries is invariant 8 (defects D48 to D54).
+// boundedRetries returns invariant 8 (defects D48 to D54).
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",

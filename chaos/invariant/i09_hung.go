@@ -40,7 +40,7 @@ func (h *hungQueues) noteFault(e *history.Event) {
 	}
 }
 
-// connectedUntil is the latest time at which some executor surely had a session.
+// connectedUntil returns the latest time at which some executor surely had a session.
 func (h *hungQueues) connectedUntil(now time.Duration) time.Duration {
 	if len(h.names) > 0 {
 		return h.dispatched

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// workPlacement is invariant 9 (defects D32, D33, D42 to D46).
+// workPlacement returns invariant 9 (defects D32, D33, D42 to D46).
 func workPlacement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Across: true,

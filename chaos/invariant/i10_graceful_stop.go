@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// gracefulStop is invariant 10 (defects D36 to D40).
+// gracefulStop returns invariant 10 (defects D36 to D40).
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",

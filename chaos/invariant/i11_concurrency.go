@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// concurrencyLimits is invariant 11 (defect D24).
+// concurrencyLimits returns invariant 11 (defect D24).
 func concurrencyLimits() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits", Unconfigured: true, Across: true,

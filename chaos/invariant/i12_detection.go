@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// timelyDetection is invariant 12 (defects D7, D8, D13, D22, D58).
+// timelyDetection returns invariant 12 (defects D7, D8, D13, D22, D58).
 func timelyDetection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
@@ -160,8 +160,8 @@ func (dc *detectionChecker) noteRenewal(e *history.Event) {
 	}
 }
 
-// cancellationLearned is when the worker of a canceling execution must have learned of the cancellation, 0 if
-// that isn't certain.
+// cancellationLearned returns when the worker of a canceling execution must have learned of the cancellation,
+// 0 if that isn't certain.
 func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	for i := range dc.canceling {
 		if dc.canceling[i].id == id {
@@ -171,8 +171,8 @@ func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	return 0
 }
 
-// owedSince is the time since which a worker could have ended an execution of whose cancellation it must have
-// learned; 0 if it need not end it.
+// owedSince returns the time since which a worker could have ended an execution of whose cancellation it must
+// have learned; 0 if it need not end it.
 //
 // While its lease lasts, only the worker can end what it has claimed, so its own bound applies while it is
 // up. A worker that has stopped, was declared lost or has a successor ends nothing more. Nor does a process

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownResult is invariant 13 (defects D4, D13).
+// ownResult returns invariant 13 (defects D4, D13).
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
@@ -109,8 +109,8 @@ func (r *resultChecker) judgeReregistration(e *history.Event) {
 	}
 }
 
-// previousIncarnation is the last incarnation of the same worker that the same process has registered since
-// its start, 0 if there is none.
+// previousIncarnation returns the last incarnation of the same worker that the same process has registered
+// since its start, 0 if there is none.
 func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnation {
 	for _, n := range slices.Backward(r.s.registered.Get(e.Worker)) {
 		t := r.s.workers.Get(n)

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// drainedQueues is invariant 14 (defects D25, D28).
+// drainedQueues returns invariant 14 (defects D25, D28).
 func drainedQueues() *Invariant {
 	i := &Invariant{
 		Number: 14, Name: "drained", Unconfigured: true, Across: true,

@@ -10,7 +10,7 @@ import (
 // AlertsNumber is the number of the invariant about alerts.
 const AlertsNumber = 15
 
-// expectedAlerts is invariant 15 (defects D26, D47, D59).
+// expectedAlerts returns invariant 15 (defects D26, D47, D59).
 func expectedAlerts() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",

@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its request. A
-// key that is reused after 24 hours must create a new execution: if the client gets the old one, nothing runs
-// for it.
+// acceptedOnce returns invariant 16 (defect D9). A client that got no answer must be able to repeat its
+// request. A key that is reused after 24 hours must create a new execution: if the client gets the old one,
+// nothing runs for it.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedEnds is invariant 17: every bad end has a cause in the run. A long queue, many executions or long
-// runs are no cause, because overload is not failure.
+// explainedEnds returns invariant 17: every bad end has a cause in the run. A long queue, many executions or
+// long runs are no cause, because overload is not failure.
 func explainedEnds() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
@@ -148,7 +148,7 @@ func reasonName(r execution.Reason) string {
 	return r.String()
 }
 
-// workerName is the name of the worker that held the execution.
+// workerName returns the name of the worker that held the execution.
 func (en *badEnd) workerName() string {
 	if en.t == nil || en.t.process == "" {
 		return fmt.Sprintf("worker %d", en.l.worker)

@@ -85,9 +85,9 @@ func causeTable() []causeRow {
 	}
 }
 
-// recoveryTime is how long a worker may be unavailable after a cause is over: it reconnects to the broker,
-// its next heartbeat reports that, and the statements of worker and executor take time. A worker that has
-// fenced itself ends its actions first.
+// recoveryTime returns how long a worker may be unavailable after a cause is over: it reconnects to the
+// broker, its next heartbeat reports that, and the statements of worker and executor take time. A worker that
+// has fenced itself ends its actions first.
 func (en *badEnd) recoveryTime() time.Duration {
 	x := en.s.config
 	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + en.s.bounds.Slack

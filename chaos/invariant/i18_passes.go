@@ -60,7 +60,7 @@ const sweepPeriod = time.Minute
 // mostBatches is the greatest number of batches in a pass.
 const mostBatches = 200
 
-// lookPeriod is the time from one look of the kind to the next.
+// lookPeriod returns the time from one look of the kind to the next.
 func (l Look) lookPeriod(c *config.Config) time.Duration {
 	switch l {
 	case LookUnclaimed, LookOverrun:
@@ -79,7 +79,8 @@ func (l Look) isAlwaysDue() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// clockDrift is the greatest error of a process's clock over d: on a fast clock, d ends earlier by this much.
+// clockDrift returns the greatest error of a process's clock over d: on a fast clock, d ends earlier by this
+// much.
 func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
 // Found identifies a row that a look returned, with its status.
@@ -233,7 +234,7 @@ func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	t.began, t.answered, t.any, t.full, t.due, t.failed = at, at, true, false, false, true
 }
 
-// retentionTime is how long rows of the kind are kept before they are purged; 0 for other kinds.
+// retentionTime returns how long rows of the kind are kept before they are purged; 0 for other kinds.
 func (l Look) retentionTime(c *config.Config) time.Duration {
 	switch l {
 	case LookDeadLetters, LookObservations:

@@ -25,8 +25,8 @@ func (lo *Looker) Remembers(at, delay time.Duration) {
 	lo.reasons = append(lo.reasons, lookReason{at + delay - clockDrift(delay), at + delay + clockDrift(delay) + lo.wakeSlack(at)})
 }
 
-// wakeSlack is how long after an event the scheduler may be woken: the history has a message when the broker
-// sends it.
+// wakeSlack returns how long after an event the scheduler may be woken: the history has a message when the
+// broker sends it.
 func (lo *Looker) wakeSlack(at time.Duration) time.Duration {
 	s := lo.c.s
 	if from := s.recoveryStart(at); !s.roads.serversClear(from) || !s.roads.byName[lo.process].isClear(from) {

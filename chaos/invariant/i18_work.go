@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// boundedEffort is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
-// from the configuration. A system can keep every other rule and still overload its database.
+// boundedEffort returns invariant 18: the effort for each execution, and the effort at rest, has a bound
+// computed from the configuration. A system can keep every other rule and still overload its database.
 func boundedEffort() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
@@ -270,7 +270,7 @@ func (wc *workChecker) isHindered(at time.Duration) bool {
 	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
 
-// elapsedSince is the time between two moments, by the faster of the run's and the database's clock.
+// elapsedSince returns the time between two moments, by the faster of the run's and the database's clock.
 func (wc *workChecker) elapsedSince(from, at time.Duration) time.Duration {
 	return at - from + wc.forwards
 }
@@ -441,7 +441,7 @@ func (wc *workChecker) countLeftRows() (n leftRows) {
 	return n
 }
 
-// statementBound is the greatest number of statements of a process in a window with so many events.
+// statementBound returns the greatest number of statements of a process in a window with so many events.
 func (wc *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := wc.s.config.Executor
 	batch := int64(max(1, x.BatchSize))

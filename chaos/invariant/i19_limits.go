@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownLimits is invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout
+// ownLimits returns invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout
 // and number of retries. The other invariants judge an execution by its row, so they would accept a
 // row that lost these limits.
 func ownLimits() *Invariant {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// promptStarts is invariant 20 (defects D9, D30): after the claim, only the worker can act on an execution. A
-// claim that the worker forgets waits until an executor detects it, and its end then looks like a lost
-// worker.
+// promptStarts returns invariant 20 (defects D9, D30): after the claim, only the worker can act on an
+// execution. A claim that the worker forgets waits until an executor detects it, and its end then looks like
+// a lost worker.
 func promptStarts() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
@@ -33,7 +33,7 @@ func promptStarts() *Invariant {
 // retryPause is the longest pause between a worker's attempts to get a claim answered.
 const retryPause = 2 * time.Second
 
-// startBound is the longest time for a start if nothing hinders the worker: an attempt whose answer
+// startBound returns the longest time for a start if nothing hinders the worker: an attempt whose answer
 // was lost, the pause after it, an attempt that returns the state, and the start itself.
 func startBound(s *Suite) time.Duration { return 3*s.config.Worker.StatementTimeout + retryPause }
 
@@ -228,8 +228,8 @@ func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.databaseTime(now) < t.leaseEnds
 }
 
-// lastRenewalSent is the earliest time at which the last renewal can have been sent. A worker cut off since
-// then may not have got the answer and has fenced itself, although its lease in the database continues.
+// lastRenewalSent returns the earliest time at which the last renewal can have been sent. A worker cut off
+// since then may not have got the answer and has fenced itself, although its lease in the database continues.
 func (sc *startedChecker) lastRenewalSent(t *session) time.Duration {
 	return t.renewed - sc.s.config.Worker.StatementTimeout
 }

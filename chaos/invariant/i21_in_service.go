@@ -8,8 +8,9 @@ import (
 	"handoff/core/execution"
 )
 
-// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report of that is
-// lost and the worker believes that it was received, the machine stays unused, and nothing detects that.
+// inService returns invariant 21 (defect D32): a worker becomes active once it consumes. If its report of
+// that is lost and the worker believes that it was received, the machine stays unused, and nothing detects
+// that.
 func inService() *Invariant {
 	i := &Invariant{
 		Number: 21, Name: "in service",

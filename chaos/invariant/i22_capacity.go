@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// withinCapacity is invariant 22 (defect D42): the capacity is the load that a machine can carry, and the
-// scheduler relies on it.
+// withinCapacity returns invariant 22 (defect D42): the capacity is the load that a machine can carry, and
+// the scheduler relies on it.
 func withinCapacity() *Invariant {
 	i := &Invariant{
 		Number: 22, Name: "within its capacity", Unconfigured: true, Across: true,

@@ -7,8 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A process
-// that calls a dead server without pauses wastes its machine and fills its log.
+// awayServers returns invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A
+// process that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
@@ -204,8 +204,8 @@ func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	return n + heldLetters*attemptsWithin(took, 200*time.Millisecond, 10*time.Second)
 }
 
-// attemptsWithin is how many attempts fit into took, if the pause between two attempts doubles from least to
-// most and each pause is drawn from the upper half of its range.
+// attemptsWithin returns how many attempts fit into took, if the pause between two attempts doubles from
+// least to most and each pause is drawn from the upper half of its range.
 func attemptsWithin(took, least, most time.Duration) (n int64) {
 	n = 1
 	for pause := least; took >= pause/2; pause = min(2*pause, most) {

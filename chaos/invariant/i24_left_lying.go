@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must be
-// detected, and an execution that no worker claims must end.
+// leftLying returns invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must
+// be detected, and an execution that no worker claims must end.
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Across: true,
@@ -250,7 +250,8 @@ func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	}
 }
 
-// workerProcess is the process of the worker to which an execution is dispatched, empty if it is unknown.
+// workerProcess returns the process of the worker to which an execution is dispatched, empty if it is
+// unknown.
 func (lc *lyingChecker) workerProcess(l *life) string {
 	if t := lc.s.workers.Get(l.incarnation); t != nil {
 		return t.process

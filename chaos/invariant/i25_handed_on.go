@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait until
-// another executor detects it.
+// handedOn returns invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait
+// until another executor detects it.
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
@@ -96,8 +96,8 @@ func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	h.hung[executor] = all
 }
 
-// waitsUntil is until when an executor may keep a claim because its pass waits for a queue that hangs, 0 if
-// it doesn't. A pass publishes the executions that it has placed, and then releases the others.
+// waitsUntil returns until when an executor may keep a claim because its pass waits for a queue that hangs, 0
+// if it doesn't. A pass publishes the executions that it has placed, and then releases the others.
 func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 	if all := h.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
 		return l.entered + h.s.promptBound() + stuckWait

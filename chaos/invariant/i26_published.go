@@ -128,7 +128,7 @@ func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message,
 	hc.s.wakeAt(now + hc.s.hintRetryBound() + time.Nanosecond)
 }
 
-// hintRetryBound is the time within which another attempt of a hint must follow.
+// hintRetryBound returns the time within which another attempt of a hint must follow.
 func (s *Suite) hintRetryBound() time.Duration { return s.promptBound() + hintPause }
 
 // judgeUnrepeatedHints judges hints that the broker did not accept and whose sender has not repeated them in

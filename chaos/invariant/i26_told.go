@@ -131,7 +131,7 @@ func (hc *hintChecker) forgetChange(oldest *committedChange) {
 	}
 }
 
-// nextCheck is the time at which the next check is due.
+// nextCheck returns the time at which the next check is due.
 func (hc *hintChecker) nextCheck() time.Duration {
 	at := never
 	if hc.next != never {

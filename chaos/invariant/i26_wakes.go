@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// promptWakes is invariant 26 (defects D22, D46): messages are hints, and a process acts on a hint that has
-// arrived.
+// promptWakes returns invariant 26 (defects D22, D46): messages are hints, and a process acts on a hint that
+// has arrived.
 func promptWakes() *Invariant {
 	i := &Invariant{
 		Number: 26, Name: "wakes are acted on", Across: true,
@@ -215,8 +215,8 @@ func (wc *wakeChecker) judgeLeftOut(w *candidate, now time.Duration) {
 	}
 }
 
-// endsAhead is the number of full batches of ends that precede an end: those that wait together with it, and
-// those that executors have handled since it was written.
+// endsAhead returns the number of full batches of ends that precede an end: those that wait together with it,
+// and those that executors have handled since it was written.
 func (wc *wakeChecker) endsAhead(l *life) time.Duration {
 	n := wc.s.endsHandled - l.endsBefore
 	for _, o := range wc.s.lives.All() {
@@ -250,7 +250,7 @@ func (wc *wakeChecker) judgeWaiting(l *life, w *candidate, now time.Duration) {
 		l.id, wc.knownSince(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// knownSince is when executors can first have learned of an execution that waits for a worker.
+// knownSince returns when executors can first have learned of an execution that waits for a worker.
 func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	since := max(l.entered, l.due-wc.s.skew)
 	if l.shown > 0 {
@@ -259,8 +259,8 @@ func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	return since
 }
 
-// batchesAhead is the number of full batches that wait together with an execution or were dispatched since it
-// has been due.
+// batchesAhead returns the number of full batches that wait together with an execution or were dispatched
+// since it has been due.
 func (wc *wakeChecker) batchesAhead(l *life) time.Duration {
 	since, n := wc.knownSince(l), 0
 	for _, o := range wc.s.lives.All() {

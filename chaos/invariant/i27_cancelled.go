@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// cancelledAtOnce is invariant 27: a message notifies a worker of a cancellation. The reply to its next
+// cancelledAtOnce returns invariant 27: a message notifies a worker of a cancellation. The reply to its next
 // heartbeat repeats it only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no further
-// evidence to reclaim its executions.
+// ownReaping returns invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no
+// further evidence to reclaim its executions.
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts",

@@ -58,9 +58,9 @@ func (t *endpointChanges) observeEvent(e *history.Event) {
 	}
 }
 
-// listReadTime is the earliest moment at which the round of a probe that ends now may have read the list of
-// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may be of any
-// age. The next round reads a new one.
+// listReadTime returns the earliest moment at which the round of a probe that ends now may have read the list
+// of incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may be of
+// any age. The next round reads a new one.
 func (t *endpointChanges) listReadTime(process string, now time.Duration) time.Duration {
 	from := now - t.s.config.Executor.StatementTimeout - probeTimeout - callTime
 	if p := t.s.ledger.byName[process]; p != nil && p.held.presentSince(from) {

@@ -51,7 +51,7 @@ const (
 	outcomeOfDeed = "reclaimed"
 )
 
-// reportedDeed is the deed that a line reports; told is false if it reports none. The line about a dead
+// reportedDeed returns the deed that a line reports; told is false if it reports none. The line about a dead
 // letter whose execution was reclaimed doesn't include its new status.
 func (l *Line) reportedDeed() (d deed, told bool) {
 	d.epoch = l.Epoch

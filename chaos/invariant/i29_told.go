@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// reportedFailures is invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only the
-// simulated world knows which task made a call, so only its runs are judged; see Conduct.
+// reportedFailures returns invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only
+// the simulated world knows which task made a call, so only its runs are judged; see Conduct.
 func reportedFailures() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",

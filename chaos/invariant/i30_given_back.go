@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// givenBack is invariant 30: a process releases its contexts, sessions, consumers and tasks, so their number
-// doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
+// givenBack returns invariant 30: a process releases its contexts, sessions, consumers and tasks, so their
+// number doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",

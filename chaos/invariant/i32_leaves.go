@@ -8,7 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// timelyRetention is invariant 32: a configured retention deletes exactly the rows that are no longer needed.
+// timelyRetention returns invariant 32: a configured retention deletes exactly the rows that are no longer
+// needed.
 func timelyRetention() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "retention deletes in time", Across: true,

@@ -312,7 +312,7 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 	}
 }
 
-// latestShownTime is the latest time that the database's clock may have shown between since and now. A
+// latestShownTime returns the latest time that the database's clock may have shown between since and now. A
 // decision may rest on an earlier reading.
 func (s *Suite) latestShownTime(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
@@ -462,7 +462,7 @@ func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	return execution.None
 }
 
-// actionIndex is the index of an action's name in actions, so that a life need not store the name.
+// actionIndex returns the index of an action's name in actions, so that a life need not store the name.
 func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {

@@ -17,7 +17,7 @@ const (
 	lateness = 4
 )
 
-// promptBound is the longest time for a reaction.
+// promptBound returns the longest time for a reaction.
 func (s *Suite) promptBound() time.Duration { return callTime + lateness*(s.tolerance-clockTolerance) }
 
 // agenda is a queue of executions to check once, the earliest first.
@@ -47,5 +47,5 @@ func (a *agenda) nextDue(s *Suite, now time.Duration) (*life, bool) {
 	return nil, false
 }
 
-// recoveryStart is the time since which nothing may have been wrong if a reaction was due at due.
+// recoveryStart returns the time since which nothing may have been wrong if a reaction was due at due.
 func (s *Suite) recoveryStart(due time.Duration) time.Duration { return due - s.bounds.Recovery }

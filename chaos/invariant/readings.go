@@ -13,8 +13,8 @@ import (
 // hindersReading are the causes that can keep an executor from reading the database's clock.
 const hindersReading = standsStill | toDatabase | databaseFails
 
-// firstReading is when an executor must first have read the database's clock since its start, never if it
-// need not have read it yet. A process whose start is unknown counts as started with the history.
+// firstReading returns when an executor must first have read the database's clock since its start, never if
+// it need not have read it yet. A process whose start is unknown counts as started with the history.
 func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	p := s.roads.byName[process]
 	if p != nil && p.read != 0 {
@@ -37,7 +37,8 @@ func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	return at
 }
 
-// missedStep is when the database's clock was last moved before an executor must have read it, 0 for never.
+// missedStep returns when the database's clock was last moved before an executor must have read it, 0 for
+// never.
 func (s *Suite) missedStep(process string) time.Duration {
 	if p := s.roads.byName[process]; p != nil {
 		return p.missed
@@ -73,8 +74,8 @@ type stepBack struct{ at, by, skew time.Duration }
 // offsetTolerance is how far the clock may be moved without being detected by an executor.
 const offsetTolerance = 500 * time.Millisecond
 
-// unseenBack is how much longer a wait since a moment may seem to an executor because the clock was set back
-// before that moment and forwards after it. An executor does not detect a step that another step undoes
+// unseenBack returns how much longer a wait since a moment may seem to an executor because the clock was set
+// back before that moment and forwards after it. An executor does not detect a step that another step undoes
 // before its next reading, which its timeout monitor makes in every pass.
 func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
 	b, interval := s.back, s.config.Executor.TimeoutCheckInterval

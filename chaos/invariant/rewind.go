@@ -148,8 +148,8 @@ func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrenderTime is how long an incarnation that has lost an answered heartbeat may continue: until its next
-// heartbeat, or until an executor detects that its lease is over.
+// surrenderTime returns how long an incarnation that has lost an answered heartbeat may continue: until its
+// next heartbeat, or until an executor detects that its lease is over.
 func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }

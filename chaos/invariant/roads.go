@@ -82,7 +82,7 @@ func (r *road) endFreeze(at time.Duration) {
 	}
 }
 
-// clockStoppage is how long the clock of a process stood still between two moments.
+// clockStoppage returns how long the clock of a process stood still between two moments.
 func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
@@ -90,8 +90,8 @@ func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	return long
 }
 
-// leastClockStoppage is the shortest time for which the clock of any running executor stood still between two
-// moments.
+// leastClockStoppage returns the shortest time for which the clock of any running executor stood still
+// between two moments.
 func (r *roads) leastClockStoppage(from, until time.Duration) time.Duration {
 	least := never
 	for _, p := range r.executors {
@@ -225,7 +225,7 @@ func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.presentSince(from) })
 }
 
-// stuckQueues is the number of workers whose queue has hung at or after a moment.
+// stuckQueues returns the number of workers whose queue has hung at or after a moment.
 func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
 		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.presentSince(from) }) {
@@ -245,8 +245,8 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 	}
 }
 
-// reconnectBound is the longest time from when an executor gave up its session to its scheduler's next pass:
-// it reconnects within ReconnectMax, and its next pass follows within a period.
+// reconnectBound returns the longest time from when an executor gave up its session to its scheduler's next
+// pass: it reconnects within ReconnectMax, and its next pass follows within a period.
 func (s *Suite) reconnectBound() time.Duration {
 	period := s.config.Executor.ReconcileInterval
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
@@ -266,7 +266,7 @@ func (r *road) isClear(from time.Duration) bool {
 // isAway reports whether a process is known to have ended, or is paused or frozen.
 func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
-// lastTrouble is the last moment at which a process is known to have had trouble, 0 for never.
+// lastTrouble returns the last moment at which a process is known to have had trouble, 0 for never.
 func (r *road) lastTrouble() time.Duration {
 	if r == nil {
 		return 0

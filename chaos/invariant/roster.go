@@ -87,7 +87,7 @@ func (r *roster) noteDeparture(w *candidate) {
 	}
 }
 
-// lastFit is when a worker could last be given an execution for longer than brief, negative if none ever
+// lastFit returns when a worker could last be given an execution for longer than brief, negative if none ever
 // could.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)

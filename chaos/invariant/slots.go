@@ -18,8 +18,8 @@ type slots struct {
 	beats [3]time.Duration
 }
 
-// knownUntil is the latest time for which an executor must know whether the worker was full: two heartbeats
-// may already have been under way then, but the third was sent after it.
+// knownUntil returns the latest time for which an executor must know whether the worker was full: two
+// heartbeats may already have been under way then, but the third was sent after it.
 func (s *slots) knownUntil() time.Duration { return s.beats[2] }
 
 // isFull reports whether it runs as many executions as it may.

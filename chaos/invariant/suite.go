@@ -315,7 +315,7 @@ func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock =
 // during work. Zero, the default, is for a history that ended because nothing was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
-// databaseTime is the time that the database's clock shows at a time of the run.
+// databaseTime returns the time that the database's clock shows at a time of the run.
 func (s *Suite) databaseTime(at time.Duration) time.Duration { return at + s.skew }
 
 // SetTolerance sets how far an event's time may lie from the time at which the core decided. The
@@ -340,7 +340,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 	s.requested = requested
 }
 
-// Open is the number of unfinished executions.
+// Open returns the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
 // isStuck reports whether a state that has lasted since a moment should have changed.
@@ -348,7 +348,7 @@ func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
 
-// Findings are the violations so far, at most one of each invariant; with EachExecution at most one
+// Findings returns the violations so far, at most one of each invariant; with EachExecution at most one
 // of each invariant about each execution.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 

@@ -35,7 +35,7 @@ type watchQueue struct {
 	soon, later watchHeap
 }
 
-// earliestTime is the time of the earliest entry.
+// earliestTime returns the time of the earliest entry.
 func (w *watchQueue) earliestTime() time.Duration {
 	at := never
 	if len(w.soon) > 0 {

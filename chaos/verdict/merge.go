@@ -193,7 +193,7 @@ type Stored struct {
 // Store returns the form of a result for files.
 func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
 
-// Restore is the inverse of Store. It returns an error for values that no run can produce.
+// Restore returns the inverse of Store. It returns an error for values that no run can produce.
 func (st Stored) Restore() (*Scenario, error) {
 	s := st.Scenario
 	s.tally = st.Tally

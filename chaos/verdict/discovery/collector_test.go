@@ -25,7 +25,7 @@ func createdEvent(id execution.ID) history.Event {
 	return history.Event{Kind: history.Created, Execution: id}
 }
 
-// dispatchEvent is the transition by which an executor dispatches an execution to worker 1.
+// dispatchEvent returns the transition by which an executor dispatches an execution to worker 1.
 func dispatchEvent(id execution.ID, by string) history.Event {
 	return history.Event{
 		Kind: history.Transition, Execution: id, From: execution.Scheduling, To: execution.Scheduled, Epoch: 1, OldEpoch: 1, Worker: 1, Process: by,
