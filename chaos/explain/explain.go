@@ -22,11 +22,12 @@ import (
 type Explanation struct {
 	// Counterparts holds the runs that were compared with the failing one, the most informative first.
 	Counterparts []Counterpart
-	// Faults holds the scenario's faults, in its order. It is empty if no runs without faults were tried.
+	// Faults holds the scenario's faults, in its order. It is empty if the run was never repeated without a
+	// fault.
 	Faults []Need
 	// Execution is the execution that failed, 0 for none. Followed reports whether a run without a fault
-	// counts as failing only if this execution fails; otherwise any execution that breaks the rule counts.
-	// Missed reports whether the rule is an expectation of the scenario.
+	// counts as failing only if this execution breaks the rule; otherwise any execution may break it. Missed
+	// reports whether the rule is an expectation of the scenario.
 	Execution        execution.ID
 	Followed, Missed bool
 	// Own is the execution's number of attempts if its action failed by itself in every attempt. Then no

@@ -188,7 +188,7 @@ func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	}
 }
 
-// Only if no execution, worker, fault or server has another state are messages and heartbeats compared.
+// If the states of executions, workers, faults and servers are equal, messages and heartbeats are compared.
 func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	d := explain.Compare(completedRun(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), completedRun(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {

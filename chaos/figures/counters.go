@@ -20,8 +20,7 @@ var knownLabels = map[telemetry.Figure]int{
 
 const malformed = "malformed" // outcome of an unreadable message
 
-// Labels with which a prober that only observes counts the workers that it would mark as reachable or
-// unreachable.
+// Labels with which an observing prober counts the workers that it would mark (un)reachable.
 const (
 	prober      = "health_prober"
 	reachable   = "reachable"
