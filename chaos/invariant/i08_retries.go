@@ -22,7 +22,7 @@ func boundedRetries() *Invariant {
 type retryChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
+	// created is the most recently created retry. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 
