@@ -289,7 +289,7 @@ type deadline struct{ since, bound, warm time.Duration }
 const unbounded = 1_000_000 * time.Hour
 
 // adaptToObserving adapts a deadline that only the timeout monitor watches, if the monitor only observes: it
-// must record its observation by the deadline. After that no part need end the execution.
+// must record its observation by the deadline. After that no part is required to end the execution.
 func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (deadline, string) {
 	switch {
 	case !dc.s.monitorObserves():
@@ -332,8 +332,8 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 		if t := dc.s.workers.Get(l.incarnation); t != nil {
 			since, more := dc.s.fleet.brakeDelay(t.renewed, b)
 			if t.superseded {
-				// No monitor has watched the last heartbeats. It begins to when it reads that the incarnation
-				// was superseded.
+				// No monitor has watched the last heartbeats. A monitor begins when it reads that the
+				// incarnation was superseded.
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
