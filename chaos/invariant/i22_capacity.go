@@ -36,7 +36,7 @@ type capacityChecker struct {
 	s  *Suite
 	of dense.Table[execution.Incarnation, *incarnationLoad]
 	// given holds executions whose claim got no answer, and whose cancellation was requested before the
-	// worker repeated the claim. The worker then knows that it may not run them: it frees their slot and
+	// worker repeated the claim. The worker then knows that it must not run them: it frees their slots and
 	// writes that they are cancelled.
 	given map[execution.ID]bool
 }
