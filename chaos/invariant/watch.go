@@ -78,8 +78,8 @@ func (wh *watchHeap) push(w watchEntry) {
 	all[i] = w
 }
 
-// pruneStale removes stale entries before the heap grows, so that its size follows the number of live
-// entries. If few are stale, the heap may double, so that the next pruning is worth its time.
+// pruneStale removes stale entries before the heap grows, so that its size is proportional to the number of
+// live entries. If few are stale, the heap may double, so that the next pruning is worth its time.
 func (wh *watchHeap) pruneStale(stale func(watchEntry) bool) {
 	if len(*wh) < cap(*wh) {
 		return
