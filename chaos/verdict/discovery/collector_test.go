@@ -98,7 +98,7 @@ func TestPreviousTransitionsWriterIsOnPath(t *testing.T) {
 	}
 }
 
-// Two runs with the same faults in different orders show the same situations.
+// Two runs with the same faults in different orders must have the same situations.
 func TestSituationIgnoresFaultOrder(t *testing.T) {
 	a := story{createdEvent(7), faultBegin("crash", "e-1"), faultBegin("pause", "e-1"), dispatchEvent(7, "e-1")}.situations()
 	b := story{createdEvent(7), faultBegin("pause", "e-1"), faultBegin("crash", "e-1"), dispatchEvent(7, "e-1")}.situations()
