@@ -89,7 +89,7 @@ func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	}
 }
 
-func TestFirstMutantActRepresentsLaterOnes(t *testing.T) {
+func TestFindCausesIncludesFirstMutantActs(t *testing.T) {
 	mark := func(at string) history.Event {
 		return history.Event{Kind: history.MutantActed, Process: at, Text: "forgot a row"}
 	}

@@ -4,7 +4,7 @@
 //     before it.
 //   - A counterpart is a similar run, such as the same seed without the planted mutant. Compare finds where
 //     the two diverged.
-//   - A need records whether a fault belongs to a minimal set with which the failure still happens, and
+//   - A need records whether a fault belongs to a minimal set of faults that still causes the failure, and
 //     whether leaving out only this fault prevents the failure.
 //
 // The package is pure: it reads histories and runs nothing. The caller makes the runs and fills in

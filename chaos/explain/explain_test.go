@@ -100,7 +100,7 @@ func TestCompareOnlyCountsMovedEvents(t *testing.T) {
 
 // Events in another order are not shown as differences if there is a real difference. An event that only one
 // run has is shown without a counterpart.
-func TestReorderedEventsAreNoDifference(t *testing.T) {
+func TestCompareIgnoresReorderedEvents(t *testing.T) {
 	swap := func(events *[]history.Event) {
 		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
 	}

@@ -34,8 +34,8 @@ const (
 
 // graph holds the edges among a run's events up to some event. There are two kinds:
 //
-//   - The world that ran it may know some (Run.Parents): the simulator knows a task's previous event, and the
-//     message or timer that woke it.
+//   - The world may have recorded edges (Run.Parents): the simulator knows a task's previous event, and the
+//     message or timer that woke the task.
 //   - Others follow from the events alone, and so exist for real daemons, too: a change of a row follows the
 //     previous change, a delivery its publish, an action its claim, a fault's evidence its beginning, and a
 //     process's acts its start.

@@ -2,7 +2,7 @@
 // latest answer of the database or the broker, and every counter must equal the events in the history.
 //
 // A [Judge] sits between the world and the core. It gives the core a store, a broker and a recorder that
-// note each question, answer and report, and it observes the history. The truth comes from the world: the
+// record each call, answer and report, and it observes the history. The truth comes from the world: the
 // answers of its database and broker, and its events. Nothing of the core computes it.
 //
 // Judges skip what can't be known, by process and kind of step: a step with an unknown outcome may have

@@ -107,7 +107,7 @@ func (f *fixture) expectWrong(t *testing.T, what, want string) {
 	}
 }
 
-func TestUnreadableRowsAreJudged(t *testing.T) {
+func TestUnreadableRowGaugeMustMatchDatabase(t *testing.T) {
 	for shown, want := range map[int64]string{2: "", 0: "handoff_unreadable_rows{kind=execution} is 0, and the database said 2"} {
 		f := newFixture()
 		f.setAnswers(3, 2)
@@ -162,7 +162,7 @@ func TestGaugeMustMatchDatabase(t *testing.T) {
 	}
 }
 
-func TestStaleGaugeFailsOnlyAfterAnAnswer(t *testing.T) {
+func TestStaleGaugeIsWrongOnlyAfterAnswer(t *testing.T) {
 	f := newFixture()
 	f.setAnswers(3, 2)
 	f.runSampler(3, 2)
@@ -308,7 +308,7 @@ func TestLoopReportsLagFromSecondPass(t *testing.T) {
 	}
 }
 
-func TestNewDeadLettersRequireCanarySoon(t *testing.T) {
+func TestNewDeadLettersRequirePromptCanary(t *testing.T) {
 	for what, c := range map[string]struct {
 		tested bool
 		want   string

@@ -164,8 +164,7 @@ func trackStep[T any](s *storeTap, kind string, call func() (T, error)) (T, erro
 	return answer, err
 }
 
-// Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same
-// context.
+// Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same context.
 func (s *storeTap) Survey(ctx context.Context) (store.Survey, error) {
 	s.w.judgeSample()
 	s.w.judgeFreshness()

@@ -23,8 +23,7 @@ type excludedHistory struct {
 	kinds []history.Kind
 }
 
-// SetAside reports an unreadable event. e has the fields that could be read; its kind may be
-// history.NoKind.
+// SetAside reports an unreadable event. e has the fields that could be read; its kind may be history.NoKind.
 func (s *Suite) SetAside(e *history.Event) {
 	if s.excluded.executions == nil {
 		s.excluded.executions, s.excluded.workers = make(map[execution.ID]bool), make(map[execution.Incarnation]bool)

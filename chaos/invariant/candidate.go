@@ -47,8 +47,7 @@ type candidate struct {
 	// fitUntil is the end of the last period longer than brief in which it could be given work. Executors
 	// look at waiting executions twice, brief apart, so they may miss shorter periods.
 	fitUntil, brief time.Duration
-	// wellUntil is the end of the last period in which it could be given work and was not surely
-	// unhealthy.
+	// wellUntil is the end of the last period in which it could be given work and was not surely unhealthy.
 	wellUntil time.Duration
 	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration

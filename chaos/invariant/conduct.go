@@ -141,8 +141,7 @@ func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	}
 }
 
-// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one
-// included.
+// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one included.
 func (c *Conduct) Starts(p Part, worker bool, concurrency, tasks int) {
 	if c.held != nil {
 		c.held.judgeTasks(p, worker, concurrency, tasks)
@@ -170,8 +169,7 @@ func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration
 	}
 }
 
-// Published reports the broker's answer to a message with hints that the process sent over a
-// session.
+// Published reports the broker's answer to a message with hints that the process sent over a session.
 func (c *Conduct) Published(process string, over Open, m *broker.Message, o broker.Outcome, at time.Duration) {
 	if c.hints != nil {
 		c.hints.noteOutcome(process, over, m, o, at)

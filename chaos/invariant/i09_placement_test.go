@@ -48,7 +48,7 @@ func failureReport(at time.Duration, n int) (all []history.Event) {
 }
 
 // Each case makes a lawful story unlawful, or keeps it lawful, by one change.
-func TestPlacement(t *testing.T) {
+func TestOnlyUnlawfulPlacementBreaksInvariant(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	first := worker(second, execution.Draining)
@@ -202,7 +202,7 @@ func TestPlacement(t *testing.T) {
 		{"to an unhealthy worker", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
 		{"to an unhealthy worker, right after a step of the clock", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(moved(45*second, second)), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
 		{"to an unhealthy worker, long after a step of the clock", true, with(workerPair()[:6], one(moved(2*second, second)), heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
-		{"to an unhealthy worker, after a reclaim from the other one", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(2), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
+		{"to an unhealthy worker, after a reclaim from the other worker", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(2), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
 		{"to an unhealthy worker, after a reclaim from it", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(1), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
 		{"to an unhealthy worker, as a half-open probe", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 60*second), one(created(60*second)), dispatchEvents(60*second))},
 		{"to a worker that became unhealthy just now", false, with(workerPair(), heartbeats(10*second, 20*second), failureReport(20*second, 10), dispatchEvents(21*second))},
@@ -222,18 +222,18 @@ func TestPlacement(t *testing.T) {
 		{"failed after the workers' leases, naming stale heartbeats", false, with(workerPair(), one(claimed, after(explained)))},
 		{"failed after the workers' leases, before its grace is over", true, with(workerPair(), one(claimed, explained))},
 		{"to the worker from which it was reclaimed", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 60*second), again)},
-		{"to the worker from which it was reclaimed, before the other one is filled", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), again, filled)},
-		{"to the worker from which it was reclaimed, before a refused pass fills the other one", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, filled)},
-		{"to the worker from which it was reclaimed, by a refused pass that leaves the other one idle", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, heartbeats(70*second, 80*second))},
+		{"to the worker from which it was reclaimed, before the other worker is filled", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), again, filled)},
+		{"to the worker from which it was reclaimed, before a refused pass fills the other worker", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, filled)},
+		{"to the worker from which it was reclaimed, by a refused pass that leaves the other worker idle", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, heartbeats(70*second, 80*second))},
 		{"to the worker from which it was reclaimed, by a refused pass that keeps a row", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, keeping, heartbeats(70*second, 80*second))},
 		{"to the worker from which it was reclaimed, by a pass that keeps a row", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), keeping, heartbeats(70*second, 80*second))},
-		{"to the worker from which it was reclaimed, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
-		{"to the worker from which it was reclaimed, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
-		{"to the worker from which it was reclaimed, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
+		{"to the worker from which it was reclaimed, the other worker having got its last place since the look", false, with(freed(51*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other worker having had a place more since before the look", true, with(freed(49*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other worker having had a place and got one more since the look", true, with(freed(51*second), again)},
 		{"to another worker after a reclaim", false, with(workerPair(), heartbeats(10*second, 40*second), from(2), heartbeats(50*second, 60*second), again)},
-		{"to the worker from which it was reclaimed, the other one being cordoned", false, with(workerPair(), heartbeats(10*second, 40*second), one(cordonOther), from(1), heartbeats(50*second, 60*second), again)},
+		{"to the worker from which it was reclaimed, the other worker being cordoned", false, with(workerPair(), heartbeats(10*second, 40*second), one(cordonOther), from(1), heartbeats(50*second, 60*second), again)},
 		{"failed after the workers' leases, not naming stale heartbeats", true, with(workerPair(), one(claimed, failed))},
-		{"failed after the lease of one worker, with the other one cordoned", false, with(workerPair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
+		{"failed after the lease of one worker, with the other worker cordoned", false, with(workerPair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
 		{"failed after the leases of workers that have stopped", false, with(workerPair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
 		{"waiting while workers are idle", true, with(workerPair(), heartbeats(10*second, 60*second))},
 		{"waiting while all workers are dead", false, with(workerPair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},

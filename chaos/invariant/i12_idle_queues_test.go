@@ -19,7 +19,7 @@ func (idleWorld) Idle(string) bool                      { return true }
 
 // If a worker has been gone for five minutes, its queues must be deleted once the dead letter path has worked
 // for five more.
-func TestIdleQueuesAreDeleted(t *testing.T) {
+func TestIdleQueuesMustBeDeleted(t *testing.T) {
 	spoiled := func(kind, messages string) []history.Event {
 		return []history.Event{
 			{At: time.Minute, Kind: history.FaultBegan, Fault: "spoils", Text: kind, Process: "broker", Queue: messages},

@@ -16,8 +16,7 @@ type countedEnd struct {
 	blamed   bool
 }
 
-// countedEnds holds the ends of an incarnation's runs, the oldest first, without those older than the
-// window.
+// countedEnds holds the ends of an incarnation's runs, the oldest first, without those older than the window.
 type countedEnds struct {
 	recent []countedEnd
 	// took and failed are kept as sums over recent, because a busy worker has thousands of ends in a window

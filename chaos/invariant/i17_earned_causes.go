@@ -45,8 +45,7 @@ func causeTable() []causeRow {
 		{reason: execution.WorkerUnavailable, by: execution.Worker, causes: isSick, from: sinceAttempt},
 		// The worker left before it claimed the execution.
 		{reason: execution.WorkerUnavailable, by: execution.Reconciler, causes: noRenewal, from: sinceRenewal},
-		// The broker refused the message, the queue was full, or the message reached its delivery
-		// limit.
+		// The broker refused the message, the queue was full, or the message reached its delivery limit.
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
 		// No queue was bound: it was deleted or unbound, or its worker was not up to declare it.

@@ -61,7 +61,7 @@ func TestCauseCountsFromStartOfWindow(t *testing.T) {
 }
 
 // A fault explains a worker's loss only if it affects this worker, and the link that renewals use.
-func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
+func TestWorkerLossNeedsFaultOfSameWorker(t *testing.T) {
 	fault := func(kind, process, at string) history.Event {
 		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
 	}

@@ -129,8 +129,7 @@ type recentDispatch struct {
 	losers []string
 }
 
-// Work counts the statements of each process since the start. Only the simulated world implements
-// it.
+// Work counts the statements of each process since the start. Only the simulated world implements it.
 type Work interface {
 	// Statements calls visit for each process in a fixed order. worker reports whether the process is a
 	// worker.

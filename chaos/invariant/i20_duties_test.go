@@ -21,7 +21,7 @@ func beginFault(at time.Duration, kind, server string) history.Event {
 func quietEvent(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
 // Each story is about a duty of an unhindered worker. Only its last events may be unlawful.
-func TestWorkerDuties(t *testing.T) {
+func TestOnlyNeglectedWorkerDutyBreaksInvariant(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
 	beats := func(every, until time.Duration) (all []history.Event) {

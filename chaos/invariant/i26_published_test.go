@@ -27,7 +27,7 @@ func (openSession) Closed() bool { return false }
 func (f openSession) Usable() time.Duration { return time.Duration(f) }
 
 // Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
-func TestHintSenderRules(t *testing.T) {
+func TestUnlawfulHintSendingBreaksInvariant(t *testing.T) {
 	hint := func(id string, changes int) *broker.Message {
 		m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: id, Type: broker.ExecutionStatusChanged}}
 		for i := range changes {

@@ -162,7 +162,7 @@ func TestHeldResourcesStayBounded(t *testing.T) {
 	}
 }
 
-func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
+func TestDoneContextOrUndeclaredQueueBreaksInvariant(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string

@@ -64,8 +64,7 @@ type life struct {
 	observedAt time.Duration
 	// by is the process that wrote the present status.
 	by string
-	// exit and exited are the reason and the status with which the action of the present epoch
-	// ended.
+	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
 	// expired, rejected and tooOften report how copies of its message died; tooOften means requeued too

@@ -29,7 +29,7 @@ func to(at time.Duration, from, to execution.Status, process string) history.Eve
 	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
 }
 
-func TestReactionsArePrompt(t *testing.T) {
+func TestOnlyLateReactionBreaksInvariant(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	claimed := to(3*minute, execution.Requested, execution.Scheduling, "executor-1")
 	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")

@@ -11,7 +11,7 @@ import (
 )
 
 // Each unlawful story is lawful up to its last event, or up to the end of the run.
-func TestWorkerNoticesAndHints(t *testing.T) {
+func TestUnlawfulNoticeOrHintBreaksInvariant(t *testing.T) {
 	told := history.Event{At: 3 * minute, Kind: history.ToldGone, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 1}
 	renewed := history.Event{At: 175 * second, Kind: history.HeartbeatRenewed, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 13, Due: 10 * minute, Limit: 1}
 	started := history.Event{At: 170 * second, Kind: history.ActionStarted, Process: "shell-1", Execution: 1, Epoch: 1, Worker: 1, Incarnation: 1}

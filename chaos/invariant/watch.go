@@ -59,8 +59,7 @@ func (w *watchQueue) popDue(now time.Duration) (watchEntry, bool) {
 	return from.pop(), true
 }
 
-// watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and
-// pop.
+// watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and pop.
 type watchHeap []watchEntry
 
 func (wh *watchHeap) push(w watchEntry) {

@@ -32,7 +32,7 @@ var checking = []string{"config.Config.Validate", "config.Config.ValidateAction"
 
 // Every new function of the two packages needs a decision: if it computes something, the linter must forbid
 // it to judges.
-func TestJudgesMayNotCallCorePolicies(t *testing.T) {
+func TestJudgesMustNotCallCorePolicies(t *testing.T) {
 	refused, allowed := patterns(t), slices.Concat(plain, checking)
 	for _, name := range slices.Concat(exported(t, "execution"), exported(t, "config")) {
 		if !strings.HasPrefix(name, "execution.") && !settings.MatchString(name) {

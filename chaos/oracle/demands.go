@@ -6,8 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Lane is the set of waiting executions with the same runtime and the same pinned worker, 0 for
-// none.
+// Lane is the set of waiting executions with the same runtime and the same pinned worker, 0 for none.
 type Lane struct {
 	Runtime string
 	Pinned  execution.WorkerID

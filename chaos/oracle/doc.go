@@ -1,7 +1,6 @@
-// Package oracle computes the rules of the contract independently of the core: which part may
-// change which status, which failures may be retried, how long a backoff, a lease and a run are,
-// when the brake holds, how evidence determines a worker's health, and which worker gets the next
-// execution.
+// Package oracle computes the rules of the contract independently of the core: which part may change which
+// status, which failures may be retried, how long a backoff, a lease and a run are, when the brake holds, how
+// evidence determines a worker's health, and which worker gets the next execution.
 //
 // Invariants judge by these rules, and the models of database and broker use them where the real server has
 // its own implementation. A judge that used the core would agree with each of the core's mistakes. So each

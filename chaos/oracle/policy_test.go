@@ -142,7 +142,7 @@ func drawHealth(t *rapid.T) config.Health {
 	return h
 }
 
-func TestCoreSharesReasonsAndStatuses(t *testing.T) {
+func TestCoreReasonsAndStatusesMatchOracle(t *testing.T) {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
 		if s.Terminal() != oracle.Terminal(s) || s.Claimed() != oracle.Claimed(s) {
 			t.Errorf("%v: terminal is %v and claimed is %v in the core", s, s.Terminal(), s.Claimed())
@@ -177,7 +177,7 @@ func TestCoreSharesReasonsAndStatuses(t *testing.T) {
 	}
 }
 
-func TestCoreSharesTransitionTable(t *testing.T) {
+func TestCoreTransitionTableMatchesOracle(t *testing.T) {
 	core, table := execution.NewTransitionTable(), oracle.NewTransitionTable()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
 		for to := execution.None; int(to) < execution.Statuses; to++ {
@@ -193,7 +193,7 @@ func TestCoreSharesTransitionTable(t *testing.T) {
 	}
 }
 
-func TestCoreSharesTimesAndLimits(t *testing.T) {
+func TestCoreTimesAndLimitsMatchOracle(t *testing.T) {
 	seconds := func(t *rapid.T, name string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
 	}

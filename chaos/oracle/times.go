@@ -59,8 +59,7 @@ func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 // unreachable ("Numbers that no key changes").
 const UnreachableAfter = 3
 
-// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key
-// changes").
+// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key changes").
 const KeyLifetime = 24 * time.Hour
 
 // Limited returns the action with the limits that apply to an execution whose request sets its own limits:

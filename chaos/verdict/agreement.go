@@ -16,8 +16,7 @@ type Side struct {
 	Outcomes [execution.Statuses]int64
 	// Sometimes lists the reached situations, sorted.
 	Sometimes []string
-	// Detection is the duration of the slowest detection of each kind, on the scenario's own time
-	// scale.
+	// Detection is the duration of the slowest detection of each kind, on the scenario's own time scale.
 	Detection map[string]time.Duration
 }
 

@@ -123,11 +123,11 @@ func addCounts(into, other map[string]int) map[string]int {
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
-		return fmt.Errorf("one share has %s, the other one %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
+		return fmt.Errorf("one share has %s, the other share %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
 	case s.Go != o.Go:
-		return fmt.Errorf("one share was run with %s, the other one with %s", s.Go, o.Go)
+		return fmt.Errorf("one share was run with %s, the other share with %s", s.Go, o.Go)
 	case s.Commit != o.Commit:
-		return fmt.Errorf("one share is of commit %s, the other one of %s", s.Commit, o.Commit)
+		return fmt.Errorf("one share is of commit %s, the other share of %s", s.Commit, o.Commit)
 	case len(s.Agreement)+len(o.Agreement) > 0:
 		return fmt.Errorf("comparisons with the live world can't be merged")
 	}
