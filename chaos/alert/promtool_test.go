@@ -289,8 +289,8 @@ func spelled(values []int64) string {
 	return strings.Join(all, " ")
 }
 
-// sums returns a counter's values in promtool's notation: it grows by each, multiplied by times unless times
-// is nil.
+// sums returns a counter's values in promtool's notation. The counter grows by each, multiplied by times if
+// any.
 func sums(each, times []int64) string {
 	var all []int64
 	sum := int64(0)

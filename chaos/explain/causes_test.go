@@ -74,7 +74,7 @@ func TestFindCausesPrefersOwnExecution(t *testing.T) {
 	}
 }
 
-// FindCauses follows recorded parents: here a log line links an executor's work on execution 8 to the end of
+// FindCauses follows recorded parents: a log line links an executor's work on execution 8 to the end of
 // execution 7.
 func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	r, v := lostExecutionRun()

@@ -24,8 +24,7 @@ type Difference struct {
 	// none acted. There reports whether it is in the second.
 	Act   *history.Event
 	There bool
-	// ActOn is the first act on the execution that matters most, in the same run; nil for none, or if Act is
-	// that act.
+	// ActOn is that run's first act on the execution that matters most; nil for none, or if it is Act.
 	ActOn *history.Event
 	// Pairs holds the first differences of strands, by time, at most as many as Compare was asked for.
 	Pairs []Pair
@@ -332,8 +331,7 @@ func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplusIndex returns the index of the first event in a that b lacks or contains fewer times; len(a) for
-// none.
+// surplusIndex returns the index of the first event in a that b has fewer times, len(a) for none.
 func surplusIndex(a, b []*history.Event) int {
 	left := make(map[signature]int, len(b))
 	for _, e := range b {

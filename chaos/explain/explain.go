@@ -22,8 +22,7 @@ import (
 type Explanation struct {
 	// Counterparts holds the runs that were compared with the failing one, the most informative first.
 	Counterparts []Counterpart
-	// Faults holds the scenario's faults, in its order. It is empty if the run was never repeated without a
-	// fault.
+	// Faults holds the scenario's faults, in its order. It is empty if no run without a fault was tried.
 	Faults []Need
 	// Execution is the execution that failed, 0 for none. Followed reports whether a run without a fault
 	// counts as failing only if this execution breaks the rule; otherwise any execution may break it. Missed
@@ -92,8 +91,8 @@ func (e *Explanation) Needed() (n int) {
 // Run is the history of a run.
 type Run struct {
 	Events []history.Event
-	// Parents holds, for each event, the indices of the events that the world knows to have led to it; nil
-	// for none.
+	// Parents holds, for each event, the indices of events that the world knows to have led to it; nil for
+	// none.
 	Parents [][]int32
 	// Workers maps workers to their names, because their numbers may differ between runs.
 	Workers map[execution.WorkerID]string

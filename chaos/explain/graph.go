@@ -56,8 +56,7 @@ type graph struct {
 	queues, alerts     map[string]int32
 	// kinds counts the events of each class; mutant acts with different texts are different classes.
 	kinds map[eventClass]int32
-	// marks holds a mutant's first act for each process and text, and texts the first act for each text in
-	// any process.
+	// marks holds a mutant's first act for each process and text, and texts the first for each text anywhere.
 	marks map[string][]int32
 	texts map[string]int32
 }

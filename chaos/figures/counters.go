@@ -49,8 +49,8 @@ func (p *process) recordCount(f telemetry.Figure, n int64, l telemetry.Labels) {
 	p.counted[series{f, l}] += n
 }
 
-// hasUnknownSteps reports whether the process may have made calls that change the counter without learning
-// their outcome.
+// hasUnknownSteps reports whether the process may have made calls that change the counter, with an unknown
+// outcome.
 func (p *process) hasUnknownSteps(of series) bool {
 	for _, step := range stepsChanging(of) {
 		if p.open[step] > 0 {

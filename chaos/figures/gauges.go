@@ -291,6 +291,5 @@ func (w *Watch) judgeSuspicion(open int) {
 	w.open = open
 }
 
-// soonTested is the longest interval between two tests of the dead letter path while unreadable messages
-// arrive.
+// soonTested is the maximum interval of tests of the dead letter path while unreadable messages arrive.
 const soonTested = 30 * time.Second

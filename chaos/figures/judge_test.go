@@ -91,8 +91,7 @@ func (f *fixture) runSampler(executions, load int64) {
 	set(telemetry.Workers, 1, execution.Active.String(), "live", execution.Healthy.String())
 }
 
-// setAnswers makes the database return this number of executions in the status requested, and one worker with
-// this load.
+// setAnswers makes the database return this number of requested executions, and a worker with this load.
 func (f *fixture) setAnswers(executions, load int) {
 	f.db.survey = store.Survey{Waiting: []store.Waiting{{Status: execution.Requested, Count: executions}}}
 	f.db.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}, Lifecycle: execution.Active, ConsumerAlive: true, Load: load, Queued: 1}}

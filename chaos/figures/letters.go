@@ -14,8 +14,7 @@ type Clock interface {
 	Monotonic() time.Duration
 }
 
-// Clock sets the clocks of the process's machine. Without them, the handling time of dead letters is not
-// judged.
+// Clock sets the clocks of the process's machine. Without them, handling times are not judged.
 func (w *Watch) Clock(c Clock) { w.clock = c }
 
 // clockSlack is the tolerated difference between the process's measurement and the judge's, because the calls
@@ -34,8 +33,7 @@ type letter struct {
 	named map[telemetry.Labels]int
 }
 
-// beginLetter records the delivery of a dead letter. The broker records deaths in whole seconds, by its own
-// clock.
+// beginLetter records a dead letter's delivery. The broker records deaths in whole seconds by its clock.
 func (w *Watch) beginLetter(d *broker.Delivery) {
 	w.letter = &letter{named: make(map[telemetry.Labels]int)}
 	if w.clock == nil {

@@ -44,8 +44,7 @@ func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) 
 	}
 }
 
-// judgePass judges the report that a pass of a loop is finished. A worker restarts its loops with each
-// session.
+// judgePass judges the report that a loop's pass is finished. A worker restarts its loops in each session.
 func (w *Watch) judgePass(loop string) {
 	p := w.passesOf(loop)
 	w.j.judged++

@@ -34,8 +34,8 @@ type Watch struct {
 	session broker.Session
 	// connected is when session began.
 	connected time.Duration
-	// queue is the dead letter queue's state as last read by the process, until the process reports it; nil
-	// for none.
+	// queue is the dead letter queue's state as last read by the process, until it reports that; nil for
+	// none.
 	queue *broker.QueueState
 	// loops holds the counts of each loop, by its name.
 	loops map[string]*passCounts
@@ -53,8 +53,7 @@ type Watch struct {
 
 // sample holds the database's answers to the sampler's current sample.
 type sample struct {
-	// asked is the context of the sampler's calls, which distinguishes them from calls of other parts of the
-	// process.
+	// asked is the context of the sampler's calls, which distinguishes them from the process's other calls.
 	asked   context.Context
 	survey  store.Survey
 	workers []store.WorkerRow
@@ -73,8 +72,7 @@ type Health interface {
 	Unreadable() string
 }
 
-// Ask makes the judge check an executor's readiness at each of the executor's samples. A nil judge does
-// nothing.
+// Ask makes the judge check an executor's readiness at each of its samples. A nil judge does nothing.
 func (j *Judge) Ask(process string, h Health) {
 	if j != nil {
 		j.processNamed(process).current.health = h

@@ -23,18 +23,16 @@ type Bounds struct {
 	// Unclaimed is for an execution that is scheduled, but that its worker does not claim.
 	Unclaimed time.Duration
 	// DeadLetter is for a scheduled execution whose message died in a worker's queue, counted from that
-	// death. An attempt that is under way when the database returns ends with its timeout, and a pause
-	// follows.
+	// death. An attempt under way when the database returns ends with its timeout, and a pause follows.
 	DeadLetter time.Duration
-	// OwnerGone is for an execution scheduled to an incarnation that is gone, counted from the incarnation's
-	// end.
+	// OwnerGone is for an execution scheduled to an incarnation that is gone, counted from its end.
 	OwnerGone time.Duration
-	// WorkerDead is for an execution running on a worker that stopped renewing its lease, counted from the
-	// last renewal.
+	// WorkerDead is for an execution on a worker that stopped renewing its lease, counted from the last
+	// renewal.
 	WorkerDead time.Duration
 	// Hold is added to WorkerDead while the brake holds, counted from the moment at which most leases were
-	// over. Trickle is added once more for each of these workers, because the brake then lets them through
-	// one by one.
+	// over. Trickle is added once for each of these workers, because the brake then lets them through one by
+	// one.
 	Hold    time.Duration
 	Trickle time.Duration
 	// Warmup is how long the monitors wait after an executor's start and after a database outage.

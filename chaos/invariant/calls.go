@@ -9,8 +9,8 @@ import (
 
 // Calls follows the calls of one worker process to the database and to its machine, from its start to its
 // end. It knows what the process must know about its lease and its claimed runs, and which replies it got.
-// Several invariants judge how the process reacts. Only the simulated world reports calls, each in the task
-// that makes it.
+// Several invariants judge its reactions. Only the simulated world reports calls, each in the task that makes
+// it.
 //
 // Times are on the process's monotonic clock, which the core measures with too.
 type Calls struct {
@@ -174,7 +174,7 @@ type Answer struct {
 	Applied, Ours, Late bool
 	// Failed reports whether the answer was an error. Unknown reports whether the statement may have taken
 	// effect despite the error. Wrong reports whether the error isn't known to be transient. Shared reports
-	// whether the statement was about several executions: the error may be about another one, so the claim is
+	// whether the statement was about several executions: the error may be about another, so the claim is
 	// repeated.
 	Failed, Unknown, Wrong, Shared bool
 }
@@ -184,8 +184,7 @@ func (c *Calls) forgetRun(now time.Duration, key execution.Key) {
 	delete(c.runs, key)
 }
 
-// Finishes judges the end of a run that the process is about to write. words holds the error and message to
-// be stored.
+// Finishes judges the end of a run that the process is about to write. words holds its error and message.
 func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	c.judgeNextQuestion(now)
 	r := c.runs[e.Key]
@@ -217,8 +216,8 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	if !o.Failed && (o.Applied || r.unwritten && o.Ours) {
 		if e.Reason != execution.WorkerShutdown {
 			ended := r.ended
-			// The result may have waited for other results while its worker was paused. That time is not part
-			// of the run.
+			// The result may have waited for others while its worker was paused. That time isn't part of the
+			// run.
 			switch {
 			case r.byItself:
 				ended = r.exited

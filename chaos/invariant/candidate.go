@@ -25,8 +25,7 @@ type candidate struct {
 	// leaseOver is when the lease ends by a clock that never jumps.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy reports whether some executor may consider it unhealthy, and surelyUnhealthy whether all
-	// must.
+	// unhealthy reports whether an executor may consider it unhealthy, surelyUnhealthy whether all must.
 	unhealthy, surelyUnhealthy bool
 	load                       int
 	// claims is the number of runs that it has claimed.

@@ -328,8 +328,7 @@ func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, 
 	})
 }
 
-// lastPresence returns when any of the causes was last present for a process, 0 for never, and whether one
-// still is.
+// lastPresence returns when any cause in of was last present for a process, 0 for never, and if one still is.
 func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts bool) {
 	note := func(t *trouble) {
 		if t.seen {

@@ -122,8 +122,7 @@ func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	}
 }
 
-// Ends reports that a part has ended by itself. contexts is the number of contexts that it has created and
-// not cancelled.
+// Ends reports that a part has ended by itself. contexts counts contexts that it created and did not cancel.
 func (c *Conduct) Ends(p Part, contexts int) {
 	if c.failures != nil {
 		delete(c.failures.parts, p.Task)
@@ -176,8 +175,7 @@ func (c *Conduct) Published(process string, over Open, m *broker.Message, o brok
 	}
 }
 
-// GoesOn reports that a part waits or makes a call under a context although it knows that the context is
-// done.
+// GoesOn reports that a part waits or makes a call under a context that it knows to be done.
 func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
 	if c.failures != nil {
 		c.failures.judgeDoneContext(p, what, since)

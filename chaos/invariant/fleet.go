@@ -65,8 +65,7 @@ type member struct {
 	*session
 	incarnation execution.Incarnation
 	joined      time.Duration
-	// left is when an executor marked the incarnation lost, negative if none did. leftBy is the process of
-	// that executor.
+	// left is when an executor marked the incarnation lost, negative if none did. leftBy is its process.
 	left   time.Duration
 	leftBy string
 }

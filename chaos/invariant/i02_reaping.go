@@ -54,8 +54,7 @@ func (r *reapingCheck) observeEvent(e *history.Event) {
 	}
 }
 
-// warmupObjection returns why a process has not watched long enough to declare a worker lost, empty if it
-// has.
+// warmupObjection returns why a process has not watched long enough to mark workers lost, empty if it has.
 func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
@@ -75,8 +74,7 @@ func (r *reapingCheck) warmupObjection(e *history.Event) string {
 // lossObjection returns why an incarnation must not be marked lost now; empty if it may.
 func (r *reapingCheck) lossObjection(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
-	// If the database lost its latest writes, it reports the incarnations in them as lost; no executor marked
-	// these.
+	// A database that lost its latest writes itself reports the incarnations in these as lost.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
@@ -113,8 +111,7 @@ func (r *reapingCheck) brakeObjection(e *history.Event) string {
 		}
 		return ""
 	}
-	// Count only leases that the reaper, too, must consider over: it saw the last heartbeat at most one pass
-	// late.
+	// Count only leases that the reaper must consider over: it saw the last heartbeat a pass late at most.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.headcountAt(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)

@@ -21,8 +21,7 @@ type doubt struct {
 	refusing  string
 	execution execution.ID
 	better    *candidate
-	// since returns the time since which the other worker has been the better choice. why is the violation's
-	// text.
+	// since returns since when the other worker has been the better choice. why is the violation's text.
 	since func(*candidate) time.Duration
 	why   string
 }
@@ -177,16 +176,15 @@ func (p *placementChecker) judgeGrace(e *history.Event, l *life) {
 			e.Execution, e.At-p.brokerUp, p.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
 	}
 	last := p.lastFit(l, e.At)
-	// The decision is based on a claim and on an earlier look at the workers. Both are older than the
-	// failure.
+	// The decision is based on a claim and an earlier look at the workers. Both are older than the failure.
 	if waited := e.At - max(l.waits, last); waited < grace-p.s.tolerance {
 		p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
 			e.Execution, waited, l.waits, last, grace)
 	}
 }
 
-// nobodyIsBetter reports whether every worker that has fitted the runtime since since was surely unhealthy
-// all the time. In that case unhealthy workers get work like any others.
+// nobodyIsBetter reports whether all workers that fitted the runtime from since to now were surely unhealthy
+// all that time. In that case unhealthy workers get work like any others.
 func (p *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, runtime) {

@@ -11,8 +11,7 @@ import (
 
 // hungQueues records the queues that hang. An executor declares its queues whenever it connects, and RabbitMQ
 // does not answer for a classic queue that hangs. So an executor that loses its session can't open another
-// while the queue hangs, and dispatches nothing (docs/queues.md). The history does not show when a session
-// ends.
+// while the queue hangs, and dispatches nothing (docs/queues.md). Histories don't show ends of sessions.
 type hungQueues struct {
 	// names holds the executors' classic queues that hang.
 	names []string

@@ -350,7 +350,7 @@ func (p *placementChecker) waitsOnlyForWorker(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !p.limited[p.s.actions[l.action]]
 }
 
-// availableWorker returns a worker that fits the runtime and, ever since since, has held nothing or was well
+// availableWorker returns a worker that fits the runtime and, from since to now, has held nothing or was well
 // and had room; nil if there is none. Its latest failure is older than the time after which an unhealthy
 // worker is retried.
 func (p *placementChecker) availableWorker(runtime string, since, now time.Duration) *candidate {

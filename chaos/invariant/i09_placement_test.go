@@ -123,15 +123,14 @@ func TestOnlyUnlawfulPlacementBreaksInvariant(t *testing.T) {
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
 	}
-	// cut returns a partition of that worker from the server end that lasts until until.
+	// cut returns a partition of that worker from the server end. It ends at the time until.
 	cut := func(end string, until time.Duration) []history.Event {
 		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
 		over := of
 		over.At, over.Kind = until, history.FaultEnded
 		return one(of, over)
 	}
-	// putBack returns a claim at 15 s that the reconciler releases at 100 s, with the given events in
-	// between.
+	// putBack returns a claim at 15 s that the reconciler releases at 100 s, with events in between.
 	putBack := func(until time.Duration, between ...history.Event) []history.Event {
 		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)
@@ -162,7 +161,7 @@ func TestOnlyUnlawfulPlacementBreaksInvariant(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
-	// freed returns an execution that the other worker has until until; it has room for one more.
+	// freed returns an execution on the other worker that ends at until. That worker has room for one more.
 	freed := func(until time.Duration) []history.Event {
 		story := with(one(created(20*second)), dispatchEvents(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
 		for i := range story {

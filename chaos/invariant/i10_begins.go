@@ -23,7 +23,7 @@ func (c *Calls) judgeFirstClaim(key execution.Key) {
 		c.process, key.ID, key.Epoch, at-c.draining)
 }
 
-// wasHaltedSince reports whether the process was halted or resumed since the run's time since.
+// wasHaltedSince reports whether the process was halted or resumed at or after since, by the run's clock.
 func (c *Calls) wasHaltedSince(since time.Duration) bool {
 	if c.graceful == nil {
 		return false

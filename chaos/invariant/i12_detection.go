@@ -302,8 +302,8 @@ func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (
 }
 
 // earliestDeadline returns the earliest deadline that applies to an execution in its present state, and what
-// is wrong, empty if none applies. None applies while its row is unreadable. Once it is readable, the bound
-// counts anew.
+// is wrong, empty if none applies. None applies while its row is unreadable. After that, the bound counts
+// anew.
 func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, string) {
 	if l.hidden {
 		return deadline{}, ""
@@ -325,8 +325,7 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 		return dc.scheduledDeadline(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that never jumps must have passed the deadline: a clock step
-		// alone ends no run. The second clock belongs to an executor, and is stopped while its machine is
-		// frozen.
+		// alone ends no run. The second clock is an executor's, which stops while its machine is frozen.
 		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.leastClockStoppage(l.entered, dc.s.now.At))
 		best, what := dc.adaptToObserving(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := dc.s.workers.Get(l.incarnation); t != nil {

@@ -12,8 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Queues reports the state of the broker's queues. A [Work] may implement it; only the simulated world's
-// does.
+// Queues reports the state of the broker's queues. Only the simulated world's [Work] implements it.
 type Queues interface {
 	// Idle reports whether a queue exists, is empty and has no consumer.
 	Idle(queue string) bool

@@ -17,8 +17,8 @@ type idleWorld struct{}
 func (idleWorld) Statements(func(string, bool, uint64)) {}
 func (idleWorld) Idle(string) bool                      { return true }
 
-// If a worker has been gone for five minutes, its queues must be deleted once the dead letter path has worked
-// for five more.
+// If a worker has been gone for five minutes, its queues must be deleted after the dead letter path has
+// worked for five.
 func TestIdleQueuesMustBeDeleted(t *testing.T) {
 	spoiled := func(kind, messages string) []history.Event {
 		return []history.Event{

@@ -32,8 +32,7 @@ func (r *resultChecker) judgeMessage(e *history.Event, l *life, x runExit) {
 	}
 }
 
-// codePhrase describes a failure's exit code in words. It returns nothing if the action named its reason
-// itself.
+// codePhrase describes a failure's exit code in words. It is empty if the action named its reason itself.
 func (e runExit) codePhrase() string {
 	if e.code == 0 {
 		return ""

@@ -75,8 +75,7 @@ func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	}
 }
 
-// hadReason reports whether the worker had e's reason to end the run, or the run ended by itself for that
-// reason.
+// hadReason reports whether the worker had e's reason to end the run, or the run ended by itself for it.
 func (c *Calls) hadReason(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason

@@ -42,8 +42,7 @@ func (s *Suite) Reported(wrong string, compared uint64) {
 	}
 }
 
-// ExpectAlerts sets the expected alerts. Alerts are not judged without it, or if the history has no event
-// about alerts.
+// ExpectAlerts sets the expected alerts. Without it, or without events about alerts, alerts are not judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
 
 type alertChecker struct {

@@ -41,8 +41,7 @@ type earnedChecker struct {
 	skipped []skippedChild
 }
 
-// skippedChild is a child that was skipped and must still be justified: its parent's chain must not have
-// completed.
+// skippedChild is a skipped child for which it is still open whether its parent's chain has failed.
 type skippedChild struct {
 	id, parent execution.ID
 	at         time.Duration
@@ -206,8 +205,7 @@ func (en *badEnd) noCauseText(of cause) string {
 }
 
 // overloadReason returns why the execution should have waited: its worker had no room, and the executor could
-// know it, because a later heartbeat of the worker reported that it had been full. Otherwise it returns
-// nothing.
+// know it, because a later heartbeat reported that the worker was full. Otherwise it returns nothing.
 func (en *badEnd) overloadReason(counted bool) string {
 	t, e := en.at, en.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)

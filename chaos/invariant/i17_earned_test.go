@@ -124,9 +124,8 @@ func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 	}
 }
 
-// fullWorkerStory returns a story of a worker with one slot. Execution 1 holds the slot until freed;
-// execution 2 is dispatched at 30 s, waits, and is counted against the worker. The worker renews its lease at
-// told.
+// fullWorkerStory returns a story of a worker with one slot. Execution 1 holds the slot until freed.
+// Execution 2 is dispatched at 30 s, waits, and counts against the worker, which renews its lease at told.
 func fullWorkerStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {

@@ -27,8 +27,7 @@ const (
 	LookSchedule Look = iota
 	// LookSettle finds chains with waiting children.
 	LookSettle
-	// LookOwners finds executions held by workers that are gone. The loss of a worker is also a reason for
-	// it.
+	// LookOwners finds executions held by workers that are gone. A worker's loss is also a reason for it.
 	LookOwners
 	LookClaims
 	LookUnpublishedLate
@@ -78,8 +77,8 @@ func (l Look) isAlwaysDue() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// clockDrift returns the maximum error of a process's clock over d: by a fast clock, d ends earlier by this
-// much.
+// clockDrift returns the maximum error of a process's clock over d: by a fast clock, d ends that much
+// earlier.
 func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
 // Found identifies a row that a look returned, with its status.
@@ -128,8 +127,8 @@ type lookState struct {
 	began, timed time.Duration
 	answered     time.Duration
 	any          bool
-	// full reports whether the last look returned as many rows as requested, and due whether the next look
-	// must follow.
+	// full reports whether the last look returned as many rows as requested, and due whether the next must
+	// follow.
 	full, due bool
 	failed    bool
 	batches   int
@@ -139,8 +138,7 @@ type lookState struct {
 // lookReason is an event that may wake the scheduler at a time between from and to.
 type lookReason struct{ from, to time.Duration }
 
-// Looks returns a Looker for an executor process that has just started; nil if the suite does not judge this
-// invariant.
+// Looks returns a Looker for an executor process that has just started; nil if this invariant is not judged.
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {

@@ -7,8 +7,7 @@ import (
 
 // This file is the part of invariant 18 about the reasons for which an executor may look for work early.
 
-// Woken records an event that may make the scheduler look immediately, and again after delay unless that is
-// 0.
+// Woken records an event that may make the scheduler look immediately, and after delay unless that is 0.
 func (lo *Looker) Woken(at, delay time.Duration) {
 	// The new reason lapses last in its queue.
 	if slack := lo.wakeSlack(at); slack == lo.c.s.promptBound() {
@@ -71,8 +70,7 @@ func (lo *Looker) judgeParked(at time.Duration) {
 // wakeGrain is how long after its answer a call may still wake the executor.
 const wakeGrain = 50 * time.Millisecond
 
-// useReason reports whether an executor has a reason to look before its period is over, and uses the reason
-// up.
+// useReason reports whether an executor has a reason to look before its period is over, and uses it up.
 func (lo *Looker) useReason(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
@@ -107,8 +105,7 @@ func (lo *Looker) useReason(l Look, at time.Duration) bool {
 		if lo.kinds[l].due {
 			return true
 		}
-		// A look covers everything that came before it. A reason that came just now may wake the executor
-		// again.
+		// A look covers everything that came before it. A reason that came just now may wake it again.
 		was := len(lo.settled) > 0
 		if was {
 			lo.settled = slices.DeleteFunc(lo.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })

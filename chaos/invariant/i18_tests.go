@@ -68,8 +68,8 @@ func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 
 // judgeMissingCanary judges whether an executor tests the dead letter path at all. A test declares separate
 // queues before it sends a message. While the broker creates no queue, every attempt ends before its first
-// message, and the history shows no test. A hostile header can cause this minutes after the end of the fault
-// that sent it.
+// message, and the history shows no test. A hostile header can cause this minutes after the fault that sent
+// it.
 func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
 	last, within := wc.tests[process], canaryPeriod+clockDrift(canaryPeriod)+canaryTakes+2*wc.s.promptBound()
 	p := wc.s.roads.byName[process]

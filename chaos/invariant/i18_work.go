@@ -90,8 +90,7 @@ type workChecker struct {
 	// taken holds the dispatches of the last raceTime, the earliest first.
 	taken  []recentDispatch
 	faults int
-	// faultOver is when the last fault ended. forwards is how far the database's clock was set forwards in
-	// total.
+	// faultOver is when the last fault ended. forwards is how far the database's clock was set forwards.
 	faultOver time.Duration
 	forwards  time.Duration
 
@@ -106,8 +105,7 @@ type workChecker struct {
 	left  leftRows
 	ended int64
 
-	// lookers holds the Looker of each executor; see i18_passes.go. nextOverdue is when they are next
-	// checked.
+	// lookers holds each executor's Looker; see i18_passes.go. nextOverdue is when they are next checked.
 	lookers     []*Looker
 	nextOverdue time.Duration
 
@@ -119,8 +117,7 @@ type workChecker struct {
 	recent  queue[watchEntry]
 }
 
-// recentDispatch is a dispatch that took room at a worker for which other executors may have claimed
-// executions.
+// recentDispatch is a dispatch that took a worker's room, for which other executors may have claimed.
 type recentDispatch struct {
 	at          time.Duration
 	incarnation execution.Incarnation
@@ -131,8 +128,7 @@ type recentDispatch struct {
 
 // Work counts the statements of each process since the start. Only the simulated world implements it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order. worker reports whether the process is a
-	// worker.
+	// Statements calls visit for each process in a fixed order. worker reports whether it is a worker.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
@@ -456,8 +452,8 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
-		// A monitor that only observes leaves the rows in place, so each pass continues after them, a batch
-		// at a time.
+		// A monitor that only observes leaves rows in place, so each pass continues after them, a batch at a
+		// time.
 		if wc.s.monitorObserves() {
 			loop(2*int64(wc.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}

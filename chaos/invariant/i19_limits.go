@@ -53,8 +53,7 @@ func (lc *limitsChecker) observeEvent(e *history.Event, l *life) {
 		}
 		switch e.To {
 		case execution.Scheduled:
-			// An execution without its own dispatch timeout uses the configuration's, so the request did not
-			// set it.
+			// Without its own dispatch timeout, an execution uses the configuration's, which no request set.
 			if l.dispatchTimeout > 0 {
 				lc.judgeDeadline(e, "be claimed", l.dispatchTimeout)
 			}

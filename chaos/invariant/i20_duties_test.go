@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// beginFault returns the beginning of a fault of the process of worker 1, or of its link to server unless
-// that is empty.
+// beginFault returns the beginning of a fault of worker 1's process or, unless server is empty, of its link
+// to it.
 func beginFault(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }

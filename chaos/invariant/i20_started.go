@@ -140,8 +140,7 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			sc.narrow = append(sc.narrow, e.At)
 		} else if len(sc.narrow) > 0 {
-			// Messages that have queued up in a slow link arrive after the fault's end, later by at most its
-			// duration.
+			// Messages that have queued up in a slow link arrive later than its end by at most its duration.
 			at += e.At - sc.narrow[0]
 			if sc.narrow = sc.narrow[1:]; len(sc.narrow) == 0 {
 				sc.narrow = nil
@@ -228,8 +227,8 @@ func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 }
 
 // lastRenewalSent returns the earliest time at which the last renewal can have been sent. A worker that was
-// cut off since then may have fenced itself because it got no answer, although it still has its lease in the
-// database.
+// cut off since then may have fenced itself for want of an answer, although its lease in the database is
+// valid.
 func (sc *startedChecker) lastRenewalSent(t *session) time.Duration {
 	return t.renewed - sc.s.config.Worker.StatementTimeout
 }

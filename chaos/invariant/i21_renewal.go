@@ -24,8 +24,7 @@ func (c *Calls) LeaseOver(now time.Duration) {
 }
 
 // Beats judges a heartbeat that the worker is about to send after a refused claim. The refusal may have come
-// while the previous heartbeat was under way. After that heartbeat, the worker may also first report that it
-// is active.
+// while the previous heartbeat was under way. After that, the worker may first report that it is active.
 func (c *Calls) Beats(now time.Duration) {
 	r := &c.renewal
 	if r.over == 0 || c.service == nil {

@@ -28,13 +28,11 @@ const (
 	clients = 3
 	// heldLetters is the prefetch of the dead letter queue.
 	heldLetters = 50
-	// hintsASecond and looksASecond limit how often per second a worker may query its cancellations and its
-	// dispatches.
+	// hintsASecond and looksASecond limit a worker's queries per second for cancellations and for dispatches.
 	hintsASecond, looksASecond = 5, 1
 )
 
-// Connections counts each process's attempts to connect to the broker since the run's start. A [Work] may
-// implement it.
+// Connections counts each process's attempts so far to connect to the broker. A [Work] may implement it.
 type Connections interface {
 	// Connections calls visit for each process in a fixed order. worker reports whether it is a worker.
 	Connections(visit func(process string, worker bool, made uint64))

@@ -53,8 +53,7 @@ type lyingChecker struct {
 	s  *Suite
 	of dense.Table[execution.Incarnation, *workerClaims]
 	// late holds the few claims that were refused for lateness and whose message was not rejected yet. bound
-	// is the maximum time until the rejection: before it, the worker reports with a heartbeat that it was
-	// full.
+	// is the maximum time until then: before it rejects, the worker reports that it was full.
 	late  []lateClaim
 	bound time.Duration
 	// waited holds the dispatches that a worker has rejected after they had waited there behind other runs.
@@ -62,7 +61,7 @@ type lyingChecker struct {
 	kept   keptChecker
 }
 
-// queueWait holds a rejected dispatch's epoch, and until when all slots of its worker were taken while it
+// queueWait holds a rejected dispatch's epoch, and until when its worker's slots were all taken while it
 // waited.
 type queueWait struct {
 	epoch execution.Epoch
@@ -210,9 +209,8 @@ func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
 	}
 }
 
-// noteWaitBehindOthers records a dispatch that its worker rejects after the dispatch waited there while every
-// slot was taken. The worker first reports to the database that it was full, unless it has already done so
-// since.
+// noteWaitBehindOthers records a dispatch that its worker rejects after it waited there while every slot was
+// taken. The worker first reports to the database that it was full, unless it has already done so.
 func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	// A message that the broker sent to a deaf worker, or over a bad link, may not have arrived yet.
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isDeaf | isMute | hasTwin | databaseFails | databaseClock
@@ -235,8 +233,7 @@ func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	lc.waited[l.id] = queueWait{l.epoch, until}
 }
 
-// judgeBlame requires that a dispatch that waited behind other runs and was rejected doesn't count (defect
-// D20).
+// judgeBlame requires that a rejected dispatch that waited behind other runs doesn't count (defect D20).
 func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	w, any := lc.waited[e.Execution]
 	if !any {

@@ -76,8 +76,8 @@ func (h *handedOnChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// isClear reports whether nothing has been wrong since from for an executor that has claimed or dispatched an
-// execution.
+// isClear reports whether an executor that claimed or dispatched an execution had no trouble at or after
+// from.
 func (h *handedOnChecker) isClear(executor string, in execution.Status, from time.Duration) bool {
 	r := &h.s.roads
 	x := r.byName[executor]
@@ -112,8 +112,7 @@ const oldestConfirm = 30 * time.Second
 // isQueueShut reports whether the executor of a dispatch could not yet know that the worker's queue answers.
 // An executor sends nothing to a queue while a publish there waits for its confirm (docs/queues.md, "A broker
 // that is half well"). After the hang, the broker first stores the messages that waited, and the confirm then
-// arrives within one reaction. The reconciler publishes what was not sent meanwhile; invariant 12 bounds
-// that.
+// arrives within one reaction. The reconciler publishes the rest; invariant 12 bounds that.
 func (h *handedOnChecker) isQueueShut(l *life) bool {
 	sent, any := h.unheard[dispatchRoute{l.by, l.worker}]
 	return any && sent >= l.entered-oldestConfirm-h.s.promptBound() && h.s.queueStuckSince(l, l.entered-h.s.promptBound())

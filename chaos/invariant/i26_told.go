@@ -61,9 +61,8 @@ type publishedHint struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent holds the changes that were not judged yet, and kept the judged changes of the last minute, both
-	// the oldest first. byChange holds the latest change of each execution, which links to the earlier
-	// changes.
+	// recent holds the changes not judged yet, and kept the judged changes of the last minute, both the
+	// oldest first. byChange holds the latest change of each execution, which links to the earlier changes.
 	recent, kept queue[*committedChange]
 	byChange     dense.Table[execution.ID, *committedChange]
 	// sent holds the hints by id, and order the same hints, the oldest first.
@@ -76,8 +75,7 @@ type hintChecker struct {
 	// spared and unsent hold unused entries for reuse.
 	spared []*committedChange
 	unsent []*publishedHint
-	// restarted holds when each restarted process last started. Such a process numbers its hints from 1
-	// again.
+	// restarted holds when each restarted process last started. It then numbers its hints from 1 again.
 	restarted map[string]time.Duration
 	// hasContent reports whether the history reports the content of hints. If it doesn't, a missing hint
 	// can't be detected.
@@ -147,8 +145,7 @@ func (hc *hintChecker) nextCheck() time.Duration {
 	return at
 }
 
-// earnsHint reports whether a change needs a hint. It does if it is a claim, an end, or a request to end a
-// run.
+// earnsHint reports whether a change needs a hint, as a claim, an end, or a request to end a run does.
 func earnsHint(e *history.Event) bool {
 	return e.To == execution.Running || e.To == execution.Canceling || oracle.Terminal(e.To)
 }
@@ -180,8 +177,8 @@ func (hc *hintChecker) judgeHint(e *history.Event, l *life) {
 }
 
 // judgeSingleSend requires that a hint that may have arrived is not repeated, and that no two hints have the
-// same id. But a restarted process numbers its hints from 1 again, and two processes of one name both number
-// theirs from 1.
+// same id. But a restarted process numbers its hints from 1 again, and so does each of two processes of one
+// name.
 func (hc *hintChecker) judgeSingleSend(e *history.Event) {
 	h := hc.newest
 	if h == nil || h.id != e.Key {

@@ -41,7 +41,7 @@ type wakeChecker struct {
 	hints *hintChecker
 }
 
-// capacityCheck is a check of a worker, to be made at at if the worker has had room since since.
+// capacityCheck is a check of a worker, made at the time at if the worker has had room all along from since.
 type capacityCheck struct {
 	at, since time.Duration
 	w         *candidate
@@ -122,15 +122,13 @@ func (wc *wakeChecker) isTooDeep(w *candidate) bool {
 	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 }
 
-// isPathClear reports whether nothing has been wrong since from on the path of hints from a process to the
-// executors.
+// isPathClear reports whether hints from a process to the executors met no trouble at or after from.
 func (wc *wakeChecker) isPathClear(process string, from time.Duration) bool {
 	p := wc.s.roads.byName[process]
 	return wc.s.roads.hintsArrive(from) && (p == nil || p.isClear(from))
 }
 
-// checkWhenDue schedules a check of an execution for one prompt bound after the execution is due for a
-// worker.
+// checkWhenDue schedules a check of an execution for one prompt bound after it is due for a worker.
 func (wc *wakeChecker) checkWhenDue(e *history.Event, at time.Duration) {
 	if wc.s.roads.hintsArrive(wc.s.recoveryStart(at)) {
 		wc.agenda.scheduleCheck(wc.s, max(at, e.Due-wc.s.skew)+wc.s.promptBound(), e.Execution, e.Epoch, execution.Requested)
@@ -251,8 +249,7 @@ func (wc *wakeChecker) judgeWaiting(l *life, w *candidate, now time.Duration) {
 		l.id, wc.knownSince(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// knownSince returns the earliest time at which executors can have learned that an execution waits for a
-// worker.
+// knownSince returns the earliest time at which executors can know that an execution waits for a worker.
 func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	since := max(l.entered, l.due-wc.s.skew)
 	if l.shown > 0 {

@@ -80,7 +80,7 @@ func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 	}
 }
 
-// isClear reports whether nothing has been wrong with an executor since it declared a worker lost at at. A
+// isClear reports whether an executor had no trouble since it declared a worker lost, at the time at. A
 // worker that re-registers also ends its last incarnation, but reclaims nothing. The executors' passes do
 // that.
 func (o *ownReapingChecker) isClear(executor string, at time.Duration) bool {

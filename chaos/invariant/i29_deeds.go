@@ -11,8 +11,7 @@ import (
 // execution (docs/executor.md). A line must match what the database has stored, because operators search for
 // it.
 
-// deed is a change of an execution by a part of an executor, or the record of a change that the part would
-// have made.
+// deed is a change of an execution by a part of an executor, or the record of one that it would have made.
 type deed struct {
 	process string
 	by      execution.Part

@@ -147,8 +147,8 @@ func (f *partFailures) forgetCall(call string) {
 	f.open = kept
 }
 
-// longestCompared is the number of bytes of an error's first line that a log line must contain. Long lines
-// are truncated.
+// longestCompared is the number of bytes of an error's first line that a log line must contain; long lines
+// are cut.
 const longestCompared = 200
 
 func (f *partFailures) noteLogged(text string) {

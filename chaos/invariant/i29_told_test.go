@@ -186,8 +186,7 @@ func TestDoneContextOrUndeclaredQueueBreaksInvariant(t *testing.T) {
 }
 
 // A probe's result applies to the incarnation that its round read from the database. If the process was
-// halted, its round may have used an old list, so a failure does not count for a worker that has registered
-// since.
+// halted, its round may have used an old list, so a failure doesn't count for a worker registered since.
 func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 	const url = "sim://w/readyz"
 	registers := func(at time.Duration) history.Event {

@@ -310,8 +310,7 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	}
 }
 
-// Normally only a rule's first finding is recorded. With EachExecution, it is the first finding about each
-// execution.
+// Only a rule's first finding is recorded; with EachExecution, the first finding about each execution.
 func TestEachExecutionModeRecordsEveryExecution(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		s := New(config.Default(config.Hardened), []int{5})

@@ -60,8 +60,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
 	}
 
-	// Messages are returned and their dispatches reclaimed repeatedly, for longer than a worker may be left
-	// idle.
+	// Messages are returned and their dispatches reclaimed repeatedly, for longer than a worker may be idle.
 	returned := func(taken bool) []history.Event {
 		story := workerPair()
 		for at := second; at < 60*second; at += 10 * second {

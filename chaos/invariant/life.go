@@ -54,11 +54,9 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate reports whether more than half of the time for the claim had passed when the message reached
-	// the broker.
+	// sentLate reports whether the message reached the broker after more than half of the time for its claim.
 	sentLate bool
-	// observed reports whether an observing timeout monitor has recorded what it would do about the present
-	// dispatch.
+	// observed reports whether an observing monitor has recorded what it would do about the present dispatch.
 	observed bool
 	// observedAt is when the monitor last made that record, by the database's clock.
 	observedAt time.Duration
@@ -67,15 +65,13 @@ type life struct {
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired, rejected and tooOften report how copies of its message died; tooOften means requeued too
-	// often.
+	// expired, rejected and tooOften (requeued too often) report how copies of its message died.
 	expired, rejected, tooOften bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate reports whether this process restarted
 	// before the message was sent, and the message arrived when the dispatch could no longer be claimed.
 	scheduler      string
 	orphanSentLate bool
-	// action is the index of its action in Suite.actions. slot is the concurrency slot that it holds, 0 for
-	// none.
+	// action is its action's index in Suite.actions. slot is the concurrency slot that it holds, 0 for none.
 	action    uint16
 	slot      uint16
 	delivered time.Duration // when the message came to the worker that has it, 0 if no worker has it
@@ -157,8 +153,7 @@ func (s *session) goneSince() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// hindranceLog records the faults that could hinder an executor. During such a fault, no bound on detection
-// applies.
+// hindranceLog records the faults that could hinder an executor. Meanwhile no bound on detection applies.
 type hindranceLog struct {
 	lasting int
 	lastEnd time.Duration
@@ -460,8 +455,7 @@ func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	return execution.None
 }
 
-// actionIndex returns the index of an action's name in Suite.actions. A life stores the index instead of the
-// name.
+// actionIndex returns the index of an action's name in Suite.actions. A life stores that instead of the name.
 func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {

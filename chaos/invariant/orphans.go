@@ -13,8 +13,7 @@ type orphans struct {
 	// waiting holds the children of chains whose end was not handled yet. Children that end
 	// meanwhile stay in the list.
 	waiting map[execution.ID][]execution.ID
-	// settling counts, for each handled chain, the children that must still be started or skipped. all is the
-	// sum.
+	// settling counts, per handled chain, the children that must still be started or skipped. all is the sum.
 	settling map[execution.ID]int
 	all      int
 }
@@ -32,8 +31,7 @@ func (s *Suite) addChild(l *life, at time.Duration) {
 	l.orphan, l.parentEnded, l.ahead = true, at, s.settlingBatches()
 }
 
-// orphanChildren records that the end of a chain was handled. The chain's waiting children must be settled
-// now.
+// orphanChildren records that a chain's end was handled. Its waiting children must be settled now.
 func (s *Suite) orphanChildren(e *history.Event) {
 	o := &s.orphans
 	var left []*life

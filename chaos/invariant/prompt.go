@@ -27,8 +27,7 @@ type agenda struct {
 	seq uint32
 }
 
-// scheduleCheck schedules a check of an execution just after the time after, if it then still has this status
-// and epoch.
+// scheduleCheck schedules a check for the time after, if the execution then still has this status and epoch.
 func (a *agenda) scheduleCheck(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
 	a.seq++
 	a.due.push(watchEntry{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})

@@ -14,8 +14,7 @@ import (
 const hindersReading = standsStill | toDatabase | databaseFails
 
 // firstReading returns by when an executor must have read the database's clock for the first time since its
-// start, never if it need not have yet. A process whose start is unknown counts as started when the history
-// begins.
+// start, never if it need not have yet. A process whose start is unknown counts as started with the history.
 func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	p := s.roads.byName[process]
 	if p != nil && p.read != 0 {
@@ -75,9 +74,9 @@ type stepBack struct{ at, by, skew time.Duration }
 // offsetTolerance is the maximum step of the clock that an executor does not detect.
 const offsetTolerance = 500 * time.Millisecond
 
-// unseenBack returns how much longer a wait since since may seem to an executor because the clock was set
-// back before since and forwards after it. An executor does not detect a step that another step undoes before
-// its next reading, which its timeout monitor makes in every pass.
+// unseenBack returns how much longer a wait that began at since may seem to an executor, because the clock
+// was set back before since and forwards after it. An executor does not detect a step that another step
+// undoes before its next reading, which its timeout monitor makes in every pass.
 func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
 	b, interval := s.back, s.config.Executor.TimeoutCheckInterval
 	if b.by == 0 || b.at > since || s.stepped <= since || s.skew < b.skew-offsetTolerance {

@@ -28,8 +28,7 @@ type rewindState struct {
 	later *Suite
 	over  bool
 
-	// waits reports whether the suite does not judge yet, and ready whether the loss that it waits for has
-	// happened.
+	// waits reports whether the suite does not judge yet, and ready whether the awaited loss has happened.
 	waits, ready bool
 	// quiet reports whether the world has nothing left to do.
 	quiet func() bool

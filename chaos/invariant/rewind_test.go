@@ -75,12 +75,10 @@ func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 	}
 }
 
-// lostHeartbeatText is part of the finding about an incarnation that continues although its heartbeat was
-// lost.
+// lostHeartbeatText is part of a finding about an incarnation that continues although its heartbeat is lost.
 const lostHeartbeatText = "lost a heartbeat that it had answered"
 
-// An incarnation that has lost an answered heartbeat must end. An incarnation that has lost none may
-// continue.
+// An incarnation that has lost an answered heartbeat must end. Other incarnations may continue.
 func TestIncarnationWithLostHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
 		e.At = at

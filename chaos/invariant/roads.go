@@ -258,7 +258,7 @@ func (r *roads) gaveUp(process string, from time.Duration) bool {
 	return p != nil && p.givenUp.presentSince(from)
 }
 
-// isClear reports whether a process runs and has had no trouble since from.
+// isClear reports whether a process runs and had no trouble at or after from.
 func (r *road) isClear(from time.Duration) bool {
 	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.presentSince(from)
 }
@@ -274,11 +274,10 @@ func (r *road) lastTrouble() time.Duration {
 	return r.wrong.last
 }
 
-// serversClear reports whether the servers have had no trouble since from.
+// serversClear reports whether the servers had no trouble at or after from.
 func (r *roads) serversClear(from time.Duration) bool { return !r.servers.presentSince(from) }
 
-// hasClearExecutor reports whether the servers and at least one running executor have had no trouble since
-// from.
+// hasClearExecutor reports whether the servers and some running executor had no trouble at or after from.
 func (r *roads) hasClearExecutor(from time.Duration) bool {
 	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }

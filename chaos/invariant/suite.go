@@ -32,8 +32,7 @@ type Invariant struct {
 	Statement string
 	// Needs lists the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole lists the kinds of events without which only a part of the rule is judged. Part describes that
-	// part.
+	// Whole lists the kinds of events without which only a part of the rule is judged. Part describes it.
 	Whole []history.Kind
 	Part  string
 	// Across reports whether the rule compares or counts executions. Such a rule can't be judged if a single
@@ -158,8 +157,7 @@ type Suite struct {
 	transitions *oracle.TransitionTable
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	// heard holds, for each kind of event, a bit set of the checkers that observe it, by their index in
-	// checkers.
+	// heard holds, for each kind of event, a bit set of the indices in checkers of those that observe it.
 	heard [history.Kinds]uint64
 	// timed is the bit set of the timed checkers. wakes holds each checker's next time by its index, and next
 	// is the earliest of these times.
@@ -203,8 +201,7 @@ type Suite struct {
 	hindrances hindranceLog
 	roads      roads
 	fleet      *fleet
-	// ledger records the causes that have affected each process, for rules that apply only to unhindered
-	// processes.
+	// ledger records the causes that affected each process, for rules about unhindered processes.
 	ledger *ledger
 	alerts Alerts
 	work   Work
@@ -346,7 +343,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 // Open returns the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// isStuck reports whether a state that has lasted since since should have changed.
+// isStuck reports whether a state that began at since should have changed by now.
 func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }

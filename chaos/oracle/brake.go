@@ -24,8 +24,7 @@ func NewBrakes(x *config.Executor) *Brakes {
 	return &Brakes{Least: x.BrakeMinWorkers, fraction: exactDecimal(x.BrakeFraction)}
 }
 
-// exactDecimal returns the decimal number that was written in the configuration, of which f is the nearest
-// float64.
+// exactDecimal returns the decimal number in the configuration, of which f is the nearest float64.
 func exactDecimal(f float64) *big.Rat {
 	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return r

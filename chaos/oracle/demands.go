@@ -72,8 +72,7 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 	return demands, pools
 }
 
-// workerPools returns, for each worker, the index of its pool's first worker, -1 if the worker fits no
-// execution.
+// workerPools returns, for each worker, the index of its pool's first worker, -1 if it fits no execution.
 func (p Placement) workerPools(fleet []Worker) []int {
 	pool := make([]int, len(fleet))
 	share := func(a, b *Worker) bool {

@@ -42,8 +42,7 @@ const keptViolations = 5
 type Want struct {
 	// Seeds is the number of runs that were requested.
 	Seeds int
-	// Sometimes and Texts hold situations and error texts, each of which must occur in at least one run of a
-	// sweep.
+	// Sometimes holds situations and Texts error texts that must occur in at least one run of a sweep.
 	Sometimes []string
 	Texts     []string
 	// Faults reports whether the scenario has faults, so that there is a time before and after the faults.
@@ -98,8 +97,7 @@ func Before(a, b *Violation) int {
 		cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
 }
 
-// Add adds a run. It is not safe for concurrent use. The result doesn't depend on the order in which runs are
-// added.
+// Add adds a run. It is not safe for concurrent use. The result doesn't depend on the order of the runs.
 func (s *Scenario) Add(r *Run) {
 	if s.Seeds == 0 || r.Seed < s.FirstSeed {
 		s.FirstSeed = r.Seed
@@ -176,8 +174,7 @@ func (s *Scenario) addFailures(r *Run) {
 	}
 }
 
-// keepViolation inserts a violation at its position. If its rule then has too many violations, it drops the
-// last of these.
+// keepViolation inserts a violation at its position. If its rule then has too many, it drops the last.
 func (s *Scenario) keepViolation(v *Violation) {
 	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compareViolations(&a, b) })
 	s.Violations = slices.Insert(s.Violations, at, *v)

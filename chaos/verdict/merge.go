@@ -163,8 +163,7 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// mergeShare adds the pairs of another share. If a share lacks a matrix because it was interrupted early, the
-// sum has none.
+// mergeShare adds the pairs of another share. If a share, interrupted early, has no matrix, the sum has none.
 func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil

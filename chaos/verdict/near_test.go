@@ -46,8 +46,7 @@ func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	}
 }
 
-// In this history, a slot is taken while no execution waits for it, and a cancellation comes while the slot
-// is held.
+// A slot is taken while no execution waits for it, and a cancellation comes while it is held.
 func TestProbesCountNearMisses(t *testing.T) {
 	p := NewProbes(0)
 	p.Observe(&history.Event{Kind: history.ActionDefined, Action: "a", Count: 2})

@@ -22,8 +22,7 @@ type Probes struct {
 	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
-	// failing holds the incarnations whose latest health report counts failures for which the worker is to
-	// blame.
+	// failing holds the incarnations whose latest health report counts failures that blame the worker.
 	failing map[execution.Incarnation]bool
 	// dispatches counts, for each execution, how often its dispatches were delivered and published.
 	dispatches dense.Table[execution.ID, []dispatchTally]

@@ -46,8 +46,7 @@ type Violation struct {
 	At        time.Duration
 	// Message describes what happened, to which execution, and by which process.
 	Message string
-	// Missed holds the executions that missed an unmet expectation. Execution is one of these. It is not
-	// stored.
+	// Missed holds the executions that missed an unmet expectation, Execution among them. It is not stored.
 	Missed []execution.ID `json:"-"`
 	// Causes holds the events that led to the violation, the oldest first; see Record.FindCauses. Past is the
 	// number of events in its whole past. They are not stored, because they can be computed from the history.
