@@ -48,8 +48,8 @@ type callsOfRun struct {
 	lost, cancelled      bool
 	// started reports whether the machine was asked to start the action, and refused whether it failed to.
 	started, refused bool
-	// byItself reports whether the action ended by itself. It then ended in status to for reason, and the
-	// worker learned that at exited.
+	// byItself reports whether the action ended by itself. It then ended with the status to, for reason, and
+	// the worker learned of it at the time exited.
 	byItself bool
 	exited   time.Duration
 	// killed is when the worker learned that the action had ended on its request; 0 if it has not.

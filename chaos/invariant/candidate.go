@@ -108,13 +108,13 @@ func (c *candidate) applyLifecycle(e *history.Event, cordoned bool) {
 	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
-// endFitPeriod records that the period in which the worker could be given work ends at at.
+// endFitPeriod ends, at the time at, the period in which the worker could be given work.
 func (c *candidate) endFitPeriod(at time.Duration) {
 	c.fitUntil = c.lastFit(at)
 	c.endWellPeriod(at)
 }
 
-// endWellPeriod records that the period in which the worker was not surely unhealthy ends at at.
+// endWellPeriod ends, at the time at, the period in which the worker was not surely unhealthy.
 func (c *candidate) endWellPeriod(at time.Duration) {
 	if c.wellSince != never {
 		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))

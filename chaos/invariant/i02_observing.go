@@ -55,8 +55,8 @@ func (o *ownershipChecker) mayBeForgotten(l *life, e *history.Event) bool {
 	return o.s.mayBePurged(l.observedAt, e.At)
 }
 
-// mayBePurged reports whether an observation made at at may have been deleted by now. Observations are kept
-// as long as dead letters, even if the outage lasts.
+// mayBePurged reports whether an observation from the time at may have been deleted by now. Observations are
+// kept as long as dead letters, even if the outage lasts.
 func (s *Suite) mayBePurged(at, now time.Duration) bool {
 	return s.databaseTime(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }

@@ -65,11 +65,11 @@ func (p *placementChecker) surelyHolds(w *candidate, s *snapshot, at time.Durati
 	return true
 }
 
-// possibleEvidence returns the extremes of the possible evidence for a worker's health at at. A worker
-// reports the number of its runs only while failures are blamed on it. Otherwise the number lies between 0
-// and the number of its claims. The least and the greatest possible number give the smallest shares of
-// failures, unclaimed dispatches included. The least number with which shares count gives the largest share.
-// The result is valid until the next call.
+// possibleEvidence returns the extremes of the possible evidence for a worker's health at a given time. A
+// worker reports the number of its runs only while failures are blamed on it. Otherwise the number lies
+// between 0 and the number of its claims. The least and the greatest possible number give the smallest shares
+// of failures, unclaimed dispatches included. The least number with which shares count gives the largest
+// share. The result is valid until the next call.
 func (p *placementChecker) possibleEvidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {

@@ -138,7 +138,8 @@ func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	}
 }
 
-// isUndisturbed reports whether no fault was present since the worker began to drain, or shortly before.
+// isUndisturbed reports whether no disturbing fault was present since the worker began to drain or shortly
+// before.
 func (g *gracefulChecker) isUndisturbed(t *session) bool {
 	return g.disturbing == 0 && (g.disturbed == 0 || g.disturbed < t.since-oracle.Lease(&g.s.config.Worker))
 }

@@ -17,7 +17,7 @@ func beginFault(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// quietEvent returns an event at at that has no meaning: it only advances the time.
+// quietEvent returns an event without a meaning: it only advances the time to at.
 func quietEvent(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
 // Each story is about a duty of an unhindered worker. Only its last events may be unlawful.

@@ -87,7 +87,7 @@ func (h *handedOnChecker) isClear(executor string, in execution.Status, from tim
 // hungFor is longer than the time after which any dispatch is judged here.
 const hungFor = time.Minute
 
-// noteHang notes that a dispatch committed at at was sent to a queue that hangs.
+// noteHang records that a dispatch, committed at the time at, was sent to a queue that hangs.
 func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	all := slices.DeleteFunc(h.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
 	if i, known := slices.BinarySearch(all, at); !known {

@@ -87,7 +87,7 @@ type failureChecker struct {
 	// ever had a failure.
 	parts  map[uint64]*partFailures
 	failed map[string]bool
-	// struck reports whether any fault has begun so far.
+	// struck reports whether any fault has begun so far in the run.
 	struck  bool
 	changes endpointChanges
 	// done holds each execution's last change by the timeout monitor and by the dead letter handler, made or

@@ -114,8 +114,8 @@ func (s *Suite) beginWait(e *history.Event) {
 	}
 }
 
-// markStale adds an incarnation to stale if a heartbeat stored at at is lost. A heartbeat stored exactly at
-// from may have been kept.
+// markStale adds an incarnation to stale if a heartbeat stored at the time at is lost. A heartbeat stored
+// exactly at from may have been kept.
 func (s *Suite) markStale(i execution.Incarnation, t *session, at time.Duration) {
 	if _, gone := t.goneSince(); !gone && at > s.from && !slices.Contains(s.stale, i) {
 		s.stale = append(s.stale, i)
