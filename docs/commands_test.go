@@ -80,7 +80,7 @@ type helpTexts struct {
 	known map[string]string
 }
 
-// helpText is the help of a program or command; empty where there is none.
+// helpText returns the help text of a program or command; empty if there is none.
 func (h *helpTexts) helpText(t *testing.T, words ...string) string {
 	t.Helper()
 	name := strings.Join(words, " ")

@@ -95,7 +95,7 @@ func newCoverage(list []*verdict.Scenario) coverage {
 }
 
 // unreachedSituations lists the situations that no run of a result reached, including those that an older
-// share counts with 0. Varied runs need not reach any.
+// share counts with 0. Varied runs don't have to reach any.
 func unreachedSituations(sc *verdict.Scenario) (names []string) {
 	if sc.Strategy != verdict.Varied {
 		names = sc.Unreached()

@@ -35,7 +35,7 @@ func newDescriber(workers map[execution.WorkerID]string) describer {
 	return t
 }
 
-// subject is the subject of the sentence, and predicate its predicate.
+// subject returns the subject of an event's sentence, and predicate its predicate.
 func (d describer) subject(e *history.Event) string { return d.fillSentence(e, "who") }
 
 func (d describer) predicate(e *history.Event) string { return d.fillSentence(e, "what") }
@@ -69,13 +69,13 @@ type clause struct {
 	t describer
 }
 
-// Actor is the process, or otherwise if it is unknown.
+// Actor returns the process, or otherwise if the process is unknown.
 func (c clause) Actor(otherwise string) string { return c.t.processOr(c.Process, otherwise) }
 
-// Author is the writing part or worker.
+// Author returns the part or worker that wrote the change.
 func (c clause) Author() string { return c.t.describeWriter(c.Event) }
 
-// Owner is the worker.
+// Owner returns the description of the worker.
 func (c clause) Owner() string { return c.t.describeWorker(c.Worker, c.Incarnation) }
 
 // QueueName describes the queue.
@@ -84,16 +84,16 @@ func (c clause) QueueName() string { return c.t.describeQueue(c.Queue) }
 // Letter describes the message.
 func (c clause) Letter() string { return c.t.describeMessage(c.Event) }
 
-// Many is the count with its noun.
+// Many returns the count with its noun.
 func (c clause) Many(noun string) string { return plural(c.Count, noun) }
 
 // Moment formats Due as a time of the run.
 func (c clause) Moment() string { return FormatTime(c.Due) }
 
-// Log is the logged line, with the names of queue owners.
+// Log returns the logged line, with the names of queue owners.
 func (c clause) Log() string { return c.t.nameQueueOwners(c.Text) }
 
-// Because is the phrase with the reason, if there is one.
+// Because returns a phrase with the reason, if there is one.
 func (c clause) Because() string { return becauseOf(c.Reason) }
 
 // Touched names what a fault affected.
@@ -102,7 +102,7 @@ func (c clause) Touched() string { return c.t.touchedText(c.Event) }
 // Change describes a change of status.
 func (c clause) Change() string { return c.t.describeTransition(c.Event) }
 
-// Write is the verb of a refused write.
+// Write returns the verb for a refused write.
 func (c clause) Write() string {
 	switch c.To {
 	case execution.Running:
@@ -204,7 +204,7 @@ func (d describer) describeWorker(id execution.WorkerID, incarnation execution.I
 	return fmt.Sprintf("worker %s (incarnation %d)", d.workerName(id), incarnation)
 }
 
-// workerName is a worker's name, or its number if unnamed.
+// workerName returns a worker's name, or its number if it has no name.
 func (d describer) workerName(id execution.WorkerID) string {
 	if name := d.workers[id]; name != "" {
 		return name
@@ -284,7 +284,7 @@ func prefixName(words, name string) string {
 	return words + name
 }
 
-// partName is the name of a part in a sentence.
+// partName returns a part's name for use in a sentence.
 func partName(p execution.Part) string {
 	switch p {
 	case execution.API:

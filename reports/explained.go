@@ -128,7 +128,7 @@ func unshownText(d *explain.Difference) string {
 // mostBrief is the maximum length of a line's sentence.
 const mostBrief = 220
 
-// briefLine is the first line of a text, truncated to mostBrief.
+// briefLine returns the first line of a text, truncated to mostBrief.
 func briefLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if runes := []rune(text); len(runes) > mostBrief {

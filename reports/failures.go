@@ -92,7 +92,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 	return f
 }
 
-// causesOf returns the causes of a result. Results from elsewhere may have only violations.
+// causesOf returns the causes of a result. Results that another program wrote may have only violations.
 func causesOf(sc *verdict.Scenario) []verdict.Cause {
 	if len(sc.Causes) > 0 {
 		return sc.Causes

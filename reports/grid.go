@@ -102,7 +102,7 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 // seedBounds returns the smallest and the largest seed of a result.
 func seedBounds(sc *verdict.Scenario) (first, last uint64) {
 	first, last = sc.FirstSeed, sc.LastSeed
-	if first == 0 && last == 0 { // from elsewhere, without the seeds
+	if first == 0 && last == 0 { // written by another program, without the seeds
 		first, last = 1, uint64(max(1, sc.Seeds)) //nolint:gosec // not negative
 	}
 	for _, seed := range failedSeeds(sc) {

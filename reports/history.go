@@ -18,7 +18,7 @@ const HistorySchema = 1
 type historyHeader struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario"`
-	// Profile points into the record that is written or read, so that reports need not know its type.
+	// Profile points into the record that is written or read, so that reports don't have to know its type.
 	Profile any                           `json:"profile"`
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
@@ -69,10 +69,10 @@ type historyLine struct {
 //
 //	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"","workers":{"1":"shell-1"}}
 //
-// A history from elsewhere may lack kinds of events. Its header lists the kinds that it records
-// whenever they happen, with "kinds":["created","transition",…]; rules that need others are then
-// reported as not judged. A run on real daemons has the time scale of the scenario in its
-// header, such as "time_scale":0.2.
+// A history that another program wrote may lack kinds of events. Its header lists the kinds that it records
+// whenever they happen, with "kinds":["created","transition",…]; rules that need others are then reported as
+// not judged. A run on real daemons has the time scale of the scenario in its header, such as
+// "time_scale":0.2.
 //
 // Every other line is one event, in order:
 //

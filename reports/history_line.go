@@ -77,7 +77,7 @@ func (h *historyLine) checkFields() fieldProblem {
 	return fieldProblem{}
 }
 
-// toEvent is the inverse of lineOf, except for the fields that parseNames parses.
+// toEvent converts a line back to the event that lineOf wrote, without the fields that parseNames parses.
 func (h *historyLine) toEvent() history.Event {
 	return history.Event{
 		At: time.Duration(*h.At), Step: h.Step,

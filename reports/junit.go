@@ -112,7 +112,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	return c
 }
 
-// caseName is the profile, with whatever else distinguishes two results of one scenario.
+// caseName returns the profile, followed by whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if sc.Mutant != "" {
@@ -162,7 +162,7 @@ func violationTitle(v *verdict.Violation) string {
 	return title
 }
 
-// liveSeconds is the duration of a live result in seconds; 0 for a simulated one.
+// liveSeconds returns the duration of a live result in seconds; 0 for a simulated one.
 func liveSeconds(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0

@@ -25,7 +25,7 @@ type leadUp struct {
 	// Past is the number of events in its whole past.
 	Past int `json:"past"`
 	// Said are the indexes of the last log lines about the violation, up to it; see logLinesAbout. They are
-	// for readers and are no evidence.
+	// for readers and are not evidence.
 	Said []int `json:"said"`
 }
 

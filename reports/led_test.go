@@ -61,7 +61,7 @@ func TestViolationShowsRelatedLogLines(t *testing.T) {
 	}
 }
 
-// recordWithLog is a record with a log line about the violation, a moment before it.
+// recordWithLog returns a record with a log line about the violation, just before it.
 func recordWithLog() *verdict.Record {
 	_, records := syntheticSweep()
 	r := records[0]

@@ -112,7 +112,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 	}
 }
 
-// Long names and texts from elsewhere don't exceed the page's limit.
+// Long names and texts in results of other programs don't make the page exceed its size limit.
 func TestPageOfManyFailuresStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")

@@ -93,7 +93,7 @@ type perfetto struct {
 	drawn      []*traceEvent
 }
 
-// Processes of the trace that are no processes of the run.
+// Processes of the trace that don't stand for a process of the run.
 const (
 	traceExecutions = "executions"
 	traceFaults     = "faults"
@@ -179,7 +179,7 @@ func (p *perfetto) drawPeriods() {
 	}
 }
 
-// numberProcess returns the number of a process of the trace, which is also that of its main track.
+// numberProcess returns the number of a process of the trace. Its main track has the same number.
 func (p *perfetto) numberProcess(name string) int {
 	on := traceTrack{name, name}
 	if p.threads[on] == nil {
@@ -343,7 +343,7 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	return out.Flush()
 }
 
-// traceMicros is a duration in the trace's unit.
+// traceMicros converts a duration to the trace's unit.
 func traceMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func traceText(text string) string {

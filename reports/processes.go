@@ -69,8 +69,8 @@ func (p *processLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// nameOf is the process of an event, empty for none. A worker's reports are drawn on its own lane, whichever
-// process wrote them.
+// nameOf returns the process of an event; empty for none. A worker's reports are drawn on its own lane,
+// whichever process wrote them.
 func (p *processLanes) nameOf(e *history.Event) string {
 	switch row := rowOf(e.Kind); {
 	case row.isServer():

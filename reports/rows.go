@@ -86,7 +86,7 @@ func (r *rowLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// enterStatus closes the period of the old status and begins that of the new one.
+// enterStatus closes the period of the old status and opens one for the new status.
 func (r *rowLane) enterStatus(k int, e *history.Event, owner string) {
 	r.closePeriod(e.At)
 	r.status, r.owner, r.epoch, r.since, r.k = e.To, owner, e.Epoch, e.At, k

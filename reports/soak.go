@@ -65,7 +65,7 @@ type soakCurve struct {
 	Name, Of, Last, Text, Class, Word string
 }
 
-// soakPlan is the drawing of when each part was struck.
+// soakPlan is the drawing of each part's faults over time.
 type soakPlan struct {
 	Width, Height, Left, Right, Bottom float64
 	Rows                               []planRow

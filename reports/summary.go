@@ -41,7 +41,7 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-// verdictSign is a symbol for the verdict, always printed together with the word.
+// verdictSign returns a symbol for the verdict, which is always printed together with the word.
 func verdictSign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
 // overallText summarizes a sweep in one sentence.
@@ -113,7 +113,7 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 	var lines []string
 	for _, sc := range list {
 		if sc.Strategy == verdict.Varied {
-			continue // varied runs need not cover anything
+			continue // varied runs don't have to cover anything
 		}
 		where := markdownCell(sc.Name) + ", " + markdownCell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {

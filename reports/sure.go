@@ -41,7 +41,8 @@ func sureText(list []*verdict.Scenario) string {
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns is the number of runs that could have failed: those that no checker gave up on.
+// judgedRuns returns the number of runs that could have failed, which excludes runs that a checker gave up
+// on.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
 // moreText describes what twice the seeds would show, if there are enough for an estimate.

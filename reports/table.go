@@ -147,7 +147,7 @@ func columnOf(sc *verdict.Scenario, worlds bool) string {
 	return name
 }
 
-// profileOf is the profile of a column.
+// profileOf returns the profile of a column.
 func profileOf(column string) string {
 	name, _, _ := strings.Cut(column, " ")
 	return strings.TrimSuffix(name, ",")

@@ -21,7 +21,8 @@ type limits struct {
 	beats      int
 }
 
-// pageMicros is a time in the page's unit, which JavaScript numbers represent exactly for centuries.
+// pageMicros converts a time to the page's unit: microseconds, which JavaScript numbers represent exactly for
+// centuries.
 func pageMicros(d time.Duration) int64 { return d.Microseconds() }
 
 // timeline is the data of one drawn record. Times are in microseconds. "k" is an event's index in the record:
@@ -205,7 +206,8 @@ func (b *builder) paddedPeriod(from, to time.Duration) [2]time.Duration {
 	return [2]time.Duration{begin, end}
 }
 
-// lastActs is the time of the fifth-last event about a violation's execution, up to the violation.
+// lastActs returns the time of the fifth-last event about a violation's execution, counted back from the
+// violation.
 func (b *builder) lastActs(v *verdict.Violation) time.Duration {
 	at, acts := v.At, 0
 	for i := len(b.r.Events) - 1; i >= 0 && acts < 5; i-- {
@@ -315,5 +317,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// eventClass is the style of events of a kind on the page.
+// eventClass returns the style of a kind's events on the page.
 func eventClass(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }

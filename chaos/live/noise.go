@@ -92,7 +92,7 @@ func syncFile(path string) error {
 	return err
 }
 
-// runProbe does something periodically and records a stall if it took too long. It ignores calls that fail,
+// runProbe calls do periodically and records a stall if a call takes too long. It ignores calls that fail,
 // because a fault may be the cause.
 func (n *noiseWatch) runProbe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
@@ -121,12 +121,12 @@ func (n *noiseWatch) stop() []Stall {
 }
 
 // unansweredStatements returns the statements that, by the processes' logs, the database did not answer in
-// time, although no fault struck the process or the database meanwhile. The probes have their own
+// time, although no fault affected the process or the database at that time. The probes have their own
 // connections, so they miss a stall of one session.
 func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	var stalls []Stall
-	lasting := make(map[string]int)         // faults, by what they strike
-	ended := make(map[string]time.Duration) // the last one of each
+	lasting := make(map[string]int)         // number of faults in effect, by target
+	ended := make(map[string]time.Duration) // time of the target's last fault
 	struck := func(name string, from time.Duration) bool {
 		at, any := ended[name]
 		return lasting[name] > 0 || any && at >= from

@@ -25,7 +25,7 @@ type Target struct {
 	Mutant string
 }
 
-// String is the target's name in messages.
+// String returns the target's name for messages.
 func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
 
 // Plan describes the runs of a sweep.
@@ -36,7 +36,7 @@ type Plan struct {
 	Seeds int
 	Scale float64
 	// More is the maximum number of runs added to a target, with the following seeds, as long as one of its
-	// faults has made no difference: one run proves nothing about a fault that struck at a quiet moment.
+	// faults has made no difference: a single run in which the fault began at a quiet moment proves nothing.
 	More int
 	// Parallel is the number of simultaneous runs, each on its own servers.
 	Parallel int

@@ -250,8 +250,8 @@ func (p *Publish) methodFrame(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The flags of properties that are read, or that are not short strings. Properties are in the order of their
-// flags, the highest first.
+// Flags of the AMQP properties that readProperties needs or must skip by a special length; all others are
+// short strings. Properties are in the order of their flags, the highest first.
 const (
 	hasContentType   = 1 << 15
 	hasHeaders       = 1 << 13

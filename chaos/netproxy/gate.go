@@ -30,12 +30,13 @@ type gate struct {
 	broken int
 }
 
-// gateToxic is a gate as a toxic. Toxiproxy creates toxics from JSON, so it finds its gate by key.
+// gateToxic makes toxiproxy run a gate as a toxic. Toxiproxy creates toxics from JSON, so a toxic finds its
+// gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }
 
-// breakEvery is the number of bytes for each draw of a break.
+// Each breakEvery bytes of a chunk give a Break effect one chance to cut the connection.
 const breakEvery = 64
 
 // longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make chunks longer.

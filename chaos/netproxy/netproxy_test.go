@@ -64,7 +64,7 @@ func TestPublishesRewritesOnlyPublishes(t *testing.T) {
 	}
 }
 
-// echo is a server that echoes.
+// echo starts a server that echoes every byte, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -218,8 +218,8 @@ func TestDelayBreakAndDown(t *testing.T) {
 	}
 }
 
-// pour is a server that sends each client more than all buffers in between can hold, and signals when a
-// client has begun to read.
+// pour starts a server that sends each client more than all buffers on the way can hold. It signals on poured
+// when a client has begun to read.
 func pour(t *testing.T) (address string, poured chan struct{}) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

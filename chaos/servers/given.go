@@ -38,7 +38,7 @@ func checkPostgresAddress(address string) error {
 	return nil
 }
 
-// checkRabbitAddress does the same for the node and its management API.
+// checkRabbitAddress is checkPostgresAddress for a RabbitMQ node and its management API.
 func checkRabbitAddress(address string) error {
 	uri, err := amqp.ParseURI(address)
 	if err != nil {

@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// victim is the main program of a test binary that a test starts and ends.
+// victim is the main function of a child process, run from this test binary, that a test starts and kills.
 func victim(mode string) {
 	die := func(err error) {
 		fmt.Println("error:", err)

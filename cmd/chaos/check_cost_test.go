@@ -50,7 +50,7 @@ func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audi
 	return b.Bytes(), len(rec.Events), audit.History{Config: s.Config(config.Hardened)}
 }
 
-// retainedMemory is the memory in bytes that a judgement holds after the last event.
+// retainedMemory returns the memory in bytes that a judgement still holds after the last event.
 func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	t.Helper()
 	live := func() int64 {

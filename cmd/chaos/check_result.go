@@ -69,8 +69,8 @@ func rulesHoldText(n int) string {
 	return fmt.Sprintf("%d rules hold", n)
 }
 
-// verdictOf is the verdict on a judgement: without an execution, or without a judged rule, nothing was
-// proven.
+// verdictOf returns the verdict on a judgement. It is inconclusive without an execution or without a judged
+// rule.
 func verdictOf(r *audit.Result) verdict.Verdict {
 	switch {
 	case r.Count(audit.Broken) > 0:

@@ -66,7 +66,7 @@ func loadArgument(arg string) ([]*scenario.Scenario, error) {
 	}
 }
 
-// fileMeant is the scenario file whose name without extension is the argument; empty if there is none.
+// fileMeant returns the scenario file whose name without extension is arg; empty if there is none.
 func fileMeant(arg string) string {
 	for _, file := range []string{arg + ".yaml", arg + ".yml"} {
 		if info, err := os.Stat(file); err == nil && !info.IsDir() {
@@ -143,7 +143,7 @@ func makeFileFolder(flag, file string) error {
 	return nil
 }
 
-// fileErrorText is a file system error without the name of the system call.
+// fileErrorText returns the text of a file system error without the name of the system call.
 func fileErrorText(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -152,8 +152,8 @@ func fileErrorText(err error) string {
 	return err.Error()
 }
 
-// chooseTargets returns the targets of a command: the named scenarios, or the library, under the given
-// profile or all of theirs. notes lists the omitted scenarios of the library.
+// chooseTargets returns the targets of a command: the named scenarios, or else the library, under the given
+// profile or, without one, under each of their profiles. notes lists the omitted scenarios of the library.
 func chooseTargets(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenario.Scenario

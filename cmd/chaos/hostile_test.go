@@ -154,7 +154,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 	}
 }
 
-// peakMemory is the memory use that a process printed, in bytes; 0 if the system doesn't report it.
+// peakMemory returns the memory use that a process printed, in bytes; 0 if the system doesn't report it.
 func peakMemory(said string) int {
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(said)
 	if m == nil {

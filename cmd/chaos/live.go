@@ -176,7 +176,7 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	return counts
 }
 
-// moreRuns is the number of further runs of a live scenario whose fault struck nothing.
+// moreRuns is the maximum number of extra runs of a live scenario while one of its faults has had no effect.
 const moreRuns = 4
 
 // plantableMutant returns a mutant that can be planted into a daemon, and checks that such daemons exist.
@@ -248,7 +248,7 @@ func (a *app) printLiveRun(t live.Target, r *live.Result) {
 	}
 }
 
-// liveOutcome converts the outcome of a live plan to that of a sweep.
+// liveOutcome converts the outcome of a live plan to the outcome of a sweep.
 func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
 	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
 	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}

@@ -123,7 +123,7 @@ func unknownText(what, got string, allowed []string) string {
 	return text + "\nallowed: " + shownNames(got, allowed, listingCommand(what))
 }
 
-// listingCommand is the command that lists all names of a kind.
+// listingCommand returns the command that lists all names of a kind.
 func listingCommand(what string) string {
 	if what == "mutant" {
 		return "chaos list --mutants"
@@ -156,7 +156,7 @@ func shownNames(got string, allowed []string, command string) string {
 	return fmt.Sprintf("%s, and %d others; %s shows them", strings.Join(like, ", "), len(allowed)-len(like), command)
 }
 
-// likelyName is the allowed name that was probably meant: misspelt or abbreviated.
+// likelyName returns the allowed name of which got is probably a misspelling or an abbreviation.
 func likelyName(got string, allowed []string) string {
 	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
@@ -220,7 +220,7 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// helpCommand is cobra's, but returns an error for an unknown topic.
+// helpCommand returns a help command like cobra's, but its command fails for an unknown topic.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",

@@ -28,7 +28,7 @@ func runShares(t *testing.T, args ...string) (dir string, folders []string) {
 	return dir, folders
 }
 
-// folderFlag is the flag for the output folder of a command.
+// folderFlag returns the flag that sets a command's output folder.
 func folderFlag(args []string) string {
 	if args[0] == "mutants" {
 		return "--report"
@@ -90,7 +90,7 @@ func TestFourSharesMergeByteForByte(t *testing.T) {
 	sameFiles(t, one, merged)
 }
 
-// One of three shares of two runs is empty, which is no error.
+// With two runs in three shares one share is empty, and merge accepts it.
 func TestShareMayBeEmpty(t *testing.T) {
 	path := writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
@@ -207,7 +207,7 @@ func TestInvalidShardFlagsAreRefused(t *testing.T) {
 	runChaos(t, "mutants", "--shard", "1/4").expectOutput(t, 2, "--report is needed, the folder that chaos merge reads")
 }
 
-// A share does not judge conditions on the whole sweep.
+// A single share does not judge sweep-wide conditions; merge does.
 func TestShareLeavesSweepConditionsToMerge(t *testing.T) {
 	dir, folders := runShares(t, "run", writeFile(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
 	runChaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).expectOutput(t, 3, "did not fire in any of 4 runs")

@@ -125,8 +125,8 @@ func TestReadmeShowsCommandOutput(t *testing.T) {
 
 var demoFolder = regexp.MustCompile(`reports/out/demo/([\w.-]+)`)
 
-// The folders of the demo that pages name exist after `make demo`.
-func TestDemoWritesFoldersNamedInPages(t *testing.T) {
+// Every demo folder mentioned in the README or docs exists after `make demo`.
+func TestDemoWritesFoldersThatPagesMention(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)

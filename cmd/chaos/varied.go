@@ -51,7 +51,7 @@ func printChanges(out io.Writer, changes []string) {
 	fmt.Fprintln(out)
 }
 
-// profileOf is a result's profile, and whether it is varied.
+// profileOf returns a result's profile, with a note if the result is varied.
 func profileOf(sc *verdict.Scenario) string {
 	return verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 }

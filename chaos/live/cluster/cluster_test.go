@@ -90,8 +90,8 @@ func calmEnv() map[string]string {
 	}
 }
 
-// takeoverEnv is calmEnv with a lease of nine seconds, for tests that wait for its end. If a live worker
-// loses it because the machine is slow, such a test costs at most a retry.
+// takeoverEnv returns calmEnv with a lease of nine seconds, for tests that wait for a lease to expire. If a
+// live worker loses its lease because the machine is slow, such a test costs at most a retry.
 func takeoverEnv() map[string]string {
 	env := calmEnv()
 	env["HANDOFF_WORKER_HEARTBEAT_STALENESS_MULTIPLIER"] = "9"

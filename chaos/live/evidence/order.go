@@ -45,7 +45,8 @@ func Order(s Sources) []history.Event {
 	return orderWithClaims(s, claims)
 }
 
-// orderWithClaims is Order with known claims: owners maps claimed epochs to the claims.
+// orderWithClaims does what Order does, but starts with the claims already known: owners maps claimed epochs
+// to them.
 func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
 	moveCausesFirst(messages, s.Database)
