@@ -39,7 +39,7 @@ func Install(ctx context.Context, url string) error {
 	return nil
 }
 
-// Item is an event with the time and the source by which it is ordered.
+// Item is an event with the data by which Order places it.
 type Item struct {
 	// Wall is the time of the event on the machine's wall clock.
 	Wall  time.Time
@@ -59,7 +59,7 @@ type Database struct {
 	workers map[execution.WorkerID]string
 }
 
-// NewDatabase returns a reader whose times count from start.
+// NewDatabase returns a reader that measures times from start.
 func NewDatabase(url string, start time.Time) *Database {
 	return &Database{url: url, start: start, workers: make(map[execution.WorkerID]string)}
 }
@@ -134,7 +134,7 @@ func (d *Database) scanRows(rows pgx.Rows, take func(int64, []Item)) error {
 	return nil
 }
 
-// pollEvery is the maximum delay in detecting a trigger of a scenario.
+// pollEvery is the polling interval. It delays events that trigger a scenario's faults.
 const pollEvery = 20 * time.Millisecond
 
 // Follow passes events to take as they happen, until ctx ends. They are not always in order, because a
@@ -168,8 +168,8 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follower tracks which rows were seen. Numbers are assigned before a transaction commits, so smaller ones
-// may appear later. It waits a few seconds for them.
+// follower records which rows it has passed on. Numbers are assigned before a transaction commits, so smaller
+// ones may appear later. It waits a few seconds for them.
 type follower struct {
 	low  int64
 	seen map[int64]time.Time
