@@ -157,7 +157,7 @@ func (w *world) demoteSessions(alterDatabase string) (before time.Time, err erro
 
 // isSequenceUsed reports whether a sequence has ever returned a value.
 func (w *world) isSequenceUsed(sequence string) (called bool, err error) {
-	w.down.database.Lock() // wait for a server that is down
+	w.down.database.Lock() // waits while the server is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.serverContext()
 	defer cancel()

@@ -101,8 +101,8 @@ func fillQueues(t *testing.T, url string, queues map[string]int) {
 }
 
 // checkDeadLettersResume checks a queue that is created while dead lettering is stopped: its process takes no
-// dead letters until it is restarted. Otherwise the next run on the same node would find a broker without
-// dead lettering.
+// dead letters until it is restarted. Without the restart, the next run on the same node would find a broker
+// without dead lettering.
 func checkDeadLettersResume(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
