@@ -26,7 +26,7 @@ type gate struct {
 	// changed is closed when an effect ends.
 	changed chan struct{}
 	opened  bool
-	// Connections up to the number broken were broken by a Silence.
+	// A Silence has broken all connections up to this number.
 	broken int
 }
 

@@ -144,7 +144,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// verdict records how Require ends a test.
+// verdict is a TB that records how Require ends a test.
 type verdict struct {
 	TB
 	how string
@@ -204,7 +204,7 @@ func TestNewestVersionFirst(t *testing.T) {
 func TestInstallRespectsOptOut(t *testing.T) {
 	noImages(t)
 	t.Setenv(Without, "postgres,rabbitmq")
-	t.Setenv("PATH", "") // there is no apt-get to run
+	t.Setenv("PATH", "") // apt-get can't be found
 	if err := EnsureInstalled(t.Context(), nil); err != nil {
 		t.Errorf("nothing is wanted, yet: %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// sharedMarker is a variable that Shared adds to its addresses, so that MainAlone can distinguish them from a
-// user's.
+// sharedMarker is a variable that Shared sets alongside its addresses, so that MainAlone can distinguish them
+// from the user's addresses.
 const sharedMarker = "HANDOFF_CHAOS_SHARED"
 
 // MainAlone replaces Main in a package whose tests stop whole servers or reconfigure them. It ignores the

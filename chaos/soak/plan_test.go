@@ -22,7 +22,7 @@ func TestDrawIsDeterministic(t *testing.T) {
 	}
 }
 
-// Within an hour every part is struck five times in every way, with time to recover after each strike.
+// A plan of an hour strikes every part five times in every way, with time to recover after each strike.
 func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())

@@ -24,8 +24,8 @@ func failingFolder(t *testing.T, args ...string) string {
 	return moved
 }
 
-// The folder of a failure contains everything for judging and replaying it. That includes scenarios outside
-// the library, and the drawn scenario of a varied run.
+// The folder of a failure contains everything that is needed to judge and replay its run. That includes
+// scenarios outside the library, and the drawn scenario of a varied run.
 func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
 	skipInMakeCheck(t)
 	text, err := os.ReadFile("../../scenarios/order/network-partition.yaml")
