@@ -21,7 +21,7 @@ func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
 	return FormatTime(e.At) + "  " + t.subject(e) + " " + t.predicate(e)
 }
 
-// describer describes events. named has the names of the workers' processes.
+// describer describes events. named holds the names of the workers' processes.
 type describer struct {
 	workers map[execution.WorkerID]string
 	named   map[string]bool
@@ -52,7 +52,7 @@ func (d describer) fillSentence(e *history.Event, part string) string {
 	return b.String()
 }
 
-// sentences are the templates of kindRows.
+// sentences returns the parsed templates of kindRows.
 var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as kindRows
 	all := template.New("")
 	for k, row := range kindRows {
@@ -63,7 +63,8 @@ var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglo
 	return all
 })
 
-// clause is the data of the templates of kindRows: the fields of an event, and the phrases below.
+// clause is the data for the templates of kindRows: an event's fields, and the phrases that the methods below
+// return.
 type clause struct {
 	*history.Event
 	t describer
@@ -159,7 +160,7 @@ func (d describer) describeTransition(e *history.Event) string {
 	return s
 }
 
-// describeMessage names a message by its type and its number, which distinguishes copies.
+// describeMessage names a message by its type and by its number, which distinguishes copies.
 func (d describer) describeMessage(e *history.Event) string {
 	name := messageType(e.Type)
 	if name == "" {
@@ -179,7 +180,7 @@ func (d describer) describeWriter(e *history.Event) string {
 	switch e.By {
 	case execution.Worker:
 	case execution.API:
-		return partName(e.By) // its process is irrelevant
+		return partName(e.By) // the event's process is irrelevant
 	default:
 		return partName(e.By) + prefixName(" of ", e.Process)
 	}
@@ -254,7 +255,7 @@ func (d describer) queueOwner(queue string) (worker, what string) {
 	return d.workers[execution.WorkerID(id)], m[2]
 }
 
-// nameQueueOwners adds the names of workers to the names of their queues in a text.
+// nameQueueOwners adds workers' names to the names of their queues in a text.
 func (d describer) nameQueueOwners(text string) string {
 	return workerQueue.ReplaceAllStringFunc(text, func(queue string) string {
 		if worker, _ := d.queueOwner(queue); worker != "" {
@@ -276,7 +277,7 @@ func (d describer) touchedText(e *history.Event) string {
 	return prefixName(" for ", e.Process)
 }
 
-// prefixName puts words in front of a name; it is empty without a name.
+// prefixName puts words in front of a name. It returns an empty text for an empty name.
 func prefixName(words, name string) string {
 	if name == "" {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// HistorySchema is the version of the format that WriteHistory writes and ReadHistory reads.
+// HistorySchema is the version of the history format that WriteHistory writes and ReadHistory reads.
 const HistorySchema = 1
 
 // historyHeader is the first line of a history.
@@ -23,13 +23,13 @@ type historyHeader struct {
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
-	// Kinds are the kinds of events that the history always records; left out: all.
+	// Kinds are the kinds of events that the history records completely; omitted if it records all.
 	Kinds []string `json:"kinds,omitempty"`
 	// TimeScale is the time scale of a run on real daemons.
 	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
-// historyLine is any other line: one event.
+// historyLine is any line after the first: one event.
 type historyLine struct {
 	At          *int64                `json:"at_ns"`
 	Step        uint64                `json:"step,omitempty"`

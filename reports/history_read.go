@@ -36,8 +36,8 @@ const (
 	// before the start, because a live run has several clocks.
 	maxMoment = 10 * 366 * 24 * time.Hour
 	earliest  = -24 * time.Hour
-	// maxID limits the numbers of rows; it is the largest number that every JSON reader represents exactly.
-	// maxAmount limits counts.
+	// maxID limits row numbers. It is the largest number that every JSON reader represents exactly. maxAmount
+	// limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
 	// mostWarnings is the maximum number of warnings about a header.
@@ -65,7 +65,7 @@ type HistoryReader struct {
 	warnings yamlfile.Errors
 	// skew is the sum of the steps of the database's clock so far.
 	skew time.Duration
-	// scratch is the line that is being read.
+	// scratch holds the line that is being read.
 	scratch historyLine
 }
 
@@ -175,7 +175,7 @@ func (h *HistoryReader) refuseAt(column int, message string) error {
 	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
-// fieldProblem is a problem with one named field.
+// fieldProblem is a problem with the field that it names.
 type fieldProblem struct {
 	name string
 	yamlfile.Problem
@@ -242,7 +242,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clipQuotation(name))
 		if err != nil {
-			// An unknown kind concerns no invariant.
+			// No invariant needs an unknown kind, so it is only a warning.
 			var unknown yamlfile.Problem
 			if errors.As(h.refuseField(text, fieldProblem{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
@@ -257,7 +257,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	return nil
 }
 
-// The fields of the first line and of the other lines, in order.
+// The fields of the first line, and of the other lines, in their order.
 var (
 	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list

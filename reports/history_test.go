@@ -189,7 +189,7 @@ func TestReadHistoryErrorsHavePositions(t *testing.T) {
 	}
 }
 
-// numberedLines returns a line for each number from 0.
+// numberedLines returns n lines, numbered from 0.
 func numberedLines(n int, line string) string {
 	var b strings.Builder
 	for i := range n {

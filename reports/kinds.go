@@ -2,10 +2,10 @@ package reports
 
 import "handoff/chaos/history"
 
-// kindRow is what reports know of one kind of event: its sentence, style and track.
+// kindRow holds the sentence, style and track of one kind of event.
 type kindRow struct {
-	// who and what are templates over a clause for the subject and the predicate of its sentence. An empty
-	// who is the process.
+	// who and what are the templates, over a clause, for the subject and the predicate of an event's
+	// sentence. If who is empty, the subject is the process.
 	who, what string
 	// class is the style on the page; empty for the style of messages.
 	class string
@@ -14,11 +14,11 @@ type kindRow struct {
 	home string
 	// state is the new state of the process or the server; empty if unchanged.
 	state string
-	// flow reports whether a trace connects it with the other events of its message.
+	// flow reports whether a trace connects the event with the other events of its message.
 	flow bool
 }
 
-// isServer reports whether events of the kind are states of a server.
+// isServer reports whether events of the kind change a server's state.
 func (k *kindRow) isServer() bool { return k.home != "" && k.state != "" }
 
 // Names of the tracks that don't belong to a process, and of the worker's track.
@@ -48,7 +48,7 @@ const (
 	byBroker   = "the broker"
 )
 
-// poison describes a message that makes the broker stop dead lettering.
+// poison names a message that makes the broker stop dead lettering.
 const poison = ", and its header breaks dead lettering: the broker creates no queue until it restarts without that message"
 
 var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant table

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the summary: CI pages truncate a long text at its end.
+// Limits of the summary, because CI pages cut off the end of a long text.
 const (
 	summaryFailures = 10
 	summaryLines    = 4
@@ -44,7 +44,7 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 // verdictSign returns a symbol for the verdict, which is always printed together with the word.
 func verdictSign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
-// overallText summarizes a sweep in one sentence.
+// overallText summarizes the whole sweep in one sentence.
 func overallText(s *verdict.Sweep) string {
 	var count [3]int
 	seeds := 0

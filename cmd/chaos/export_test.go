@@ -172,7 +172,7 @@ func TestTraceIsBounded(t *testing.T) {
 	r := &verdict.Record{}
 	r.Scenario, r.Virtual = "long", time.Hour
 	long := strings.Repeat("ö\x00\xff", 1000)
-	events, every := reports.PerfettoEvents+1000, 100 // one of every 1,000 events has a long text
+	events, every := reports.PerfettoEvents+1000, 100 // one of this many events has a long text
 	if testenv.All() {
 		events, every = 3*reports.PerfettoEvents, 1
 	}

@@ -149,7 +149,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// The terminal shows a varied result under the same name as the report.
+// The terminal names a varied result by its profile and the word varied.
 func TestVariedResultHasOneName(t *testing.T) {
 	s := runChaos(t, "run", writeFile(t, "calm.yaml", calm), "--varied", "--seeds", "2", "--profile", "hardened", "--out", t.TempDir())
 	s.expectOutput(t, 0, "calm      hardened, varied  2 ")
