@@ -87,9 +87,8 @@ type historyLine struct {
 // writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
 // are free text. Zero fields are left out. history.Kind documents the fields of each kind.
 //
-// Judgements, violations and fault intervals are not written, because they can be recomputed
-// from the events that ReadHistory returns. The constants of HistoryReader limit what can be read
-// back.
+// Judgements, violations and fault intervals are not written, because they can be recomputed from the events
+// that ReadHistory returns. The constants of HistoryReader limit what can be read back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
 	out := bufio.NewWriter(w)
 	enc := newHistoryEncoder(out)

@@ -43,8 +43,7 @@ func Printable(text, keep string) string {
 	return b.String()
 }
 
-// FormatTime formats a time of a run for people, to the millisecond: 12.402s, 1m02.345s,
-// 1h00m02.345s.
+// FormatTime formats a time of a run for people, to the millisecond: 12.402s, 1m02.345s, 1h00m02.345s.
 func FormatTime(d time.Duration) string {
 	sign := ""
 	if d < 0 {

@@ -95,7 +95,7 @@ func (q *queueLanes) observeEvent(k int, e *history.Event) {
 		}
 		lane.addMark(k, e)
 	case history.DeadLettered:
-		// The expiry or rejection has already removed most copies.
+		// The expiry or rejection has already removed the copy.
 		q.removeCopy(lane, key, e)
 	case history.Acked:
 		q.removeCopy(lane, key, e)

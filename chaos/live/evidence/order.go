@@ -163,8 +163,7 @@ func fillCancelRequests(database []Item) []Item {
 		case history.Transition:
 			status[e.Execution] = e.To
 			if e.To == execution.Canceling || e.To == execution.Cancelled {
-				// The same statement may have written the request, and its triggers fire row by
-				// row.
+				// The same statement may have written the request, and its triggers fire row by row.
 				status[-e.Execution] = e.From
 			}
 		case history.CancelRequested:

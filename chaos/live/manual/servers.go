@@ -18,8 +18,7 @@ var (
 	_ fault.DatabaseHanging = (*world)(nil)
 )
 
-// serverWithin limits a request to stop or start a server. RabbitMQ may take long to recover its
-// queues.
+// serverWithin limits a request to stop or start a server. RabbitMQ may take long to recover its queues.
 const serverWithin = 5 * time.Minute
 
 // StopBroker implements fault.BrokerServer.

@@ -178,8 +178,7 @@ type Spec struct {
 	Run string
 }
 
-// Create creates a container but doesn't start it. It pulls a missing image, which may take
-// minutes.
+// Create creates a container but doesn't start it. It pulls a missing image, which may take minutes.
 func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 	var ports []string
 	bound := network.PortMap{}
