@@ -99,8 +99,7 @@ var (
 	shellToken = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$|[\n;|&()]+|(?:'[^']*'|"[^"]*"|[^\s;|&()'"])+`)
 )
 
-// refusalReason explains why a command is invalid; empty for a valid command and for other programs'
-// commands.
+// refusalReason explains why a command is invalid; empty for a valid command and for other programs' commands.
 func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	t.Helper()
 	name, ours := strings.CutPrefix(words[0], "bin/")

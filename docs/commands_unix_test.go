@@ -269,8 +269,7 @@ func (s *system) startMeanwhile(page string, b block) (end func()) {
 	}
 }
 
-// isHealthy waits until the system is in the normal state that the next page needs, and reports whether it
-// is.
+// isHealthy waits until the system is in the normal state that the next page needs, and reports whether it is.
 func (s *system) isHealthy() bool {
 	s.t.Helper()
 	const ask = `curl -sf $API/readyz > /dev/null

@@ -102,8 +102,7 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 }
 
-// filePath matches paths of files: words with a slash and a file extension. Words in capitals are
-// placeholders.
+// filePath matches paths of files: words with a slash and a file extension. Words in capitals are placeholders.
 var filePath = regexp.MustCompile(`^[a-z.][A-Za-z0-9_.*/-]*/[A-Za-z0-9_.*-]+\.(go|md|yaml|yml|json|sql|sh)$`)
 
 // made matches files that only exist after running a program, or only in examples.

@@ -47,8 +47,7 @@ func counterpartResult(v *verdict.Violation, c *explain.Counterpart) string {
 	return "the rule is kept"
 }
 
-// DifferenceLines describes where two runs diverge. here and there map the workers of each run to their
-// names.
+// DifferenceLines describes where two runs diverge. here and there map the workers of each run to their names.
 func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
 	switch {
 	case d.Equal():
@@ -85,8 +84,7 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 	return lines
 }
 
-// exceptActs returns words that exclude the mutant's act, which has no counterpart, from the common
-// beginning.
+// exceptActs returns words that exclude the mutant's act, which has no counterpart, from the common beginning.
 func exceptActs(d *explain.Difference) string {
 	if d.Act != nil && d.Act.At <= d.Until {
 		return "apart from what the mutant did, "

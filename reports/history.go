@@ -71,8 +71,7 @@ type historyLine struct {
 //
 // A history that another program wrote may lack kinds of events. Its header lists the kinds that it records
 // whenever they happen, with "kinds":["created","transition",…]; rules that need others are then reported as
-// not judged. A run on real daemons has the time scale of the scenario in its header, such as
-// "time_scale":0.2.
+// not judged. A run on real daemons has the time scale of the scenario in its header, such as "time_scale":0.2.
 //
 // Every other line is one event, in order:
 //

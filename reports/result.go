@@ -10,8 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ResultSchema is the version of result.json. It is incremented when a field is removed or changes its
-// meaning.
+// ResultSchema is the version of result.json. It is incremented when a field is removed or changes its meaning.
 const ResultSchema = 1
 
 type result struct {

@@ -18,8 +18,7 @@ type rowLane struct {
 	Retry int64 `json:"retry"`
 	// Periods are named after the status, and contain the owner and the epoch.
 	Periods []period `json:"periods"`
-	// Actions are named after the worker, and contain the outcome, which is empty if the action has not
-	// ended.
+	// Actions are named after the worker, and contain the outcome, which is empty if the action has not ended.
 	Actions  []period `json:"actions"`
 	Violated bool     `json:"violated"`
 

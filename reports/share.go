@@ -43,9 +43,8 @@ type shareAside struct {
 	Sources []Source  `json:"sources"`
 }
 
-// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares reads.
-// sources are the scenarios outside the library. That file comes last, so a reader that sees it finds
-// everything else.
+// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares reads. sources
+// are the scenarios outside the library. That file comes last, so a reader that sees it finds everything else.
 func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict.Record, sources []Source) error {
 	shown := *s
 	shown.Notes = append(shown.Notes[:len(shown.Notes):len(shown.Notes)],

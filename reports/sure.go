@@ -41,8 +41,7 @@ func sureText(list []*verdict.Scenario) string {
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns returns the number of runs that could have failed, which excludes runs that a checker gave up
-// on.
+// judgedRuns returns the number of runs that could have failed, which excludes runs that a checker gave up on.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
 // moreText describes what twice the seeds would show, if there are enough seeds for an estimate.
@@ -124,8 +123,7 @@ func situationsOf(sc *verdict.Scenario) situationsResult {
 	return r
 }
 
-// roundTo rounds to the given number of decimals, because the last digits of a float differ between
-// processors.
+// roundTo rounds to the given number of decimals, because the last digits of a float differ between processors.
 func roundTo(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit

@@ -260,8 +260,7 @@ func (b *builder) writeEvents(out *timeline) {
 
 // chooseEvents chooses at most limits.events events. First come the lead-ups to the violations, the events of
 // the violated executions and of the faults, then those of the other drawn executions, then the rest. Within
-// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as
-// ticks.
+// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {

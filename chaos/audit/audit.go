@@ -213,9 +213,8 @@ func (j *judge) finishJudgement(now time.Duration) *Result {
 	return j.r
 }
 
-// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if it
-// could not be (Rule.Why, Suite.Blind), if it had no occasion, or if no event of the kinds that it needs
-// occurred.
+// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if it could
+// not be (Rule.Why, Suite.Blind), if it had no occasion, or if no event of the kinds that it needs occurred.
 func (j *judge) setOutcome(rule *Rule) {
 	i := rule.Invariant
 	for _, kind := range i.Needs {

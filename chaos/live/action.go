@@ -37,8 +37,7 @@ func failInShell(a *scenario.Action) string {
 	codes := exitCodesOf(a)
 	if len(codes) == 0 {
 		if a.FailReason == execution.Unknown {
-			// Without a message, as in the simulator: the text about retries must not begin with an empty
-			// line.
+			// Without a message, as in the simulator: the text about retries must not begin with an empty line.
 			return `echo '{"error":{"type":"unknown"}}'; exit 1`
 		}
 		return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, a.FailReason)

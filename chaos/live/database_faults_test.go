@@ -143,9 +143,8 @@ func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	}
 }
 
-// While new connections are refused, a connected daemon still works, and evidence of its changes is written.
-// A starting daemon is refused until the fault ends. A fault that has refused no connection has touched
-// nothing.
+// While new connections are refused, a connected daemon still works, and evidence of its changes is written. A
+// starting daemon is refused until the fault ends. A fault that has refused no connection has touched nothing.
 func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")

@@ -15,8 +15,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is the environment in which daemons run in docker compose's containers, behind the file's
-// toxiproxy.
+// project is the environment in which daemons run in docker compose's containers, behind the file's toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack

@@ -23,8 +23,7 @@ func (w *world) startTrace(ctx context.Context) error {
 
 // askDepths is an Erlang expression that queries the queues themselves, because RabbitMQ's own list of quorum
 // queues is some seconds old. It counts ready and unacknowledged messages. It passes module, function and
-// arguments by name: the Raft library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts
-// both.
+// arguments by name: the Raft library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts both.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of

@@ -12,8 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-// A violation doesn't count if the machine stalled shortly before, for longer than the worker's margin
-// allows.
+// A violation doesn't count if the machine stalled shortly before, for longer than the worker's margin allows.
 func TestNoiseExcusesNearbyViolations(t *testing.T) {
 	const second = time.Second
 	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}

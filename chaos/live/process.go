@@ -161,8 +161,7 @@ func (p *process) daemonEnv(at endpoint) ([]string, error) {
 		env = append(env, server.variable+"="+url)
 	}
 	if p.spec == nil && !config.Loopback(at.listen) {
-		// In its container, the process listens on every address, but its port is published only on
-		// 127.0.0.1.
+		// In its container, the process listens on every address, but its port is published only on 127.0.0.1.
 		env = append(env, config.EnvName("api.insecure")+"=true")
 	}
 	c := w.config

@@ -174,8 +174,7 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 }
 
 // HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and statements
-// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive,
-// late.
+// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive, late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
 	for _, p := range w.allProcesses() {

@@ -54,8 +54,7 @@ func Open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	return &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}, nil
 }
 
-// OpenCompose starts the servers of a compose file. Runs on the sandbox start each daemon in its own
-// container.
+// OpenCompose starts the servers of a compose file. Runs on the sandbox start each daemon in its own container.
 func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {
@@ -67,8 +66,7 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 // Close ends the servers and containers.
 func (sa *Sandbox) Close() error { return sa.servers.Down() }
 
-// rewriteAddress replaces an address's host and port and, unless application is empty, adds it as a
-// parameter.
+// rewriteAddress replaces an address's host and port and, unless application is empty, adds it as a parameter.
 func rewriteAddress(address, hostPort, application string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

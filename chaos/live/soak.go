@@ -28,8 +28,7 @@ type SoakOptions struct {
 	Scenario *scenario.Scenario
 	// Scale is the time scale of the scenario and its configuration.
 	Scale float64
-	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine
-	// sustains.
+	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine sustains.
 	Rate   float64
 	Mutant string
 	// Progress is called every few seconds, by one goroutine at a time.

@@ -216,8 +216,7 @@ func (l *load) postBatch(executor string, batch []int) (left []int, err error) {
 	return left, nil
 }
 
-// noteRefusal fails the run if an answer shows that the request itself is wrong, which makes a retry
-// pointless.
+// noteRefusal fails the run if an answer shows that the request itself is wrong, which makes a retry pointless.
 func (l *load) noteRefusal(status int, why string) {
 	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		return

@@ -308,8 +308,7 @@ func (s *sampler) askBroker(ctx context.Context, path string, answer any) error 
 	return json.Unmarshal(page, answer)
 }
 
-// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers'
-// files.
+// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers' files.
 func (s *sampler) sampleFiles() {
 	var journals, logs float64
 	for _, p := range s.x.w.allProcesses() {

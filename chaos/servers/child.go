@@ -235,8 +235,7 @@ var (
 	errStranger = errors.New("another server answers at its port")
 )
 
-// runCommand runs a command and returns its output. When ctx ends, it kills the command and its process
-// group.
+// runCommand runs a command and returns its output. When ctx ends, it kills the command and its process group.
 func runCommand(ctx context.Context, p *program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Env, cmd.Dir = p.env, p.dir
@@ -260,8 +259,7 @@ func killGroup(cmd *exec.Cmd) func() error {
 	return func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
 }
 
-// OwnGroup protects a command from Ctrl-C. When its context ends, the command is killed with its process
-// group.
+// OwnGroup protects a command from Ctrl-C. When its context ends, the command is killed with its process group.
 func OwnGroup(cmd *exec.Cmd) {
 	if privateSupported {
 		ownGroup(cmd)

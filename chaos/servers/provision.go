@@ -61,9 +61,8 @@ type Options struct {
 	Management bool
 
 	// Keep is a directory that keeps the data and logs of private instances for a later Up; empty for a
-	// temporary directory. The later Up has the same database, virtual host and queues, and the same
-	// addresses if their ports are free. With containers, and for an unsuitable directory, Up returns a
-	// *KeepError.
+	// temporary directory. The later Up has the same database, virtual host and queues, and the same addresses
+	// if their ports are free. With containers, and for an unsuitable directory, Up returns a *KeepError.
 	Keep string
 
 	// Log receives a line for each step; may be nil.

@@ -15,8 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitMQ is a private node, or a given node on which Up has created a virtual host. Ctl is for private
-// nodes.
+// RabbitMQ is a private node, or a given node on which Up has created a virtual host. Ctl is for private nodes.
 type RabbitMQ struct {
 	// URL is the URL of an empty virtual host or, if Prefix is set, of a shared one.
 	URL string

@@ -71,8 +71,7 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// A given server that does not answer is an environment error, not a reason to start a private server
-// silently.
+// A given server that does not answer is an environment error, not a reason to start a private server silently.
 func TestUnresponsiveGivenServer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")

@@ -89,8 +89,7 @@ func TestMissedNamesIneffectiveStrikes(t *testing.T) {
 	}
 }
 
-// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in
-// order.
+// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in order.
 func TestPlanIsValidScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())

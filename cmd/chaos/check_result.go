@@ -135,8 +135,7 @@ func printUnread(say *terminal, r *audit.Result) {
 	}
 }
 
-// printDeleted lists what retention has deleted, so that nobody takes deleted data for data that never
-// existed.
+// printDeleted lists what retention has deleted, so that nobody takes deleted data for data that never existed.
 func printDeleted(say *terminal, r *audit.Result) {
 	if !r.Since.IsZero() {
 		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",

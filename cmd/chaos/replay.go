@@ -165,8 +165,7 @@ func (s *story) printViolations(before uint64) {
 	}
 }
 
-// printState prints the rows of the execution's chain, at the end of the run or after the step that --to
-// names.
+// printState prints the rows of the execution's chain, at the end of the run or after the step that --to names.
 func (a *app) printState(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *mutant.Mutant) {
 	at := "at the end of the run"
 	if f.to < r.Steps {

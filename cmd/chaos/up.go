@@ -126,8 +126,7 @@ func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	if err := checkProfile(u.profile); err != nil {
 		return nil, err
 	}
-	// The daemons will get the private servers' addresses from their environment; these two stand in for
-	// them.
+	// The daemons will get the private servers' addresses from their environment; these two stand in for them.
 	in := config.Input{File: u.config, Environ: []string{
 		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
 	}}

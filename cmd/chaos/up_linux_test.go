@@ -353,8 +353,7 @@ func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	}
 }
 
-// leftProcesses returns the processes whose arguments, environment or current directory mention the
-// directory.
+// leftProcesses returns the processes whose arguments, environment or current directory mention the directory.
 func (r *runningSystem) leftProcesses() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -319,8 +319,7 @@ func (f *fixture) awaitSettled() {
 	})
 }
 
-// judge checks from the audit, the chains and the actions' own records that no execution was lost or ran
-// twice.
+// judge checks from the audit, the chains and the actions' own records that no execution was lost or ran twice.
 func (f *fixture) judge(chains int) {
 	f.t.Helper()
 	c := config.Default(config.Hardened)

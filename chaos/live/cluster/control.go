@@ -18,8 +18,7 @@ import (
 	"handoff/core/api/hostguard"
 )
 
-// linkSet holds the links from daemons to servers, each through a toxiproxy proxy with the name
-// PROCESS.SERVER.
+// linkSet holds the links from daemons to servers, each through a toxiproxy proxy with the name PROCESS.SERVER.
 type linkSet struct {
 	toxiproxy *toxiproxy.ApiServer
 	control   *http.Server
@@ -29,8 +28,7 @@ func newLinks() *linkSet {
 	return &linkSet{toxiproxy: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// addLink makes a link to a server, and returns the address at which the daemon reaches the server through
-// it.
+// addLink makes a link to a server, and returns the address at which the daemon reaches the server through it.
 func (l *linkSet) addLink(process, server, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

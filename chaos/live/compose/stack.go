@@ -1,7 +1,6 @@
 // Package compose runs a compose file as a separate project. An open stack has the file's servers and
-// toxiproxy, and for each run, containers for executors and workers like the file's own. docker compose
-// creates the containers. The engine starts, stops, kills and pauses them. Toxiproxy's own client breaks the
-// links.
+// toxiproxy, and for each run, containers for executors and workers like the file's own. docker compose creates
+// the containers. The engine starts, stops, kills and pauses them. Toxiproxy's own client breaks the links.
 //
 // As in package servers, no part of a stack outlives the process that opened it.
 package compose

@@ -2,9 +2,8 @@
 // from the daemons' reports: rows from triggers in the database, messages from the broker's firehose, runs
 // from the actions' shims. Order merges it into one history.
 //
-// The daemons' logs are kept for readers. Only one fact comes from them, because nothing else records it:
-// that a guarded write matched no row. No invariant needs it, but some situations that a scenario may name
-// do.
+// The daemons' logs are kept for readers. Only one fact comes from them, because nothing else records it: that
+// a guarded write matched no row. No invariant needs it, but some situations that a scenario may name do.
 package evidence
 
 import (

@@ -9,9 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Lag is the maximum delay of a message's event, because the trace travels through the broker and a
-// connection. A consequence in the database that is seen up to Lag before its message is placed after the
-// message.
+// Lag is the maximum delay of a message's event, because the trace travels through the broker and a connection.
+// A consequence in the database that is seen up to Lag before its message is placed after the message.
 const Lag = 2 * time.Second
 
 // Sources holds all evidence of a run.

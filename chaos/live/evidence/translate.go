@@ -82,8 +82,7 @@ type healthFigures struct {
 // hasFailure reports whether the statistics contain a failure.
 func (h *healthFigures) hasFailure() bool { return h.Consecutive+h.Failed > 0 }
 
-// differsFrom reports whether the statistics are new information, by the same rule as in the database's
-// model.
+// differsFrom reports whether the statistics are new information, by the same rule as in the database's model.
 func (h *healthFigures) differsFrom(was *healthFigures) bool {
 	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.hasFailure() && h.Total != was.Total
 }

@@ -95,8 +95,7 @@ func serviceName(name string) string {
 	return name
 }
 
-// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace
-// period.
+// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace period.
 func composeCommand(act cluster.Act) string {
 	switch act {
 	case cluster.Crash:
