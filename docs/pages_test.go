@@ -161,8 +161,7 @@ func readText(t *testing.T, name string) string {
 	return string(data)
 }
 
-// allTexts returns the texts of the files below a directory with the given extensions, by their paths from
-// the root.
+// allTexts maps paths from the root to the texts of the files below a directory with the given extensions.
 func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

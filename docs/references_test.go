@@ -163,8 +163,7 @@ func sourceVariables(t *testing.T) map[string]bool {
 // setting is a configuration key with its printed value.
 type setting struct{ key, value string }
 
-// printedSettings returns the settings of both daemons in a configuration, in the order in which they are
-// printed.
+// printedSettings returns both daemons' settings in a configuration, in the order in which they are printed.
 func printedSettings(t *testing.T, e *config.Effective) []setting {
 	t.Helper()
 	var printed bytes.Buffer

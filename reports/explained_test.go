@@ -238,8 +238,7 @@ func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	}
 }
 
-// Two runs number their executions separately, and the page notes different numbers. If a pair shows that,
-// the page notes it.
+// Two runs number their executions separately. If a pair shows different numbers, the page notes that.
 func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	const numbers = "The same execution may have another number there."
 	r := explainedRecord()

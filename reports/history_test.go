@@ -198,8 +198,7 @@ func numberedLines(n int, line string) string {
 	return b.String()
 }
 
-// Times don't have to ascend: the events of a live history are in causal order, but their times come from
-// several clocks.
+// Times don't have to ascend: a live history is in causal order, but its times come from several clocks.
 func TestReadHistoryAcceptsUnorderedTimes(t *testing.T) {
 	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`

@@ -7,8 +7,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// If several processes act in one step, the page shows a violation at the event of the process that its
-// message names.
+// If several processes act in one step, the page shows a violation at the event of the process named in it.
 func TestViolationEventBelongsToNamedProcess(t *testing.T) {
 	events := []history.Event{
 		{Step: 6, Kind: history.Transition, Execution: 12, Process: "shell-2"},

@@ -72,8 +72,7 @@ type page struct {
 	// Matrix shows which scenario kills which mutant; nil unless requested.
 	Matrix *matrix
 
-	// Simulated reports whether a model was used. If so, the page lists the models' differences from real
-	// servers.
+	// Simulated reports whether models took part. Then the page lists their differences from real servers.
 	Simulated   bool
 	Differences []conformance.Difference
 	Agreed      []conformance.Result

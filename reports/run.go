@@ -34,8 +34,7 @@ type runViolation struct {
 	Said *whySide
 }
 
-// runViolations is the maximum number of violations that are listed above the timeline, which shows all of
-// them.
+// runViolations is the maximum number of violations listed above the timeline, which shows all of them.
 const runViolations = 10
 
 // WriteRun writes the page of one failed run: the timeline, the state at the cursor and the story of each

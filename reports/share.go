@@ -124,8 +124,8 @@ func readShare(f shard.File) (*verdict.Sweep, shareAside, error) {
 	return s, aside, err
 }
 
-// plainNames returns an error for names that are too long or have characters that a terminal would interpret
-// or can't show.
+// plainNames refuses names that are too long, or have characters that a terminal would interpret or can't
+// show.
 func plainNames[T ~string](first string, profile T, others ...string) error {
 	for _, name := range append(others, first, string(profile)) {
 		if len(name) > maxName || name != Printable(name, "") {

@@ -13,8 +13,8 @@ import (
 
 const reproduceTTL = "chaos run ttl-race --profile documented --seed 41 --mutant unguarded-monitor"
 
-// script builds a synthetic history. Events can be added in any order; they are sorted by time and numbered
-// at the end.
+// script builds a synthetic history. Events can be added in any order, and are sorted and numbered at the
+// end.
 type script struct {
 	events  []history.Event
 	message uint64

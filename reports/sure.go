@@ -106,8 +106,8 @@ type situationsResult struct {
 	Capped   bool `json:"capped"`
 	// Coverage is the share of a run's situations that earlier runs have shown.
 	Coverage float64 `json:"coverage"`
-	// More is the number of new situations that as many additional seeds would show; omitted if there are too
-	// few seeds.
+	// More is the number of new situations that as many additional seeds would show; omitted for too few
+	// seeds.
 	More *float64 `json:"more,omitempty"`
 }
 

@@ -101,8 +101,7 @@ func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	return "Beside a run without this failure"
 }
 
-// changeText describes what was changed in the compared run, and whether both runs draw the same random
-// numbers.
+// changeText describes what was changed in the compared run, and whether both draw the same random numbers.
 func changeText(c *explain.Counterpart) string {
 	if c.Anew {
 		return "The same " + c.Change + ". It draws other random numbers, so much differs by chance."

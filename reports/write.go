@@ -143,8 +143,7 @@ func fileName(s string) string {
 	return s
 }
 
-// WriteFile writes a file so that it is either complete or absent: it writes under another name and then
-// renames the file.
+// WriteFile writes a file that is either complete or absent: it is written under another name, then renamed.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".handoff-report-*")
 	if err != nil {

@@ -251,8 +251,8 @@ func (r *Result) blindReason() string {
 	return "it needs events that could not be read, or that retention has deleted"
 }
 
-// missingKindsReason names the kinds of events that an invariant needs but the history does not record; empty
-// if there are none.
+// missingKindsReason names the kinds of events that an invariant needs but the history lacks; empty if there
+// are none.
 func missingKindsReason(i *invariant.Invariant, kinds []history.Kind) string {
 	var lacks []history.Kind
 	for _, kind := range i.Needs {

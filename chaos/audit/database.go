@@ -23,8 +23,7 @@ type Options struct {
 	StatementTimeout time.Duration
 }
 
-// ErrNoAudit means that the database has no audit table: it is not a Handoff database, or its schema is too
-// old.
+// ErrNoAudit means that the database has no audit table: it is not Handoff's, or its schema is too old.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
 // evidence lists the kinds of events that the audit and the executions record completely. Cancellation

@@ -33,8 +33,7 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	return nil
 }
 
-// setAsideTruncated counts an event of an execution whose first events retention has deleted, without judging
-// it.
+// setAsideTruncated counts, but doesn't judge, an event of an execution whose first events were deleted.
 func (j *judge) setAsideTruncated(e *history.Event) {
 	j.r.Events++
 	j.suite.SetAside(e)

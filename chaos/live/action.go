@@ -70,8 +70,7 @@ func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int)
 // Each piece is equally likely, and the draw is uniform within a piece.
 const logPieces = 32
 
-// takesInShell returns shell commands that draw the run's duration and store it, in microseconds, in the
-// variable us.
+// takesInShell returns shell commands that set the variable us to the drawn duration in microseconds.
 func takesInShell(a *scenario.Action) string {
 	if !a.TakesLog {
 		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())
@@ -130,8 +129,7 @@ func numberList(numbers []int) string {
 	return "[" + strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ") + "]"
 }
 
-// prepareActions writes the scripts of a scenario's actions to a folder, and returns the actions with their
-// programs.
+// prepareActions writes a scenario's scripts to a folder, and returns its actions with their programs.
 func prepareActions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {

@@ -19,8 +19,7 @@ func (c clock) Now() time.Duration { return c.w.sinceStart() - c.w.ready }
 // After implements run.Clock. It calls f in a new goroutine.
 func (c clock) After(d time.Duration, f func()) { c.w.callAfter(d, f) }
 
-// stream is an independent source of random draws, so that adding a fault doesn't change the draws of other
-// faults.
+// stream is an independent source of random draws, so that adding a fault doesn't change other faults' draws.
 type stream struct {
 	mu sync.Mutex
 	r  *rand.Rand

@@ -261,8 +261,7 @@ func (p *process) recordActionEnds() {
 	}
 }
 
-// lastWords returns a log's last line, which usually tells why the process ended, followed by the end of the
-// log.
+// lastWords returns a log's last line, usually the reason of the end, followed by the end of the log.
 func lastWords(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

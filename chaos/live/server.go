@@ -128,8 +128,7 @@ func (w *world) serversUp() {
 	}
 }
 
-// onDatabase runs f on a new connection that bypasses all links and their faults. It waits while the server
-// is down.
+// onDatabase runs f on a new connection, past all links and their faults. It waits while the server is down.
 func (w *world) onDatabase(f func(context.Context, *pgx.Conn) error) error {
 	w.down.database.Lock()
 	defer w.down.database.Unlock()

@@ -30,8 +30,7 @@ type gate struct {
 	broken int
 }
 
-// gateToxic makes toxiproxy run a gate as a toxic. Toxiproxy creates toxics from JSON, so a toxic finds its
-// gate by key.
+// gateToxic makes toxiproxy run a gate. Toxiproxy creates toxics from JSON, so a toxic finds its gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }

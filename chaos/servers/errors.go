@@ -73,8 +73,8 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == ErrEnvironment }
 
-// OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component, so that none was searched for
-// in vain.
+// OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component: none was searched for in
+// vain.
 func (u *UnavailableError) OnlyWithout() bool {
 	for _, m := range u.Missing {
 		if !m.Without {

@@ -76,7 +76,7 @@ func (g *guard) dropItems(items ...string) {
 	g.sendList()
 }
 
-// sendList sends the list to the guard. g.mu must be held. If the guard was killed, the servers continue
+// sendList sends the list to the guard. g.mu must be held. If the guard was killed, servers continue
 // unguarded.
 func (g *guard) sendList() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
 

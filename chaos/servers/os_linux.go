@@ -61,8 +61,7 @@ func descendantPIDs(pid int) []int {
 	return out
 }
 
-// anyAlive reports whether any of the processes still runs. A zombie doesn't count, because it holds no
-// resources.
+// anyAlive reports whether any of the processes still runs. A zombie doesn't count: it holds no resources.
 func anyAlive(pids []int) bool {
 	for _, pid := range pids {
 		if _, state, ok := processStat(pid); ok && state != 'Z' && state != 'X' {

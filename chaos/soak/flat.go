@@ -36,8 +36,7 @@ type Judgement struct {
 	Judged bool `json:"judged"`
 	// Grows reports whether the curve violates its rule.
 	Grows bool `json:"grows"`
-	// Before and After are the compared values of the second and of the last quarter: medians, or growth per
-	// execution.
+	// Before and After are the second and the last quarter's values: medians, or growth per execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
 	// Text is the judgement in words.

@@ -69,8 +69,7 @@ func rulesHoldText(n int) string {
 	return fmt.Sprintf("%d rules hold", n)
 }
 
-// verdictOf returns the verdict on a judgement. It is inconclusive without an execution or without a judged
-// rule.
+// verdictOf returns the verdict on a judgement: inconclusive without an execution or a rule that holds.
 func verdictOf(r *audit.Result) verdict.Verdict {
 	switch {
 	case r.Count(audit.Broken) > 0:

@@ -17,8 +17,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// asProgram is the variable that makes the test binary run chaos instead of the tests, and print its peak
-// memory use.
+// asProgram is the variable that makes the test binary run chaos, not the tests, and print its peak memory
+// use.
 const asProgram = "HANDOFF_TEST_RUNS_CHAOS"
 
 func TestMain(m *testing.M) {
@@ -30,8 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	code := runProgram()
-	// The memory figures that the parent process gets are useless, because they include the memory from
-	// before the exec.
+	// The memory figures that the parent process gets are useless: they include the memory before the exec.
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Fprintf(os.Stderr, "%s\n", regexp.MustCompile(`VmHWM:.*`).Find(status))
 	}

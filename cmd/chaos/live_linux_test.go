@@ -111,8 +111,7 @@ func startLive(t *testing.T, bin, file string) *runningSystem {
 	return nil
 }
 
-// pausedWorker returns the servers' directory of a process with a paused child; empty if there is no paused
-// child.
+// pausedWorker returns the servers' directory of a process with a paused child; empty if no child is paused.
 func pausedWorker(parent int) string {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -98,8 +98,7 @@ func harnessError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
 
-// reportHang prints the goroutine stacks if a run hung. For any error of the simulator, it returns the
-// harness error.
+// reportHang prints the goroutine stacks if a run hung. It returns any simulator error as a harness error.
 func (a *app) reportHang(err error) error {
 	var hung *explore.Hung
 	if errors.As(err, &hung) {

@@ -389,8 +389,7 @@ func TestMutants(t *testing.T) {
 	// The mutant's own scenario must find it, but in this copy of two seconds nothing happens.
 	own := writeFile(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").expectOutput(t, 1, "MISSED", "0 of 1 mutants killed")
-	// If a scenario fails without a mutant, that is reported, and the rules that it breaks don't count as
-	// findings.
+	// If a scenario fails without a mutant, that is reported, and its broken rules aren't findings.
 	broken := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "name: calm", "name: hopeless", 1))
 	said := runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", broken, "--seeds", "2")
 	said.expectOutput(t, 0, "hopeless (hardened) fails without a mutant, in 2 of 2 seeds: expectation: 0 of 5 executions ended as failed",

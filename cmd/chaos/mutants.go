@@ -17,8 +17,7 @@ import (
 // missed.
 const mutantSeeds = 500
 
-// liveMutantSeeds is the number of live runs of its own scenario that a mutant must survive to count as
-// surviving.
+// liveMutantSeeds is the number of live runs of its own scenario after which a mutant has survived.
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {

@@ -28,7 +28,7 @@ func notInThisBuild(what, needs string) error {
 
 const needsServers = "real servers"
 
-// commandOfWhole returns a placeholder for a command that only the whole program has. Its flags are unknown
+// commandOfWhole returns a placeholder for a command of the whole program. The command's flags are unknown
 // here.
 func commandOfWhole(use, short string) *cobra.Command {
 	return &cobra.Command{

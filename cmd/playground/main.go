@@ -97,8 +97,7 @@ func buildWASM(path string) error {
 	return nil
 }
 
-// compressFile writes a gzip copy of a file. The page can unpack it in every browser, so the host needs no
-// configuration.
+// compressFile writes a gzip copy of a file. The page unpacks it itself, so the host needs no configuration.
 func compressFile(from, to string) (before, after int64, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -222,8 +222,7 @@ func (c *Cluster) newDaemon(o Options, name, program, address string, args []str
 	}), nil
 }
 
-// NewDaemon returns a daemon, not yet started, that runs as a process on this machine and serves HTTP at
-// address.
+// NewDaemon returns a daemon, not yet started, that is a process on this machine and serves HTTP at address.
 func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
 	return NewSupervised(program.Name, address, func() (Instance, error) {
 		p, err := servers.Spawn(program)

@@ -44,8 +44,7 @@ func TestProcessesOverrideAddsOnlyRunSettings(t *testing.T) {
 	}
 }
 
-// The compose file has the services that the stack starts, and reads ports and the image from the stack's
-// variables.
+// The compose file has the services that the stack starts, and reads ports and image from its variables.
 func TestComposeFileMatchesOverrides(t *testing.T) {
 	services := describedServices(t)
 	for name, variable := range map[string]string{

@@ -58,8 +58,7 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match servers.ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
-// findPrerequisites finds a container engine and docker compose, or returns an error that lists where it
-// searched.
+// findPrerequisites finds an engine and docker compose, or returns an error that lists the searched places.
 func findPrerequisites(ctx context.Context) (*containers.Engine, Tool, error) {
 	declared, err := servers.WithoutList()
 	if err != nil {

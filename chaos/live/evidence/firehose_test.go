@@ -53,8 +53,8 @@ func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	}
 }
 
-// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue named by its key, even if no
-// such queue exists.
+// For the default exchange, RabbitMQ 3.10 reports routing to the queue named by the key even if it doesn't
+// exist.
 func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0

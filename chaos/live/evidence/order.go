@@ -44,8 +44,7 @@ func Order(s Sources) []history.Event {
 	return orderWithClaims(s, claims)
 }
 
-// orderWithClaims does what Order does, but starts with the claims already known: owners maps claimed epochs
-// to them.
+// orderWithClaims does what Order does, but starts with known claims: owners maps claimed epochs to them.
 func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
 	moveCausesFirst(messages, s.Database)
