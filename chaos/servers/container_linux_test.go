@@ -8,8 +8,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// However a process ends, its containers go too: at once if there is a docker client, or else at the next
-// start.
+// However a process ends, its containers are removed: at once if the guard has a docker client, otherwise at
+// the next start.
 func TestContainersEndWithTheirProcess(t *testing.T) {
 	e := engine(t)
 	if _, err := exec.LookPath("docker"); err != nil {

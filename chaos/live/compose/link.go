@@ -48,8 +48,8 @@ type Traffic struct {
 	Alive func() bool
 }
 
-// touchOnTraffic calls touch once an effect that begins now has certainly met traffic, or until stop is
-// called.
+// touchOnTraffic calls touch once an effect that begins now must have met traffic, unless stop is called
+// first.
 func (t Traffic) touchOnTraffic(touch func()) (stop func()) {
 	over := make(chan struct{})
 	go func() {
