@@ -43,7 +43,8 @@ type knownToken struct {
 type caller struct {
 	// name is the name of the token, empty without tokens.
 	name string
-	// scope is the part of idempotency keys that keeps the keys of two callers distinct.
+	// scope is a part of the caller's stored idempotency keys, so that they never equal another caller's
+	// keys.
 	scope  string
 	rights config.Right
 }
@@ -154,7 +155,7 @@ func (a *access) openHandler(next http.Handler) http.Handler {
 type (
 	// callerKey finds the *caller in the context of a request.
 	callerKey struct{}
-	// lineKey finds the *requestLine in that context.
+	// lineKey finds the *requestLine in the context of a request.
 	lineKey struct{}
 )
 

@@ -254,7 +254,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// If the database rejects one piece of a batch, the other pieces are not affected.
+// If the database fails for one piece of a batch, the other pieces are still written.
 func TestPartiallyAcceptedBatch(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
@@ -279,7 +279,7 @@ func TestDatabaseUnavailable(t *testing.T) {
 	}{
 		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
 		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
-		// With a key, the submitter retries and finds its own row.
+		// With a key, the server repeats the write and finds the row that its first attempt created.
 		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
 		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
 		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},

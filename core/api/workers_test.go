@@ -24,8 +24,8 @@ func withWorkers(t *testing.T) *bundle {
 	return b
 }
 
-// Health is derived at the request: from the worker's report, and from the dispatches that died in its queue
-// within the window.
+// A worker's health is computed for each request: from the worker's report, and from the dispatches that died
+// in its queue within the window.
 func TestWorkers(t *testing.T) {
 	b := withWorkers(t)
 	list := b.do(http.MethodGet, "/api/v1/workers", "")
@@ -103,7 +103,7 @@ func TestPinnedExecution(t *testing.T) {
 	}
 }
 
-// A number in a path is always a worker's id; a name made of digits needs the prefix.
+// A number in a path is always a worker's id; a name made of digits needs the prefix "name:".
 func TestWorkerIDTakesPrecedenceOverName(t *testing.T) {
 	b := withWorkers(t)
 	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)

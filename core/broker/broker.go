@@ -51,8 +51,8 @@ var (
 // hangs never answers.
 const DeclareWait = 10 * time.Second
 
-// Unanswered is the error of a declaration that was given up. what names the queue, exchange or
-// binding; empty if that is not known.
+// Unanswered returns the error of a declaration that the broker did not answer in time. what names the queue,
+// exchange or binding; empty if unknown.
 func Unanswered(what string) error {
 	return fmt.Errorf("declare %s: %w within %v, although it takes connections. A process of the broker may hang: see "+
 		"`rabbitmqctl list_unresponsive_queues`, with -p where the virtual host is not /; if it stays so, restart that node of the broker",
@@ -65,9 +65,9 @@ type Session interface {
 	// exists with other settings is ErrPrecondition. A declaration that the broker does not answer
 	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
-	// Limited returns the names, sorted, of queues that were declared over this session with
-	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They drop or dead-letter
-	// messages that are returned often, unless a policy lifts the limit. A client can't see such a policy.
+	// Limited returns the sorted names of queues that this session declared with Queue.KeepsReturned, but
+	// that already existed with the broker's delivery limit. They drop or dead-letter messages that are
+	// returned often, unless a policy, which clients can't see, lifts the limit.
 	Limited() []string
 	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
 	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
@@ -83,8 +83,8 @@ type Session interface {
 	Publish(ctx context.Context, ms []Message) []Outcome
 	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked reports whether the broker has announced that it holds publishers back (memory or disk alarm),
-	// so that publishes wait.
+	// Blocked reports whether the broker has announced that it blocks publishers (memory or disk alarm), so
+	// that publishes wait.
 	Blocked() bool
 	// Closed reports whether the session has ended.
 	Closed() bool
@@ -115,7 +115,7 @@ type QueueFate uint8
 
 // The fates. The zero value is the safe one.
 const (
-	// QueueInUse: it has a consumer or waiting messages, and stays.
+	// QueueInUse: the queue was kept, because it has a consumer or waiting messages.
 	QueueInUse QueueFate = iota
 	QueueDeleted
 	// QueueAbsent: no queue has that name.
@@ -142,8 +142,8 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Unknown: the session or the context ended before the broker answered, or the broker does not
-	// answer for the queue. The message may have been stored, once or not at all.
+	// Unknown: the session or the context ended before the broker answered, or the broker gets no answer from
+	// the queue. The message may have been stored, once or not at all.
 	Unknown Outcome = iota
 	// Confirmed: every queue that the message was routed to has stored it.
 	Confirmed
@@ -176,20 +176,20 @@ type Delivery struct {
 	RoutingKey  string
 	Redelivered bool
 	Envelope    Envelope
-	// Malformed is the reason why the message, its headers or its body, could not be read; nil if it
-	// could. If it is set, Envelope is empty and Body has the message as it came.
+	// Malformed is the reason why the message, its headers or its body, could not be read; nil if it could.
+	// If it is set, Envelope is empty and Body is the message as received.
 	Malformed error
 	Body      []byte
 	// Deaths is the x-death header, newest first; empty if the message never died.
 	Deaths []Death
 }
 
-// Death is one entry of x-death: how often a message died in one queue for one reason.
+// Death is one entry of x-death: it counts a message's deaths in one queue for one reason.
 type Death struct {
 	Queue  string
 	Reason DeathReason
 	Count  int
-	// Time is the time of its first death there, on the broker's clock, in whole seconds.
+	// Time is when it first died in this queue, by the broker's clock, in whole seconds.
 	Time time.Time
 }
 
@@ -221,7 +221,7 @@ const (
 	ExecutionStatusChanged
 	ExecutionCompleted
 	ExecutionCancel
-	// DeadLetterCanary is a test message that an executor lets die; it concerns no execution.
+	// DeadLetterCanary is a test message that an executor lets expire; it belongs to no execution.
 	DeadLetterCanary
 )
 
@@ -243,16 +243,16 @@ type Envelope struct {
 	// Version is VersionBlock for a block of dispatches, WireVersion for every other message.
 	Version int
 
-	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a
-	// worker. A message of several is called a block. A block is stored, delivered and settled as
-	// one message, but each of its dispatches is claimed and judged separately.
+	// Dispatches is the content of ExecutionScheduled: at least one dispatch, all for the same incarnation of
+	// a worker. A message with several is called a block. A block is stored, delivered and settled as one
+	// message, but each of its dispatches is claimed and judged separately.
 	Dispatches []Dispatch
 	// Unread are the dispatches of a block that could not be read. Only Decode sets it. The other
 	// dispatches of the block stay valid.
 	Unread []UnreadDispatch
-	// Changes belong to hints, which may cover many executions: ExecutionRequested, ExecutionCancel,
-	// ExecutionStatusChanged and ExecutionCompleted. Of the first two only the keys matter. A
-	// DeadLetterCanary has no changes.
+	// Changes is the content of hints, which may be about many executions: ExecutionRequested,
+	// ExecutionCancel, ExecutionStatusChanged and ExecutionCompleted. Of the first two only the keys matter.
+	// A DeadLetterCanary has no changes.
 	Changes []Change
 }
 
@@ -272,7 +272,7 @@ type UnreadDispatch struct {
 	Body []byte
 }
 
-// Change is a change of an execution's status.
+// Change is one change of an execution's status.
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status

@@ -19,7 +19,7 @@ const (
 	canaryExpiry = time.Minute
 	// canaryPrefix begins the names of a canary's queues, and its message id.
 	canaryPrefix = "handoff.canary."
-	// canaryRoute is a key that only the dead letter queue's own binding matches.
+	// canaryRoute is a routing key that only the binding of the dead letter queue matches.
 	canaryRoute = "handoff.route"
 )
 
@@ -96,7 +96,7 @@ func (c *canary) checkDeadLetterPath(ctx context.Context) error {
 	err = c.roundTrip(ctx, arrivals)
 	_ = arrivals.Cancel(ctx)
 	for _, q := range []Queue{died, arrived} {
-		// A queue that can't be deleted now expires.
+		// Errors are ignored: a queue that can't be deleted here expires by itself.
 		_, _ = c.session.DeleteIdle(ctx, q)
 	}
 	return err
@@ -127,7 +127,7 @@ func (c *canary) roundTrip(ctx context.Context, arrivals Consumer) error {
 	}
 	arrivals.Ack(d)
 	if len(d.Deaths) == 0 || d.Deaths[0].Queue != c.name || d.Deaths[0].Reason != DeathExpired {
-		return fmt.Errorf("the message arrived with the deaths %+v, not with an expiry in %s", d.Deaths, c.name)
+		return fmt.Errorf("the message arrived, but its x-death records are %+v; expected an expiry in queue %s", d.Deaths, c.name)
 	}
 	return nil
 }

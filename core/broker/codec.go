@@ -25,7 +25,7 @@ const (
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
 	ContentType = "application/json"
-	// maxName bounds ids, because AMQP short strings also carry them.
+	// maxName bounds ids, because they are also sent as AMQP short strings.
 	maxName = 255
 )
 
@@ -70,11 +70,12 @@ type wireChange struct {
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
-	// Handled was added later. A reader that does not know it reads the row.
+	// Handled was added later, so older releases do not send it. A reader that does not know it reads the
+	// row.
 	Handled bool `json:"handled,omitempty"`
 }
 
-// fieldError returns an error that names a field and its fault.
+// fieldError returns an error that names a field and what is wrong with it.
 func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
 }
@@ -144,7 +145,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	for i, d := range deaths {
 		entries[i] = entry{d.Queue, d.Reason.String(), d.Count, d.Time.UTC()}
 	}
-	// It can't fail: it has only strings, numbers and a time within the calendar.
+	// This can't fail: the entries have only strings, numbers, and times that JSON can represent.
 	text, err := json.Marshal(entries)
 	if err != nil {
 		return nil
@@ -152,7 +153,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	return text
 }
 
-// checkEnvelope refuses an envelope that Decode would not read back.
+// checkEnvelope refuses an envelope that Decode would not accept.
 func checkEnvelope(e *Envelope) error {
 	switch {
 	case e.Version != WireVersion && (e.Version != VersionBlock || e.Type != ExecutionScheduled):
@@ -173,7 +174,7 @@ func checkEnvelope(e *Envelope) error {
 	return checkName("correlation_id", e.CorrelationID)
 }
 
-// checkName refuses an id that would not arrive unchanged.
+// checkName refuses an id that would be altered on its way to the receiver.
 func checkName(field, name string) error {
 	if len(name) > maxName {
 		return fieldError(field, "is longer than %d bytes", maxName)
@@ -209,7 +210,7 @@ func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	return w, w.checkFields()
 }
 
-// ceilMilliseconds rounds up: a short timeout must not become 0, which means none.
+// ceilMilliseconds rounds up, so that a short timeout does not become 0, which means no timeout.
 func ceilMilliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -373,7 +374,7 @@ func (w *wireDispatch) decodeDispatch(d *Dispatch) error {
 	return nil
 }
 
-// checkFields holds the rules for a dispatch, for writing and for reading.
+// checkFields checks a dispatch by the rules that apply to both writing and reading.
 func (w *wireDispatch) checkFields() error {
 	for _, number := range []struct {
 		field   string
@@ -423,7 +424,7 @@ func (w *wirePayload) decodeChanges() ([]Change, error) {
 	return changes, nil
 }
 
-// decodeChange reads the i-th entry of a hint.
+// decodeChange converts the i-th entry of a hint.
 func (w *wireChange) decodeChange(i int) (c Change, err error) {
 	at := func(name string) string { return fmt.Sprintf("payload.executions[%d].%s", i, name) }
 	switch {

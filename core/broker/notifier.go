@@ -27,7 +27,7 @@ type Notifier struct {
 	seq     uint64
 }
 
-// cancellation is a hint to the worker that runs an execution.
+// cancellation is a hint to the worker that runs an execution to end it.
 type cancellation struct {
 	worker execution.WorkerID
 	key    execution.Key
@@ -51,7 +51,7 @@ func NewNotifier(h host.Host, c *Client, source string, log *slog.Logger) *Notif
 	return &Notifier{host: h, client: c, source: source, log: log, wake: h.NewSignal()}
 }
 
-// Requested announces that executions wait for a scheduler.
+// Requested announces that executions are waiting to be scheduled.
 func (n *Notifier) Requested(keys ...execution.Key) {
 	if len(keys) == 0 {
 		return
@@ -64,8 +64,8 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	n.wake.Set()
 }
 
-// Changed announces new statuses. If a status is terminal, it also announces that the execution has
-// completed, with a hint of its own type.
+// Changed announces new statuses. For a terminal status it also publishes a separate hint that the execution
+// has completed.
 func (n *Notifier) Changed(changes ...Change) {
 	if len(changes) == 0 {
 		return
@@ -102,7 +102,7 @@ func (n *Notifier) addChange(t Type, c Change) {
 
 // Run publishes pending hints until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
-	// Flush may have returned because ctx ended; then there is nothing to wait for.
+	// Flush may have returned because ctx ended; then Run must not wait for more hints.
 	for n.Flush(ctx); ctx.Err() == nil; n.Flush(ctx) {
 		if _, err := n.wake.Wait(ctx, host.Forever); err != nil {
 			return

@@ -27,8 +27,8 @@ const (
 	cancelQueueSuffix = ".cancels"
 )
 
-// cancelTTL is how long a hint to cancel stays useful. A worker that was away for longer has lost
-// its lease, and no longer owns its work (defect D60).
+// cancelTTL is how long a hint to cancel stays useful. A worker that was disconnected for longer has lost its
+// lease, and no longer owns its work (defect D60).
 const cancelTTL = time.Minute
 
 // WorkerQueue is the name of the queue of one worker's dispatches. It is the same after a restart
@@ -97,14 +97,13 @@ type Queue struct {
 	// quorum queue with a dead letter exchange dead-letters at least once, and refuses publishes
 	// when it overflows.
 	DeadLetterExchange string
-	// Expires is x-expires: the broker deletes the queue with its messages when it has had no
-	// consumer for this time; a quorum queue a few seconds later. A new declaration of a classic
-	// queue renews the time. Zero means never.
+	// Expires is x-expires: the broker deletes the queue with its messages after this time without a consumer
+	// (a quorum queue a few seconds later). Redeclaring a classic queue restarts the time. Zero means never.
 	Expires time.Duration
 	// KeepsReturned reports whether a message stays in the queue however often it is returned unacknowledged.
-	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return. The message
-	// goes to the dead letter exchange, or is lost if there is none. A queue that exists without it is not
-	// changed; see Session.Limited.
+	// Otherwise a quorum queue of RabbitMQ 4 treats a message as poison when it is returned for the 21st
+	// time. The message goes to the dead letter exchange, or is lost if there is none. A queue that already
+	// exists is not changed; see Session.Limited.
 	KeepsReturned bool
 }
 

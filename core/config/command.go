@@ -87,8 +87,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	return p
 }
 
-// flagValue is the text of a flag, with the placeholder that the help shows. Pflag calls the placeholder a
-// type.
+// flagValue is a flag's value, with the placeholder that the help shows and that pflag calls the type.
 type flagValue struct{ text, placeholder string }
 
 func (f *flagValue) String() string { return f.text }

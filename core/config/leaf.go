@@ -96,8 +96,8 @@ func (l Leaf) mayBeEmpty() bool {
 	return l.deployment && l.Type.Kind() == reflect.String && l.allowedNames() == nil
 }
 
-// checksChoices reports whether readNode refuses a text that is not one of the choices. For keys of Config,
-// Validate does this, except for the profile, on which all defaults depend.
+// checksChoices reports whether readNode refuses a text that is not one of the choices. Validate does this
+// for the keys of Config, except for the profile, which determines all defaults.
 func (l Leaf) checksChoices() bool {
 	return l.allowedNames() != nil && (l.deployment || l.Path == "profile")
 }
@@ -119,7 +119,7 @@ func (l Leaf) allowedNames() []string {
 	}[l.Path]
 }
 
-// largest bounds integers, so that sums of a few can't overflow as milliseconds.
+// largest bounds integers, so that a sum of a few in milliseconds can't overflow.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
 // maxDuration bounds a duration. Retention may last for years.

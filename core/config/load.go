@@ -45,7 +45,7 @@ type origin struct {
 	name string
 	// line and column are the position in a file, otherwise 0.
 	line, column int
-	// found reports whether the process found the value itself; name is then the source.
+	// found reports whether the process determined the value itself; name is then the source.
 	found bool
 }
 
@@ -252,7 +252,7 @@ func (e *Effective) Locate(p Problem) yamlfile.Problem {
 	return out
 }
 
-// Found sets an empty value to one that the process found itself. where becomes its origin.
+// Found replaces an empty value with one that the process has determined itself. where becomes its origin.
 func (e *Effective) Found(path string, value any, where string) {
 	all := daemonLeaves()
 	field := e.fieldValue(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])

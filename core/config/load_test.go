@@ -218,7 +218,7 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-// Dots become underscores, so two keys could have the same variable.
+// Dots become underscores, so two keys could map to the same variable.
 func TestEveryKeyHasUniqueVariable(t *testing.T) {
 	seen := map[string]string{}
 	for _, l := range daemonLeaves() {

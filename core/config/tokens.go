@@ -35,7 +35,7 @@ func (r Right) Includes(need Right) bool {
 
 // Token is one of the tokens that API requests may carry, and its rights.
 type Token struct {
-	// Name represents the token in the audit trail, the log and refusals, where the token itself must not
+	// Name identifies the token in the audit trail, the log and refusals, where the token itself must not
 	// appear.
 	Name string
 	// Token is the bearer token of the requests.
@@ -50,7 +50,7 @@ type Token struct {
 // DefaultToken is the name of the token in api.token.
 const DefaultToken = "default"
 
-// leastToken is the minimum length of a token in api.tokens: 16 random characters can't be guessed.
+// leastToken is the minimum length of a token in api.tokens: 16 random characters are infeasible to guess.
 const leastToken = 16
 
 // tokenName is the pattern of a token's name, which appears in log lines and in idempotency scopes.

@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// Guard checks the host that a request was sent to, and the page that sent it. The zero Guard accepts only
-// the names of this machine.
+// Guard checks the host that a request names, and the site of the page that sent it. The zero Guard accepts
+// only the names of this machine.
 type Guard struct {
-	// Hosts are further names and addresses of the server, without ports, such as those of a proxy.
-	// Localhost, loopback addresses and the local address of the connection are always accepted.
+	// Hosts are additional names and addresses of the server, without ports, such as a proxy's. Localhost,
+	// loopback addresses and the local address of the connection are always accepted.
 	Hosts []string
-	// More is appended to a refusal: how to make the server accept another name. It may be empty.
+	// More is appended to a refusal and explains how to make the server accept another name. It may be empty.
 	More string
 }
 
@@ -32,7 +32,7 @@ type Refusal struct {
 	// Foreign reports whether Host is not one of the server's names; otherwise the request comes from a page
 	// of another site.
 	Foreign bool
-	// Detail is for the person who sent the request.
+	// Detail explains the refusal to the person who sent the request.
 	Detail string
 }
 

@@ -38,7 +38,7 @@ func TestConnectRefused(t *testing.T) {
 
 func TestConnectTimesOutOnSilence(t *testing.T) {
 	address := "amqp://u:secret@" + silentListener(t)
-	// Without the limits under test, both calls would never return.
+	// Without the timeouts under test, neither call would return.
 	_, err := New(Options{URL: address, DialTimeout: 200 * time.Millisecond}).Connect(t.Context())
 	if !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("a broker that does not answer is %v", err)

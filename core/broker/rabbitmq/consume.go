@@ -25,7 +25,7 @@ type consumer struct {
 	ch         *amqp.Channel
 	deliveries <-chan amqp.Delivery
 
-	// cancelling keeps two cancellations apart, because a channel answers one request at a time.
+	// cancelling serialises cancellations, because a channel answers one request at a time.
 	cancelling sync.Mutex
 	cancelled  bool
 }
@@ -74,7 +74,7 @@ func (c *consumer) openSubscription(prefetch int) error {
 		return fmt.Errorf("consume %s: %w", c.queue, err)
 	}
 	c.ch, c.deliveries = ch, deliveries
-	// From here on the channel holds deliveries. If the channel ends, the session ends with it.
+	// From here on the channel has unsettled deliveries, so the session ends if the channel ends.
 	c.s.endWhenClosed("consumer of "+c.queue, closed)
 	return nil
 }

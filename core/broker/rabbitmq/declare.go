@@ -45,7 +45,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// progress is the object that a declaration waits for.
+// progress records which object a declaration is waiting for.
 type progress struct{ what atomic.Pointer[string] }
 
 func (p *progress) noteObject(what, name string) {
@@ -64,7 +64,7 @@ func (p *progress) currentObject() string {
 func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
 	for _, e := range t.Exchanges {
 		p.noteObject("exchange", e.Name)
-		// RabbitMQ closes the whole connection over an exchange kind that it does not know.
+		// RabbitMQ closes the whole connection if it does not know the kind of an exchange.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
 			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
 		}
@@ -95,9 +95,9 @@ func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broke
 	return nil
 }
 
-// deliveryLimitArg is the argument for the number of times that a quorum queue takes a message
-// back. On RabbitMQ 4, -1 means no limit. RabbitMQ 3.10 accepts -1 too, but then drops a message at
-// its first return.
+// deliveryLimitArg is the argument that limits how often a message can be returned to a quorum queue. On
+// RabbitMQ 4, -1 means no limit. RabbitMQ 3.10 accepts -1 too, but then drops a message when it is first
+// returned.
 const deliveryLimitArg = "x-delivery-limit"
 
 // hasDeliveryLimit reports whether the server's quorum queues have a delivery limit unless a declaration
@@ -118,10 +118,10 @@ func majorVersion(version string) int {
 	return n
 }
 
-// declaredUnlimited declares a queue that is to keep returned messages without a delivery limit, if
-// the server has one. It returns false if it declared nothing: the server has no limit, or the
-// queue exists with other arguments, which the plain declaration then checks. It uses its own
-// channel, because a refusal closes it.
+// declaredUnlimited declares, without a delivery limit, a queue that must keep returned messages, if the
+// server has such a limit. It returns false if it declared nothing: the server has no limit, or the queue
+// exists with other arguments, which the plain declaration then checks. It uses its own channel, because a
+// refusal closes it.
 func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return false
@@ -137,7 +137,7 @@ func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	return err == nil
 }
 
-// noteLimit notes that a queue of an older release exists with the server's delivery limit.
+// noteLimit records a queue that an older release declared and that has the server's delivery limit.
 func (s *session) noteLimit(ctx context.Context, q broker.Queue) {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return
@@ -177,7 +177,7 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 		case found.Messages > 0 || found.Consumers > 0:
 			return broker.QueueInUse, nil
 		}
-		// With a condition on a quorum queue, RabbitMQ would close the whole connection.
+		// RabbitMQ closes the whole connection if a quorum queue is deleted with a condition.
 		judges := q.Type == typeClassic
 		if !judges {
 			// RabbitMQ reports a quorum queue as empty if the queue does not answer within 250 ms.
@@ -222,7 +222,7 @@ func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueSta
 	}, func(broker.QueueState) {})
 }
 
-// onChannel makes one request over its own channel.
+// onChannel opens a channel for one request.
 func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
 	ch, err := s.consuming.amqp.Channel()
 	if err != nil {
@@ -249,7 +249,7 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	}
 	args := amqp.Table{amqp.QueueTypeArg: q.Type}
 	if q.TTL > 0 {
-		// Rounded up, because a TTL of 0 lets every message die on arrival.
+		// Rounded up, because with a TTL of 0 every message expires on arrival.
 		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
 	}
 	if q.Expires > 0 {

@@ -31,9 +31,8 @@ const (
 	DefaultDialTimeout   = 5 * time.Second
 	DefaultWindow        = 64
 	DefaultOldestConfirm = 30 * time.Second
-	// DefaultIdleChannel is long compared with the opening of a channel, which takes two round trips.
-	// A worker that gets work less often does not notice the delay, and one that is gone keeps its
-	// channel no longer.
+	// DefaultIdleChannel is long compared with opening a channel, which takes two round trips: that delay is
+	// negligible for a worker that gets work less often. A worker that is gone keeps its channel no longer.
 	DefaultIdleChannel = time.Minute
 )
 
@@ -46,12 +45,12 @@ type Options struct {
 	Heartbeat time.Duration
 	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string
-	// DialTimeout bounds the opening of a connection, handshakes included.
+	// DialTimeout bounds the time to open a connection, including its handshakes.
 	DialTimeout time.Duration
 	// Window bounds the publishes of one route that have no outcome yet.
 	Window int
-	// OldestConfirm is how long a publish may wait for its confirm, without the time of alarms.
-	// After that the session ends.
+	// OldestConfirm is how long a publish may wait for its confirm, not counting alarms. After that the
+	// session ends.
 	OldestConfirm time.Duration
 	// IdleChannel is how long a route keeps its channel while nothing is published to it.
 	IdleChannel time.Duration
@@ -186,11 +185,11 @@ func withoutHeartbeat(address string) (string, error) {
 	return address, nil
 }
 
-// hangUpTimeout bounds the orderly close: a peer that is gone does not answer it.
+// hangUpTimeout bounds the orderly close of a connection, which a dead peer does not answer.
 const hangUpTimeout = time.Second
 
-// hangUp closes the connection, in order as long as the broker answers, so that the broker first
-// reads everything written before.
+// hangUp closes the connection, with a handshake if the broker answers in time, so that the broker first
+// reads everything that was written.
 func (c *connection) hangUp() {
 	// The library's close waits for locks that a pending write holds; closing the socket frees
 	// them.
@@ -200,7 +199,7 @@ func (c *connection) hangUp() {
 	_ = c.raw.Close()
 }
 
-// boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
+// boundedConn aborts a write that the peer does not accept in time. Without it, a publisher stuck in a write
 // holds the locks that closing the connection needs, until the kernel ends the connection after many minutes.
 type boundedConn struct {
 	net.Conn
