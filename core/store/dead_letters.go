@@ -44,9 +44,9 @@ const (
 	longestXDeath  = 16 << 10
 )
 
-// Bounded returns the dead letter in a form that may be stored. The publisher decides the content of a
-// message, so body and strings are truncated and made valid for PostgreSQL. A truncated x-death would not be
-// JSON, so one that is too long is left out.
+// Bounded returns the dead letter in a form that can be stored. A publisher can send any content, so body and
+// strings are truncated and made valid for PostgreSQL. A truncated x-death would not be JSON, so one that is
+// too long is left out.
 func (d DeadLetter) Bounded() DeadLetter {
 	d.BodyBytes = max(d.BodyBytes, len(d.Body))
 	if len(d.Body) > LongestBody {
@@ -93,10 +93,10 @@ type DeadLetterQuery struct {
 // DeadLetterSummaryQuery asks for counts of the dead letters received, by group. The summary reads
 // exactly the dead letters of the window, so its cost depends on the window alone.
 type DeadLetterSummaryQuery struct {
-	// Window is how far back the query looks from the database's present time, inclusive.
+	// Window is how far back the query looks from the database's current time, inclusive.
 	Window time.Duration
-	// Every splits the window into periods of this length, which begin at its multiples since 1970
-	// in UTC. Zero means no split. The window may cut off part of the first and the last period.
+	// Every splits the window into periods of this length, aligned to its multiples since 1970 in UTC. Zero
+	// means no split. The window may cut the first and the last period short.
 	Every time.Duration
 	// ByReason, ByAction and ByWorker select the fields that distinguish groups.
 	ByReason, ByAction, ByWorker bool
@@ -124,7 +124,7 @@ type DeadLetterSummary struct {
 	// Groups are ordered by period, latest first; then by count, greatest first; then by reason,
 	// action and worker, in byte order.
 	Groups []DeadLetterGroup
-	// More reports whether there are groups beyond the limit.
+	// More reports whether the limit has cut off groups.
 	More bool
 }
 
@@ -137,7 +137,7 @@ type DeadLetterDiscard struct {
 	Queue     string
 	ActionRef string
 	Worker    execution.WorkerID
-	// OlderThan is the least age, by the database's clock.
+	// OlderThan is the minimum age, by the database's clock.
 	OlderThan time.Duration
 	// The call examines only ids above After; 0 begins with the oldest.
 	After int64
@@ -162,17 +162,17 @@ type Survey struct {
 	// Waiting counts the executions that have not ended, by status. Statuses without executions are
 	// left out, and so are statuses that this program does not know.
 	Waiting []Waiting
-	// OrchestrationLag is the time since the earliest end that is not handled yet.
+	// OrchestrationLag is the age of the oldest end of an execution that is not handled yet.
 	OrchestrationLag time.Duration
 	// DeadLettersOpen counts the open dead letters.
 	DeadLettersOpen int
 	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
 	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
-	// Unclaimed is the longest time that a dispatch has waited at a worker which, by its heartbeats, had a
-	// free slot all that time.
+	// Unclaimed is the longest time that a dispatch has waited at a worker whose heartbeats reported a free
+	// slot all that time.
 	Unclaimed time.Duration
-	// Unfit is the longest time for which an execution has found no fitting worker.
+	// Unfit is the longest time that an execution has been waiting without any fitting worker.
 	Unfit time.Duration
 	// Held identifies the oldest transaction that was open, anywhere on the database server, and had
 	// begun to write; the stream of changes ends before it. 0 if there was none.
@@ -191,7 +191,7 @@ const MostUnreadable = 20
 // wrote it.
 type UnreadableRow struct {
 	ID execution.ID
-	// Why names the column and what is wrong with it.
+	// Why names the column and explains what is wrong with its value.
 	Why string
 }
 

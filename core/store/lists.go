@@ -32,16 +32,15 @@ type ExecutionQuery struct {
 	WithParameters bool
 	Digests        bool
 
-	// OnlyIDs asks for nothing but the ids of a page that the filters select, so that many can be
-	// counted at once.
+	// OnlyIDs requests only the ids of the executions that the filters select, so that many can be counted at
+	// once.
 	OnlyIDs bool
 }
 
-// Period is a span of the database's time, from From up to but not including To. A zero bound is no
-// bound.
+// Period is a span of the database's time, from From to before To. A zero From or To leaves that side open.
 type Period struct{ From, To time.Time }
 
-// Contains reports whether a moment is in the period. Only a period without bounds contains the zero moment,
+// Contains reports whether a time is in the period. Only a period without bounds contains the zero moment,
 // which stands for an event that has not happened.
 func (p Period) Contains(moment time.Time) bool {
 	if p == (Period{}) {

@@ -11,8 +11,8 @@ import (
 // screenedConn is a connection on which no message can end the session. The AMQP library closes a connection
 // over headers that it can't read: nested more than 32 deep, or more than 8,192 in one table. RabbitMQ
 // accepts and delivers such headers, and redelivers them after each reconnect. One such message would end
-// every consumer of its queue, permanently. So screenedConn replaces such headers by one that marks the
-// message as unreadable.
+// every consumer of its queue, permanently. So screenedConn replaces them with one that marks the message as
+// unreadable.
 //
 // Below TLS no frames are visible, and everything passes unchecked.
 type screenedConn struct {

@@ -31,8 +31,7 @@ type batcher[Q, R any] struct {
 	underWay int
 	// crowded reports whether the last batch consisted of several calls.
 	crowded bool
-	// since is the start of the queue's waiting time. timer launches the batch when that time is
-	// over.
+	// since is when the queue began to wait. timer launches the batch when it has waited long enough.
 	since time.Time
 	timer *time.Timer
 }
@@ -102,7 +101,7 @@ func (b *batcher[Q, R]) launchBatches() {
 	}
 }
 
-// holdBack returns how long the queue may collect calls before it is sent.
+// holdBack returns how long the queue may collect calls before they are sent.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
 	case b.underWay > 0:

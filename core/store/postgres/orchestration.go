@@ -107,7 +107,7 @@ select e.original_execution, e.retry_count, e.id
   from unnest($1::bigint[], $2::int[]) as a(chain, count)
   join execution_record e on e.original_execution = a.chain and e.retry_count = a.count`
 
-// retryKey names a row of a chain.
+// retryKey identifies a retry by its chain and number.
 type retryKey struct {
 	chain int64
 	count int
@@ -183,7 +183,7 @@ func (o *orchestrationAnswers) rowScanner(counts []*int32) func(pgx.Rows) error 
 	}, &what, &n, &chain, &count, &id)
 }
 
-// addExistingRetries adds to retries those wanted rows that existed before.
+// addExistingRetries adds the wanted retries that already existed to retries.
 func (s *Store) addExistingRetries(ctx context.Context, wanted map[int]retryKey, retries map[retryKey]int64) error {
 	var chains []int64
 	var counts []int32

@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the statements of Find by cause. Each reads a short list, or an index in its order, and stops
-// at the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock,
-// $2 the age, $3 the limit, $4 the ids to skip.
+// finders are the statements of Find, by cause. Each reads a short list, or an index in order, and stops at
+// the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock, $2 the age, $3
+// the limit, $4 the ids to skip.
 var finders = map[store.ReclaimCause]string{
 	store.Unclaimed: findWork(`
 		w.incarnation is not null and w.status = 'scheduled' and w.scheduled_at <= (select now from clock) - $2::interval`, "w.scheduled_at"),
@@ -102,7 +102,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		if len(unreadable) == 0 || len(found)+len(unreadable) < f.Limit {
 			return found, nil
 		}
-		// The unreadable rows took the places of readable ones.
+		// Unreadable rows may have displaced readable ones beyond the limit, so repeat without them.
 		skip = append(skip, unreadable...)
 	}
 	return nil, fmt.Errorf("postgres: %s: %w: too many of the %d oldest rows of the cause %s are unreadable: run a newer executor, or correct them in the database", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
@@ -336,7 +336,7 @@ func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error
 	return freed, nil
 }
 
-// The moment is in a subquery, as in purgeDeadLetters.
+// The time is in a subquery, for the same reason as in purgeDeadLetters.
 const forgetKeys = `
 with old as materialized (
     select e.id from execution_record e

@@ -144,14 +144,13 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 	return done, nil
 }
 
-// A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
-// moment. The groups are read in the order of the stream, from the place up to which they are gone. So no
-// step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the first
-// group that is too young, and at the oldest open transaction, below which nothing can appear any more. One
-// executor at a time makes such a step; another one that finds the place locked has nothing to do. The limit
-// bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up to 64.
-// A limit of lines would read many groups for the few that are deleted. The place is the last line of the
-// last group.
+// A line is deleted by its time alone, with its whole group, which one statement wrote at one time. The
+// groups are read in the order of the stream, beginning at the place up to which earlier steps have deleted
+// everything, so that no step rereads deleted groups. A step stops at the first group that is too young, and
+// at the oldest open transaction, below which nothing can appear any more. Only one executor at a time makes
+// such a step; an executor that finds the place locked does nothing. The limit bounds the groups, which are
+// the rows of the table; the answer counts lines, of which a group has up to 64. A limit of lines would read
+// many groups for the few that are deleted. The place is the last line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -192,7 +191,8 @@ with gone as (
 )
 select count(*) from gone`
 
-// A row of this table has no key but its place, which holds while it is locked.
+// A row of this table has no key except its physical place (ctid), which does not change while the row is
+// locked.
 const purgeExpiries = `
 with gone as (
     delete from worker_expiry where ctid = any(array(
@@ -210,8 +210,8 @@ func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (do
 	return done, err
 }
 
-// An incarnation that is stopped or lost stays that, gets no work any more, and never becomes the
-// latest one again. So what the page shows holds under the lock.
+// An incarnation that is stopped or lost remains so, gets no more work, and never becomes the latest one
+// again. So what the page shows is still true under the lock.
 const purgeIncarnations = `
 with page as materialized (
     select i.incarnation, i.lifecycle, i.lease_expires_at from worker_incarnation i where i.incarnation > $3 order by i.incarnation limit $4
@@ -256,7 +256,7 @@ gone as (delete from worker where id = any(array(select id from old)) returning 
 ended as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)))
 select (select count(*) from gone), coalesce((select max(id) from page), 0), (select count(*) from page)`
 
-// purgeWalking purges rows among which some stay.
+// purgeWalking purges rows of which some are kept.
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int
