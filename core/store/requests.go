@@ -11,8 +11,8 @@ import (
 type NewExecution struct {
 	ActionRef  string
 	Parameters json.RawMessage
-	// IdempotencyKey makes it harmless to repeat the request within execution.KeyLifetime. Without
-	// a key a repeated request creates another execution.
+	// IdempotencyKey makes repeating the request harmless within execution.KeyLifetime. Without a key a
+	// repeated request creates another execution.
 	IdempotencyKey string
 	// Parent is any row of the parent chain, if the execution is a workflow child; else 0.
 	Parent execution.ID
@@ -42,12 +42,12 @@ type Created struct {
 	Skipped bool
 }
 
-// Cancellation is the answer to a request to cancel a chain. Applied reports whether it was accepted. Row
-// is the chain's last row after the step; its ID is zero if there is no such execution.
+// Cancellation is the result of a request to cancel a chain. Applied reports whether it was accepted. Row is
+// the chain's last row after the step; its ID is zero if there is no such execution.
 type Cancellation struct{ Outcome }
 
-// ActionQuery asks for a page of at most Limit actions whose refs come after After. A Ref that is
-// not empty asks for this action alone.
+// ActionQuery selects a page of at most Limit actions whose refs come after After. A Ref that is not empty
+// asks for this action alone.
 type ActionQuery struct {
 	Ref, After string
 	Limit      int
@@ -56,7 +56,7 @@ type ActionQuery struct {
 // Matches reports whether an action may be in the page.
 func (a *ActionQuery) Matches(ref string) bool { return ref > a.After && (a.Ref == "" || a.Ref == ref) }
 
-// TransitionQuery asks for a page of the audit of one execution.
+// TransitionQuery selects a page of one execution's audit.
 type TransitionQuery struct {
 	Execution execution.ID
 	// The page begins behind the line After; 0 begins with the first.

@@ -33,28 +33,29 @@ import (
 	"handoff/core/execution"
 )
 
-// Errors of every method. Any other error means that the request itself was wrong; it is not
+// Errors that every method may return. Any other error means that the request itself was wrong; it is not
 // retried.
 var (
-	// ErrUnavailable: the database was not reached, or refused for now; nothing was applied.
+	// ErrUnavailable: the database could not be reached, or temporarily refused the call; nothing was
+	// applied.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrUnknownOutcome: the connection or the deadline ended before the reply. The step was
 	// applied wholly or not at all, and the caller can't know which.
 	ErrUnknownOutcome = errors.New("database outcome unknown")
 	// ErrSuperseded: a newer incarnation of the same worker name has registered.
 	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
-	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register a new one.
+	// ErrLost: the incarnation was marked lost or has stopped; the worker may register a new one.
 	ErrLost = errors.New("worker incarnation is gone")
-	// ErrLeaseOver: the incarnation is valid, but by the database's clock its lease was over at the
-	// request. Nothing was applied. If that clock was set forward, this happens to a healthy
-	// worker, so the worker does not end its runs: it renews its lease and retries.
+	// ErrLeaseOver: the incarnation is valid, but by the database's clock its lease had ended when the call
+	// was made. Nothing was applied. If that clock was set forward, this happens to a healthy worker, so the
+	// worker does not end its runs: it renews its lease and retries.
 	ErrLeaseOver = errors.New("worker lease is over by the database's clock")
 	// ErrUnreadable: a row has a value that this program does not know; a person or a newer program wrote it.
 	// The error's text names the row and what is wrong with it.
 	ErrUnreadable = errors.New("a row can't be read")
 )
 
-// Retriable reports whether err is a passing fault, so that the same call may succeed later.
+// Retriable reports whether err is temporary, so that the same call may succeed later.
 func Retriable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
 }
@@ -111,23 +112,23 @@ type Client interface {
 	DiscardDeadLetters(ctx context.Context, d DeadLetterDiscard, outcome string) (DeadLettersDiscarded, error)
 	// SummarizeDeadLetters counts the stored dead letters of a time window, in groups.
 	SummarizeDeadLetters(ctx context.Context, q DeadLetterSummaryQuery) (DeadLetterSummary, error)
-	// Cancel asks for the end of whole chains, each named by any of its rows. The step notes the request on
-	// the chain's first row, after which no retry joins the chain. It cancels the chain's last row if no
-	// worker has claimed it, and makes it canceling if it runs. Guard: the chain is open: its last row is not
-	// terminal, or a retry may still follow it. Repeating it is harmless. Actor is the requester, as in
+	// Cancel requests that whole chains end, each named by any of its rows. The step records the request on
+	// the chain's first row, after which no retry is added to the chain. It cancels the chain's last row if
+	// no worker has claimed it, and makes it canceling if it runs. Guard: the chain is open: its last row is
+	// not terminal, or a retry may still follow it. Repeating it is harmless. Actor is the requester, as in
 	// Reclaim.Actor; the first one is kept.
 	Cancel(ctx context.Context, ids []execution.ID, actor string) ([]Cancellation, error)
 
 	// FindWorkers returns a page of the workers with their live load, ordered by id. The page
 	// contains unreadable rows, marked as such.
 	FindWorkers(ctx context.Context, q WorkerQuery) ([]WorkerRow, error)
-	// SetCordon keeps new work from a worker, whatever its incarnation, or lifts that. It returns
+	// SetCordon excludes a worker, whatever its incarnation, from new work, or includes it again. It returns
 	// false if there is no such worker. The worker keeps the executions that it holds.
 	SetCordon(ctx context.Context, c Cordon) (found bool, err error)
 }
 
-// Audit reads who changed an execution's status. The simulated database has no audit, because its history
-// contains more.
+// Audit reads who changed an execution's status. The simulated database does not implement it, because its
+// history contains more.
 type Audit interface {
 	// Transitions returns a page of the changes of one execution's status, oldest first. It returns
 	// none if there is no such execution, or if the audit was switched off.
@@ -201,8 +202,8 @@ type Executor interface {
 	// counts them.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
 	// Reclaim takes rows back from their holders. Guard: one of the statuses of its cause, at this epoch. A
-	// cause that can cease is checked again. A row that was never claimed is failed or counted, and counted
-	// against its worker, only if that worker could have claimed it: see Reclaim.Counts.
+	// cause that can cease is rechecked. A row that was never claimed fails, or counts against itself and its
+	// worker, only if that worker could have claimed it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes
 	// no execution. Guard: that of Reclaim, judged in the same way, and this dispatch is not
@@ -233,14 +234,13 @@ type Executor interface {
 	// completed, the children start, otherwise they are skipped. Guard: the chain carries the note that it
 	// has children to settle, and the child is still requested and waiting. The step skips chains and
 	// children that another transaction has locked. When no child of a chain waits any more, it removes the
-	// note. Otherwise the note gets a new date, so that a chain with many children goes behind the others.
+	// note. Otherwise it updates the note's time, so that a chain with many children goes behind the others.
 	//
-	// No child is missed between Orchestrate and SettleChildren. This note and the creation of a
-	// child are both written under the lock of the chain's first row. A child that was created
-	// before the note was committed is visible to every transaction that sees the note. A child
-	// that is created after it finds the chain handled, so it is decided at once and never waits.
-	// And only a step that has seen all waiting children and settled every one of them removes the
-	// note.
+	// No child is missed between Orchestrate and SettleChildren. The note and a new child are both written
+	// under the lock of the chain's first row. A child that was created before the note was committed is
+	// visible to every transaction that sees the note. A child that is created after it finds the chain
+	// handled, so it is decided at once and never waits. And only a step that has seen all waiting children
+	// and settled every one of them removes the note.
 	//
 	// If single chains are invalid, the error comes together with the answers of the others.
 	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
@@ -293,8 +293,8 @@ type Worker interface {
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
 	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes
 	// lost. Its renewals no longer count, and its work is reclaimed like that of any lost worker (defect
-	// D14). If an operator asked the same process to drain, its new incarnation is asked as well, even if
-	// another process had the name in between.
+	// D14). If an operator asked the same process to drain, the request also applies to its new incarnation,
+	// even if another process had the name in between.
 	//
 	// Guard: the name's latest incarnation is the predecessor that the registration names, or an
 	// earlier attempt of the same process; else ErrLost. So a late request of a dead process does
@@ -303,9 +303,9 @@ type Worker interface {
 	// SetLifecycle moves an incarnation forward: active, draining, stopped. Repeating it is
 	// harmless. Guard: this incarnation, not gone.
 	SetLifecycle(ctx context.Context, w WorkerKey, to execution.Lifecycle) error
-	// Heartbeat renews the lease from now on and compares the worker's registry with the database.
-	// Running rows of this incarnation that were claimed before this beat and that the worker does
-	// not list end as worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
+	// Heartbeat renews the lease, beginning now, and compares the worker's registry with the database. Rows
+	// of this incarnation that were claimed before this beat but are not in its list end: running ones as
+	// worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
 	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
 	// Claim moves scheduled rows to running, and marks them published: the worker has received the
 	// dispatch, whether or not its confirm was recorded. Guard: at this epoch, dispatched to this
@@ -332,9 +332,9 @@ type Worker interface {
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
 	// KeepRefusedResult stores the result of a worker that had lost the execution.
 	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error
-	// Dispatched returns at most limit rows that are scheduled at this incarnation and may still be
-	// claimed: their dispatch deadline is not reached. The oldest dispatch comes first. It changes
-	// nothing: the claim decides, as after a message.
+	// Dispatched returns at most limit rows that are scheduled at this incarnation and may still be claimed:
+	// their dispatch deadline is not reached. The oldest dispatch comes first. The call changes nothing: the
+	// worker must still claim each row, as after a message.
 	Dispatched(ctx context.Context, w WorkerKey, limit int) ([]execution.Execution, error)
 	// StoreDeadLetters keeps messages that the worker could not read, for inspection: all of them,
 	// or none if one is invalid. A body beyond LongestBody is invalid.

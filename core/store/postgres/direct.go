@@ -35,13 +35,12 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // Places are found by their index in arrays (base is the index at which those of an offer begin) and not by a
 // join. The store turns hash and merge joins off, and a nested loop would compare each row with each place.
 //
-// The statement must not overtake a row that waits for the same workers and that it does not take. One such
-// row is the oldest of each other lane (rival), unless its action has no free slot or its worker has no
-// place. The other is the first in the lane itself that avoids a worker (halted).
+// The statement must not overtake rows that wait for the same workers but that it does not take: the oldest
+// row of each other lane (rival), unless its action has no free slot or its worker has no place, and the
+// first row in the lane itself that avoids a worker (halted).
 //
-// The update has no condition except the ids: the locked rows stay requested until the end of the
-// statement. A condition on that would offer the planner the index of requested rows, to be read
-// from end to end.
+// The update has no condition except the ids: the locked rows stay requested until the end of the statement.
+// With a condition on the status, the planner might read the whole index of requested rows.
 //
 // The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
 // lane, whatever the statistics are: it reads that lane of the index in order, up to the limit. The

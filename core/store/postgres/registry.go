@@ -52,8 +52,8 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 		if err := tx.QueryRow(ctx, lockWorker, g.Name).Scan(&id, &current); err != nil {
 			return err
 		}
-		// The newest incarnation of a process has recorded whether an operator asked an older one to drain.
-		// It is the name's newest, unless another process has registered since, which is rare.
+		// The newest incarnation of a process has inherited any request to drain an older one. It is the
+		// name's newest, unless another process has registered since, which is rare.
 		drains := current
 		if current != 0 {
 			var process, attempt int64

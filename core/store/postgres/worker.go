@@ -69,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 	answers, err := s.claims.submitItems(ctx, "claiming", items)
 	results := make([]store.ClaimResult, len(answers))
 	if err != nil {
-		// Each answer has its own error, so that a refused row does not affect the other answers.
+		// If only some rows failed, the answers about the others are valid.
 		for i := range answers {
 			if !answers[i].unfit {
 				results[i] = answers[i].ClaimResult
