@@ -290,7 +290,7 @@ func TestUnsupportedBodyEncodingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnreadableRowHidesNoOthers(t *testing.T) {
+func TestUnreadableRowDoesNotHideOthers(t *testing.T) {
 	b := setup(t, nil)
 	for range 3 {
 		b.do("POST", executionsPath, echo)

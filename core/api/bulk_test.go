@@ -294,7 +294,7 @@ func TestBulkRefusesWrongFilters(t *testing.T) {
 }
 
 // If a step fails halfway, repeating the request completes the rest.
-func TestBulkAfterDatabaseFailure(t *testing.T) {
+func TestRepeatedBulkStepCompletesFailedOne(t *testing.T) {
 	b := outage(t, 60)
 	db := &failingStore{fakeStore: b.store, creates: 1}
 	failing := setup(t, func(o *Options) { o.Store, o.Submitter.Store = db, db })

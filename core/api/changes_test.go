@@ -266,7 +266,7 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-func TestStreamRefusals(t *testing.T) {
+func TestInvalidStreamRequestsAreRefused(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.open = make(chan struct{}, 1) })
 	for query, want := range map[string]int{
 		"?after=x": 400, "?after=1": 400, "?after=01-1": 400, "?after=1--1": 400, "?to=faild": 400, "?execution=0": 400, "?action_ref=%00": 400,

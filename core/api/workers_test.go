@@ -26,7 +26,7 @@ func withWorkers(t *testing.T) *bundle {
 
 // A worker's health is computed for each request: from the worker's report, and from the dispatches that died
 // in its queue within the window.
-func TestWorkers(t *testing.T) {
+func TestWorkersAreListedWithHealth(t *testing.T) {
 	b := withWorkers(t)
 	list := b.do(http.MethodGet, "/api/v1/workers", "")
 	workers, _ := list.json["workers"].([]any)
@@ -50,7 +50,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestCordonAndDrain(t *testing.T) {
+func TestCordonAndDrainRecordRequest(t *testing.T) {
 	b := withWorkers(t)
 	for _, c := range []struct {
 		path, body string
@@ -81,7 +81,7 @@ func TestCordonAndDrain(t *testing.T) {
 	}
 }
 
-func TestPinnedExecution(t *testing.T) {
+func TestPinnedWorkerIsPartOfRequest(t *testing.T) {
 	b := withWorkers(t)
 	const path = "/api/v1/executions"
 	if a := b.do(http.MethodPost, path, `{"action_ref": "core.echo", "worker_id": 2}`, "Idempotency-Key", "k"); a.status != http.StatusCreated || b.store.rows[0].Pinned != 2 {

@@ -53,8 +53,8 @@ func sampleHint() Envelope {
 	}
 }
 
-// TestWireFormat pins the bytes, because other releases and other languages read them.
-func TestWireFormat(t *testing.T) {
+// TestWireFormatDoesNotChange pins the bytes, because other releases and other languages read them.
+func TestWireFormatDoesNotChange(t *testing.T) {
 	for want, e := range map[string]Envelope{
 		`{"message_id":"7.3","message_type":"execution.scheduled","correlation_id":"7","timestamp":"2026-01-02T03:04:05.6789Z","version":1,` +
 			`"payload":{"execution_id":7,"epoch":3,"worker":2,"incarnation":11,"action_ref":"core.echo","runtime":"shell","entrypoint":"echo \"<&>\"",` +
@@ -318,7 +318,7 @@ func hinted(e *Envelope) bool {
 
 // Every message decodes to what was encoded; hints do so in both readers. If it was changed in one place,
 // both readers read the same, or the fast one leaves it to the other.
-func TestRoundTrip(t *testing.T) {
+func TestDecodeReversesEncode(t *testing.T) {
 	envelopes := anyEnvelope()
 	rapid.Check(t, func(t *rapid.T) {
 		e := envelopes.Draw(t, "envelope")
@@ -357,7 +357,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // A body, a block and a year are accepted at their limits, and refused above.
-func TestMessageBounds(t *testing.T) {
+func TestMessagesAreLimitedAtTheirBounds(t *testing.T) {
 	written := func(e Envelope) ([]byte, bool) {
 		body, err := Encode(&e)
 		return body, err == nil

@@ -7,7 +7,7 @@ import (
 )
 
 // Deadlines are at most a month, but retention may be longer.
-func TestRetentionAllowsYears(t *testing.T) {
+func TestRetentionMayExceedDeadlines(t *testing.T) {
 	e, problems := Load(Input{
 		File: "c.yaml", Data: []byte("retention: {executions: 2160h}\n" + addresses), Environ: []string{"HANDOFF_RETENTION_TRANSITIONS=87600h"},
 	})

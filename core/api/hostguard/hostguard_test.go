@@ -100,7 +100,7 @@ func TestGuardRefusesForeignPages(t *testing.T) {
 
 // A real server is needed, because net/http determines what Check gets for a request line with a host, or a
 // request without a Host header.
-func TestGuardOverConnection(t *testing.T) {
+func TestGuardChecksRequestsOverConnection(t *testing.T) {
 	server := httptest.NewServer(Guard{More: "Set api.token."}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
 	for request, want := range map[string]string{

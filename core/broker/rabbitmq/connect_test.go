@@ -23,7 +23,7 @@ func silentListener(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestConnectRefused(t *testing.T) {
+func TestRefusedConnectionIsUnavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

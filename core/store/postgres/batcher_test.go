@@ -59,7 +59,7 @@ func until(t *testing.T, what string, ok func() bool) {
 
 // A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets
 // its own answer, and the error of one is not another's.
-func TestBatcherGathers(t *testing.T) {
+func TestBatcherCombinesCallsWhileBusy(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
@@ -91,7 +91,7 @@ func TestBatcherGathers(t *testing.T) {
 
 // A batch that is full, or has waited for BatchPatience, is sent although another is under way. A call larger
 // than a batch is sent as a batch of its own.
-func TestBatcherLeaves(t *testing.T) {
+func TestFullOrPatientBatchesAreSentConcurrently(t *testing.T) {
 	for name, o := range map[string]Options{
 		"when full":               {BatchRows: 3, BatchPatience: time.Hour},
 		"when it has waited long": {BatchRows: 100, BatchPatience: time.Millisecond},
@@ -123,7 +123,7 @@ func TestBatcherLeaves(t *testing.T) {
 
 // After a batch of several calls the next call waits BatchWait for others to join it. After a batch of one it
 // does not.
-func TestBatcherHoldsBack(t *testing.T) {
+func TestCallWaitsOnlyAfterCrowdedBatch(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
@@ -158,7 +158,7 @@ func TestBatcherHoldsBack(t *testing.T) {
 
 // A caller that gives up before its batch is sent gets ErrUnavailable, because nothing was applied. After
 // that it gets ErrUnknownOutcome.
-func TestBatcherGivingUp(t *testing.T) {
+func TestAbandonedCallReportsWhetherSent(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	first, cancelFirst := context.WithCancel(t.Context())
@@ -188,7 +188,7 @@ func TestBatcherGivingUp(t *testing.T) {
 	}
 }
 
-func TestBatcherUnderLoad(t *testing.T) {
+func TestBatcherAnswersConcurrentCalls(t *testing.T) {
 	b := newBatcher(Options{BatchRows: 50, BatchWait: 100 * time.Microsecond, BatchPatience: 200 * time.Microsecond}, func(_ context.Context, items []int) ([]int, []error) {
 		if len(items) > 50 {
 			t.Errorf("a batch of %d", len(items))
@@ -222,7 +222,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 }
 
 // Items about the same row are in different rounds, in their order.
-func TestSplitRounds(t *testing.T) {
+func TestItemsOfOneRowUseSeparateRounds(t *testing.T) {
 	var statements []string
 	st := step[string, string]{
 		op:  "testing",
@@ -246,7 +246,7 @@ func TestSplitRounds(t *testing.T) {
 }
 
 // The combined error is ErrUnavailable only if no item was applied.
-func TestCombineErrors(t *testing.T) {
+func TestUnavailableOnlyIfNothingWasApplied(t *testing.T) {
 	un, lost, bad := unavailableError("x", context.Canceled), unknownOutcomeError("x", context.Canceled), errors.New("bad")
 	for _, c := range []struct {
 		errs []error
