@@ -41,7 +41,7 @@ const (
 	addNeeds = `alter table schema_version add column needs bigint`
 )
 
-// Latest is the version that this build of the program needs.
+// Latest returns the version that this build of the program needs.
 func Latest() (int64, error) {
 	all, err := loadMigrations()
 	if err != nil || len(all) == 0 {

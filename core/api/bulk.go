@@ -51,7 +51,7 @@ const (
 	refusedUnreadable     = "unreadable"
 )
 
-// countExecutions is GET
+// countExecutions serves GET
 // /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
 func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var f executionFilter

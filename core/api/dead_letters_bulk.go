@@ -35,7 +35,7 @@ type deadLetterSummaryView struct {
 	More   bool                  `json:"more"`
 }
 
-// summarizeDeadLetters is GET
+// summarizeDeadLetters serves GET
 // /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
 func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}

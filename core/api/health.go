@@ -25,7 +25,7 @@ func (s *Server) serveReadyz(w http.ResponseWriter, r *http.Request) { ReadyHand
 // Remark is the result of a passed check that still has something to report.
 type Remark string
 
-// Error is the text of the remark.
+// Error returns the text of the remark.
 func (r Remark) Error() string { return string(r) }
 
 // ReadyHandler answers 200 if all checks pass, otherwise 503 with the failing ones. It also shows remarks

@@ -151,8 +151,8 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 	return append(page, ']'), shown, nil
 }
 
-// listExecutions is GET
-// /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
+// listExecutions serves GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N,
+// newest first.
 //
 // The statuses between requested and the terminal ones have short indexes. Any other filter scans at most
 // listWindow ids. So a page may have fewer rows than its limit, or none, and still have a next page.

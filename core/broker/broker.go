@@ -205,7 +205,7 @@ const (
 	DeathDeliveryLimit
 )
 
-// String is the reason as in the header.
+// String returns the reason as in the header.
 func (d DeathReason) String() string {
 	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[d]
 }
@@ -228,7 +228,7 @@ const (
 // Types is the number of values of Type, NoType included.
 const Types = int(DeadLetterCanary) + 1
 
-// String is the type's name in a message.
+// String returns the type's name in a message.
 func (t Type) String() string {
 	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}[t]
 }

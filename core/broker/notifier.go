@@ -81,8 +81,8 @@ func (n *Notifier) Changed(changes ...Change) {
 	n.wake.Set()
 }
 
-// Cancel asks a worker to end an execution. If the hint is lost, the worker learns of the
-// cancellation from the reply to its next heartbeat.
+// Cancel asks a worker to end an execution. If the hint is lost, the worker gets the cancellation with the
+// reply to its next heartbeat.
 func (n *Notifier) Cancel(worker execution.WorkerID, key execution.Key) {
 	n.mu.Lock()
 	if len(n.cancels) >= notifyPending {

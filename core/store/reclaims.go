@@ -44,7 +44,7 @@ const (
 	Unsettled
 )
 
-// String is the cause's name in logs and in the guard of PostgreSQL's statement.
+// String returns the cause's name in logs and in the guard of PostgreSQL's statement.
 func (r ReclaimCause) String() string {
 	names := [...]string{
 		"none", "unclaimed", "dead_lettered", "undeliverable", "unpublished", "unpublished_late", "owner_gone", "overrun",

@@ -88,12 +88,12 @@ type Transition struct {
 	At    time.Time
 }
 
-// CancelledResult is the result of a row that was cancelled before any worker claimed it.
+// CancelledResult returns the result of a row that was cancelled before any worker claimed it.
 func CancelledResult() execution.Result {
 	return execution.Result{Error: "Execution cancelled", Message: "it was cancelled before a worker claimed it", FailedBy: execution.API}
 }
 
-// SkippedResult is the result of a child whose parent did not complete.
+// SkippedResult returns the result of a child whose parent did not complete.
 func SkippedResult() execution.Result {
 	return execution.Result{Error: "Execution skipped", Message: "its parent did not complete", FailedBy: execution.ExecutionManager}
 }

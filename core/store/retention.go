@@ -26,7 +26,7 @@ func AllKept() []Kept {
 	return all
 }
 
-// String is the name of the kind, as in the configuration and in figures.
+// String returns the kind's name, as in the configuration and in figures.
 func (k Kept) String() string {
 	return [...]string{"executions", "transitions", "refused_results", "expiries", "incarnations", "workers"}[k]
 }

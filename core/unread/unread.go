@@ -79,8 +79,8 @@ func New(o Options) *Keeper {
 	return &Keeper{options: o, come: o.Host.NewSignal(), latest: make(map[string]broker.Consumer)}
 }
 
-// Keep holds a message of a queue until Run has stored and acknowledged it. It returns at once; the
-// queue's prefetch bounds the number of held messages.
+// Keep holds a message from a queue until Run has stored and acknowledged it. It returns at once; the queue's
+// prefetch bounds the number of held messages.
 func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 	k.KeepAs(c, d, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why})
 }

@@ -171,8 +171,8 @@ func (c *consumer) translateDelivery(d *amqp.Delivery) broker.Delivery {
 }
 
 // parseDeaths reads x-death, newest first. Any client can publish a message with such a header.
-// Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ
-// writes. A replay, by hand or by a shovel, keeps the header.
+// Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ writes. A
+// replay, manually or by a shovel, keeps the header.
 func parseDeaths(headers amqp.Table) ([]broker.Death, error) {
 	value, present := headers["x-death"]
 	if !present {

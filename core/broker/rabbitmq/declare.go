@@ -108,7 +108,7 @@ func (s *session) hasDeliveryLimit() bool {
 	return product == "RabbitMQ" && majorVersion(version) >= 4
 }
 
-// majorVersion is the major version, 0 if the version can't be read.
+// majorVersion returns the server's major version; 0 if it can't be read.
 func majorVersion(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(first)
@@ -240,9 +240,9 @@ func hasReplyCode(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// QueueArguments are the x-arguments of a queue's declaration; an unknown type is an error.
-// RabbitMQ refuses a declaration whose arguments differ from those of the existing queue. The
-// delivery limit is not among them, because only some servers accept it.
+// QueueArguments returns the x-arguments of a queue's declaration, or an error for an unknown type. RabbitMQ
+// refuses a declaration whose arguments differ from those of the existing queue. The delivery limit is not
+// among them, because only some servers accept it.
 func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {
 		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)

@@ -40,7 +40,7 @@ type publisher struct {
 	open, most int
 }
 
-// routeName is an exchange and a routing key. Mostly it stands for a queue.
+// routeName is an exchange and a routing key. It usually leads to one queue.
 type routeName struct{ exchange, key string }
 
 // mostLanes bounds the channels of a session, which cost the broker memory. It is less than the

@@ -11,7 +11,7 @@ import (
 // once, alone, if no batch is under way. While a batch is under way the next one collects calls; it is sent
 // when the first has returned, or when it is full. If calls with one row each arrive in quick succession,
 // this would make statements of a few rows each. A statement costs far more than a row. So after a batch of
-// several calls the next one waits for a moment, to collect several again.
+// several calls the next one waits briefly, to collect several again.
 //
 // A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its
 // predecessor may wait for the lock of a row that concerns only itself.

@@ -41,9 +41,9 @@ const (
 	mostQueues  = 1000
 )
 
-// heldMargin is how far an incarnation's bound stays behind the clock. It is longer than a dispatch may take
-// from reading the clock to its commit. Otherwise a count would miss rows, and the worker would get more than
-// its limit.
+// heldMargin returns how far an incarnation's bound stays behind the clock. It is longer than a dispatch may
+// take from reading the clock to its commit. Otherwise a count would miss rows, and the worker would get more
+// than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
 // noteClockOverride records the time of a clock that a test moves. If it has been set back, all bounds are
@@ -170,11 +170,11 @@ lane (action, runtime, pinned, due_at) as (
      ) n
 )`
 
-// queueHeads are lists of a statement. The list lane has each lane with the moment at which the first
-// of its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the
-// gaps between known lanes, in the order of the index, and are found by skipping from one to the
-// next. The entries there that are due before the bound of all others are not looked at in the table.
-// first is the number of the first of its parameters, which are queueArguments.
+// queueHeads returns lists of a statement. The list "lane" has each lane with the time at which the first of
+// its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the gaps
+// between known lanes, in the order of the index, and are found by skipping from one to the next. The entries
+// there that are due before the bound of all others are not looked at in the table. first is the number of
+// the first of its parameters, which are queueArguments.
 //
 // A scan of the index ends at a condition on one column behind columns that are equal to something. It
 // does not end at an upper bound of several columns, but reads on to the end. So a gap has up to four

@@ -306,7 +306,7 @@ func withRowLockTimeout(ctx context.Context) context.Context {
 
 func hasRowLockTimeout(ctx context.Context) bool { return ctx.Value(rowLockKey{}) != nil }
 
-// rowLockSetting is the expression that sets the lock timeout.
+// rowLockSetting returns the expression that sets the lock timeout.
 func (s *Store) rowLockSetting() string {
 	return "set_config('lock_timeout', '" + formatMilliseconds(s.options.RowLockTimeout) + "', true)"
 }

@@ -209,7 +209,7 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	return found && err == nil, err
 }
 
-// heartbeatArgs are the figures of a heartbeat as arguments of its statement.
+// heartbeatArgs returns a heartbeat's figures as arguments of its statement.
 func heartbeatArgs(b *store.Beat) []any {
 	var lastFailure, fullAgo *time.Duration
 	if b.WasFull {

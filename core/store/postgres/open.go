@@ -239,7 +239,7 @@ func migrateSchema(ctx context.Context, config *pgx.ConnConfig) error {
 	return classifySent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 
-// clockOverride is the parameter with which a test moves the database's clock; null in production.
+// clockOverride returns the parameter with which a test moves the database's clock; null in production.
 func (s *Store) clockOverride() *time.Time {
 	if s.options.Now != nil {
 		if t, ok := s.options.Now(); ok {

@@ -238,7 +238,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 	}.runAll(ctx, rs)
 }
 
-// reclaimArgs are the arguments of judgedReclaims.
+// reclaimArgs returns the arguments of judgedReclaims.
 func (s *Store) reclaimArgs(rs []store.Reclaim) []any {
 	var ids, epochs []int64
 	var by, cause []string
@@ -300,8 +300,7 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	}.runAll(ctx, rs)
 }
 
-// The statement may see a slot that was taken a moment ago without seeing the execution that took
-// it.
+// The statement may see a slot that was just taken without seeing the execution that took it.
 const freeStaleSlots = `
 with stale as materialized (
     select s.action, s.number, s.execution

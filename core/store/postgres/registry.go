@@ -98,7 +98,7 @@ type permission struct {
 	beat                        int64
 }
 
-// refusalError is the error for an incarnation that may not act; nil if it may.
+// refusalError returns the error for an incarnation that may not act; nil if it may.
 func (p permission) refusalError() error {
 	switch {
 	case !p.found:

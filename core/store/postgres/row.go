@@ -103,7 +103,7 @@ func fromWork(column, expression string) string {
 	return "r." + column
 }
 
-// copyWorkColumns is the part of an update of execution_record r that copies from the list j of work the
+// copyWorkColumns returns the part of an update of execution_record r that copies from the list j of work the
 // columns that the end does not change.
 func copyWorkColumns(changed ...string) string {
 	assignments := []string{"due_at = j.due_at"}

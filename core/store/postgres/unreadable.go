@@ -67,7 +67,7 @@ func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error
 	}, surveyUnreadable, execution.Reasons(), statusNames(), lookedThrough, looksAtEnds, store.MostUnreadable)
 }
 
-// statusNames are the statuses that this program knows.
+// statusNames returns the statuses that this program knows.
 func statusNames() (names []string) {
 	for status := execution.Requested; int(status) < execution.Statuses; status++ {
 		names = append(names, status.String())
