@@ -16,7 +16,7 @@ import (
 // Access rules:
 //
 //   - With tokens, every request under /api needs one, and each endpoint needs one of the rights
-//     (see endpoint). The token decides. Host is not checked; Origin is checked only by net/http's
+//     (see endpoint). Only the token counts. Host is not checked; Origin is checked only by net/http's
 //     CrossOriginProtection.
 //   - Without tokens, every client that reaches the server may do everything, and hostguard keeps
 //     pages of other sites away.
@@ -64,10 +64,10 @@ func newAccess(o *Options) access {
 	return a
 }
 
-// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys survive a
-// rotation. The token of api.token is an exception: older executors, which had no names, stored keys under a
-// hash of it. During a rolling upgrade old and new executors answer the same client. The hash may be short,
-// because it only distinguishes callers. No name has a colon, so no two scopes are equal.
+// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys stay
+// valid when a token is rotated. The token of api.token is an exception: older executors, which had no names,
+// stored keys under a hash of it. During a rolling upgrade old and new executors answer the same client. The
+// hash may be short, because it only distinguishes callers. No name has a colon, so no two scopes are equal.
 func callerScope(t config.Token) string {
 	if t.Name == config.DefaultToken {
 		sum := sha256.Sum256([]byte("idempotency scope " + t.Token))

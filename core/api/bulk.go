@@ -297,8 +297,8 @@ func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top 
 }
 
 // searchCreated finds, by binary search, the last execution that was created before moment: it reads one row
-// for each bit of the newest id. The execution's id is from low to high. The two differ only if a row in
-// between can't be read.
+// for each bit of the newest id. The execution's id is between low and high, which differ only if rows
+// between them can't be read.
 func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time.Time) (low, high execution.ID, err error) {
 	high = newest
 	for low < high {

@@ -41,10 +41,10 @@ type changeView struct {
 	transitionView
 }
 
-// streamChanges serves GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of all
-// executions as server-sent events, as they are committed. The id of an event is its position. A client sends
-// the last id that it has received, in the header Last-Event-ID or as after, to any executor. The stream then
-// continues after it.
+// streamChanges serves GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of
+// all executions as server-sent events, as they are committed. The id of an event is its position. To resume,
+// a client sends the last id that it has received to any executor, in the header Last-Event-ID or as the
+// parameter after.
 func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ChangeQuery
 	given := false

@@ -155,7 +155,7 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 // newest first.
 //
 // The statuses between requested and the terminal ones have short indexes. Any other filter scans at most
-// listWindow ids. So a page may have fewer rows than its limit, or none, and still have a next page.
+// listWindow ids. So a page may have fewer rows than its limit, or none, although a next page exists.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ExecutionQuery
 	onward := func() any {

@@ -6,11 +6,11 @@
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that end,
 // mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one connection.
 // When it ends, every delivery that was not settled (acknowledged or rejected) returns to its queue. A
-// delivery can only be settled over its own session. This matters because delivery tags are numbers that
-// start over with each connection: over a new one, a late acknowledgement would settle another message.
+// delivery can only be settled over its own session. This matters because delivery tags restart with each
+// connection: over a new one, a late acknowledgement would settle another message.
 //
-// Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
-// database decides, and the parts find there what a lost message would have reported.
+// Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The database is
+// authoritative, and the parts find there what a lost message would have reported.
 package broker
 
 import (
@@ -69,10 +69,10 @@ type Session interface {
 	// that already existed with the broker's delivery limit. They drop or dead-letter messages that are
 	// returned often, unless a policy, which clients can't see, lifts the limit.
 	Limited() []string
-	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
-	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
-	// (540), so one request checks and the next deletes. A consumer that arrives between the two
-	// finds the queue gone, and a message that arrives between them is lost.
+	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic queue RabbitMQ
+	// checks and deletes in one step. For a quorum queue it offers no such condition (540), so one request
+	// checks and the next deletes. A consumer that subscribes between the two loses its queue, and a message
+	// that arrives between them is lost.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
 	// QueueState reads the state of a queue and changes nothing (a passive declaration). Ready does not count
 	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is false.

@@ -23,10 +23,10 @@ const (
 	canaryRoute = "handoff.route"
 )
 
-// Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter
-// exchange. Wrong settings of that path have no other symptom: dead letters vanish, and only the
-// timeout monitor finds work that no worker picked up (defect D17). The caller opens a session for
-// the canary alone and closes it afterwards, so that a failure ends no other work.
+// Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter exchange.
+// A misconfigured path has no other symptom: dead letters vanish, and only the timeout monitor finds work
+// that no worker picked up (defect D17). The caller opens a separate session for the canary and closes it
+// afterwards, so that a failure does not affect other work.
 //
 // The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
 // queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
@@ -34,8 +34,8 @@ const (
 // A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches.
 // The broker returns it if that binding is missing.
 //
-// The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
-// nothing.
+// The dead letter queue receives both. The dead letter handler recognises them by their type, acknowledges
+// them and stores nothing.
 //
 // Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's error if
 // ctx ended, or an error that wraps its cause. The cause is ErrPrecondition if the exchange is of another

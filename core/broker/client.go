@@ -14,8 +14,8 @@ import (
 
 // Client keeps one session open for a process. Whenever the session ends, it reconnects and redeclares the
 // topology, indefinitely, with backoff and jitter (defect D32: a worker whose consumer's connection died
-// silently receives nothing but looks healthy). It also watches an idle session. So a process that publishes
-// seldom does not find, with its first message, that its session ended long ago.
+// silently receives nothing but looks healthy). It also watches an idle session. So a process that rarely
+// publishes does not detect only at its next message that its session ended long ago.
 //
 // All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends
 // nothing.

@@ -11,9 +11,9 @@ import (
 	"handoff/core/host"
 )
 
-// Notifier publishes hints. Its methods only note a hint; Run publishes it. Run puts many changes
-// into one message, makes a few attempts with backoff, and then gives up. A lost hint only costs
-// time, because reconcilers find the same facts in the database.
+// Notifier publishes hints. Its methods only record a hint; Run publishes it. Run combines many changes in
+// one message, makes a few attempts with backoff, and then gives up. A lost hint only costs time, because
+// reconcilers find the same facts in the database.
 type Notifier struct {
 	host   host.Host
 	client *Client

@@ -11,7 +11,7 @@ import (
 
 // Position is a place in the stream of changes. It is behind the change with this ID or, if ID is 0, behind
 // all changes of the transactions before Transaction. The zero value is the beginning. A position is valid
-// for one database server only.
+// only for the database server that issued it.
 type Position struct {
 	Transaction uint64
 	ID          int64
@@ -76,8 +76,8 @@ type ChangePage struct {
 	// Held reports whether committed changes are missing at the end of the stream, because an open
 	// transaction, anywhere on the database server, began to write before them.
 	Held bool
-	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
-	// whose position comes before it has missed changes. GoneAt is the latest time of a deleted change.
+	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader whose
+	// position is earlier has missed changes. GoneAt is the latest time of a deleted change.
 	Gone   Position
 	GoneAt time.Time
 }

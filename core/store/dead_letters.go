@@ -104,8 +104,8 @@ type DeadLetterSummaryQuery struct {
 	Limit int
 }
 
-// DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is
-// empty or zero. Action and worker are also empty and zero for messages that were not dispatches.
+// DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is empty or
+// zero. Action and worker are also empty and zero if the messages were not dispatches.
 type DeadLetterGroup struct {
 	// From is the beginning of the period; zero without periods.
 	From      time.Time
@@ -202,8 +202,8 @@ type SlotsInUse struct {
 }
 
 // Waiting counts the executions in a status. Oldest is the longest time that one of them has waited. A
-// requested execution waits from the moment when it is due, so a child that waits for its parent is counted,
-// but has no age.
+// requested execution waits since it became due, so a child that waits for its parent is counted, but has no
+// age.
 type Waiting struct {
 	Status execution.Status
 	Count  int

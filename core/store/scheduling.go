@@ -45,7 +45,7 @@ type Dispatch struct {
 	Timeout time.Duration
 	// Limit bounds the rows that the worker may hold, including this one; 0 for any number. The database
 	// judges it by its own count, so that two executors do not fill one worker twice (defect D42). If they
-	// dispatch at the very same moment, both counts in a real database may miss the other's rows.
+	// dispatch simultaneously, each count in a real database may miss the other executor's rows.
 	Limit int
 }
 
@@ -124,9 +124,9 @@ type Park struct {
 	// A row's grace starts over if the row was due for longer than Patience before any executor looked at it,
 	// because a worker may have fitted meanwhile. It also starts over if the row's claim expired.
 	//
-	// Watched is the time for which the caller knows that no worker fitted. It need not have looked at this
+	// Watched is the time for which the caller knows that no worker fitted. It may not have examined this
 	// row, which may have waited for a concurrency slot. A new grace begins that long ago, but not before the
-	// old one. Seen is the time since the caller saw a fitting worker, 0 if it never did; no grace begins
+	// old grace. Seen is the time since the caller saw a fitting worker, 0 if it never did; no grace begins
 	// before that.
 	Grace    time.Duration
 	Patience time.Duration

@@ -6,23 +6,22 @@
 // every handler idempotent and every race harmless. Of two writers at one epoch, one finds the row and the
 // other does not; the loser gets the current row.
 //
-// A call about several rows is a separate step for each of them, each at its own moment. The reason is that a
-// statement is repeated row by row if it failed, or waited for a row which another session had locked. An
-// error is then about the whole call, although some of its rows may be done. An answer that names its row is
-// valid even if an error comes with it. Any other row may have been applied, too, so the caller repeats the
-// call for those with the same epochs.
+// A call about several rows is a separate step for each of them, each at its own time, because a statement is
+// repeated row by row if it failed, or waited for a row that another session had locked. An error is then
+// about the whole call, although some of its rows may be done. An answer that names its row is valid even if
+// an error comes with it. Any other row may have been applied, too, so the caller repeats the call for those
+// with the same epochs.
 //
 // All times are the database's. Callers pass durations, and get durations or verdicts back. They
 // never compare a database time with their own clock (defect D35).
 //
 // # Why epochs fence
 //
-// Each dispatch and each take-back raises the epoch in the same step that changes the status. A claim, a
-// result or a reclaim names the epoch for which it was decided. So a decision takes effect only if no
-// dispatch and no take-back came between it and its write. A late worker's result finds another epoch, and so
-// does a late dead letter. A status that has become "scheduled" again (the ABA problem of defect D3) has a
-// higher epoch. Terminal rows never change status, so a write to a terminal row is refused whatever its
-// epoch.
+// Each dispatch, reclaim and release raises the epoch in the same step that changes the status. A claim, a
+// result or a reclaim names the epoch for which it was decided. So a decision takes effect only if none of
+// these happened between it and its write. A late worker's result finds another epoch, and so does a late
+// dead letter. A status that has become "scheduled" again (the ABA problem of defect D3) has a higher epoch.
+// Terminal rows never change status, so a write to a terminal row is refused whatever its epoch.
 package store
 
 import (
@@ -160,8 +159,8 @@ type Executor interface {
 	// MarkQueuesDeleted records that the queues of workers are deleted, and returns for each worker whether
 	// it did. Workers then leaves the worker out until it registers again. Guard: the incarnation is its
 	// worker's newest, is stopped or lost, and holds no execution, so no part needs to watch it. Repeating it
-	// is harmless. It waits for no lock: it may leave out a worker that another transaction has locked. ws
-	// may name a worker only once.
+	// is harmless. It does not wait for locks: it may leave out a worker that another transaction has locked.
+	// ws must not name a worker twice.
 	MarkQueuesDeleted(ctx context.Context, ws []WorkerKey) ([]bool, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
@@ -177,11 +176,11 @@ type Executor interface {
 	// executor at this epoch. The worker's row, locked for the step, is this incarnation, active,
 	// with a valid lease and a live consumer, not cordoned, and holds less than the limit.
 	Dispatch(ctx context.Context, executor string, ds []Dispatch) ([]DispatchResult, error)
-	// DispatchDue moves due requested rows straight to scheduled at the next epoch, in one step. It
-	// does a claim for scheduling and the dispatch that follows, at one moment, and the audit has
-	// both transitions. It takes rows without any restriction: no concurrency limit, not pinned,
-	// and no worker to avoid. Guard: the row is due and requested, no other executor is taking it,
-	// and the worker that it goes to satisfies the guard of Dispatch.
+	// DispatchDue moves due requested rows straight to scheduled at the next epoch, in one step. It combines
+	// a claim for scheduling with the dispatch that follows, and the audit has both transitions. It takes
+	// rows without any restriction: no concurrency limit, not pinned, and no worker to avoid. Guard: the row
+	// is due and requested, no other executor is taking it, and the worker that it goes to satisfies the
+	// guard of Dispatch.
 	//
 	// The rows of an offer get its places in the order in which they are due. None overtakes a row that waits
 	// for the same workers and that this step does not take. From the first such row on, all others stay, and
@@ -221,11 +220,11 @@ type Executor interface {
 	// did. Guard: this incarnation, not gone, its lease over, and its beat still the one that the
 	// caller has watched.
 	Reap(ctx context.Context, rs []Reap) ([]bool, error)
-	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and,
-	// with it, the release of the slot, and the retry. If no retry follows and the chain has
-	// children, the same step notes on the chain's first row that they are to be settled. Guard:
-	// not orchestrated yet; a retry is unique by (original, count), and none joins a chain whose
-	// cancellation was requested. The retries of one call are numbered in the order of its items.
+	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with it,
+	// the release of the slot, and the retry. If no retry follows and the chain has children, the same step
+	// records on the chain's first row that they must be settled. Guard: not orchestrated yet; a retry is
+	// unique by (original, count), and none joins a chain whose cancellation was requested. The retries of
+	// one call are numbered in the order of its items.
 	//
 	// If single items are invalid, the error comes together with the answers of the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
@@ -275,10 +274,10 @@ type Executor interface {
 	//
 	// An incarnation is deleted when its lease ended at least the age ago. Guard: it is stopped or lost, is
 	// not the latest of its worker, and holds nothing. A worker is deleted with its latest incarnation, by
-	// the lease of that one. Guard: that incarnation is stopped or lost and holds nothing, no other is left,
-	// the worker is not cordoned, and no execution that has not ended is pinned to it.
+	// the end of that incarnation's lease. Guard: that incarnation is stopped or lost and holds nothing, the
+	// worker has no other incarnation, is not cordoned, and no execution that has not ended is pinned to it.
 	//
-	// A dry run answers the same and removes nothing.
+	// A dry run returns the same answer but deletes nothing.
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 
@@ -319,8 +318,8 @@ type Worker interface {
 	// incarnation. A row may only become cancelled if its cancellation was requested, so that it is
 	// canceling.
 	//
-	// The same step also does the terminal handling (Executor.Orchestrate) of a row that nothing can follow.
-	// Such a row completes, is the only row of its chain, has no children, and its action has no concurrency
+	// The same step also does the terminal handling (Executor.Orchestrate) of a row that completes and needs
+	// no follow-up: it is the only row of its chain, has no children, and its action has no concurrency
 	// limit. The row in the answer then has OrchestratedAt set. The guard is judged under the lock of the
 	// row, which Create takes for a child as well. If a child was created before, the guard sees it and
 	// leaves the handling to Orchestrate. A child that is created later finds the chain handled, and is due

@@ -64,8 +64,8 @@ type BeatReply struct {
 	// Drain reports whether an operator asks the worker to drain and stop.
 	Drain bool
 	// Starting reports whether, according to the database, the worker has not become active yet. An active
-	// worker then repeats its report, because a starting worker gets no work. A failover to a copy that lacks
-	// the latest writes may have lost the first one.
+	// worker then repeats its report, because a starting worker gets no work. The first report may have been
+	// lost by a failover to a replica without the latest writes.
 	Starting bool
 	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
 	// id.

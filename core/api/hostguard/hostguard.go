@@ -1,10 +1,10 @@
 // Package hostguard protects HTTP servers without authentication from pages of other sites.
 //
 // A browser on this machine can reach a server that listens on 127.0.0.1. A page of another site can reach it
-// in two ways. It may send a request across origins, which browsers mark in Origin and Sec-Fetch-Site. Or its
-// name may be pointed at 127.0.0.1 after the page was loaded (DNS rebinding). Then Origin and Host agree, and
-// only Host shows that this server did not serve the page. So a server without a token answers only requests
-// whose Host is one of its own names.
+// in two ways. It can send a cross-origin request, which browsers mark in Origin and Sec-Fetch-Site. Or the
+// page's host name is changed to resolve to 127.0.0.1 after the page was loaded (DNS rebinding). Then Origin
+// and Host agree, and only Host shows that this server did not serve the page. So a server without a token
+// answers only requests whose Host is one of its own names.
 package hostguard
 
 import (

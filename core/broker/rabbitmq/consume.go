@@ -79,8 +79,8 @@ func (c *consumer) openSubscription(prefetch int) error {
 	return nil
 }
 
-// Receive implements broker.Consumer. It returns deliveries that had arrived before it returns
-// ErrCancelled. After the end of the session it returns none.
+// Receive implements broker.Consumer. It returns all deliveries that have arrived before it returns
+// ErrCancelled. After the session's end it returns none.
 func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	if c.s.Closed() {
 		return broker.Delivery{}, broker.ErrClosed

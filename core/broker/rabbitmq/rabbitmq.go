@@ -1,14 +1,14 @@
 // Package rabbitmq implements broker.Broker over RabbitMQ.
 //
-// A session is two connections that live and die together: one publishes, the other declares and
-// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes. With
-// a single connection, acknowledgements would wait too, and prefetch would run dry although the
-// consumers are fine. Each published route, each declaration and each consumer has its own channel:
-// RabbitMQ answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
+// A session has two connections that are opened and closed together: one publishes, the other declares and
+// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes. With a single
+// connection, acknowledgements would wait too, and the consumers would get no more deliveries once the
+// prefetch is used up. Each published route, each declaration and each consumer has its own channel: RabbitMQ
+// answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
 //
-// The library can reconnect by itself, but that stays off. Its delivery tags have no generation, so after its
-// recovery the acknowledgement of an old delivery settles a new one. Instead, broker.Client replaces a
-// session, and a delivery tag contains the number of its consumer.
+// The library's own reconnection is switched off. Its delivery tags have no generation, so after a
+// reconnection the acknowledgement of an old delivery would settle a new one. Instead, broker.Client replaces
+// a session, and a delivery tag contains the number of its consumer.
 package rabbitmq
 
 import (
@@ -41,7 +41,7 @@ type Options struct {
 	// URL is amqp:// or amqps://. It contains a password, so no log and no error shows it.
 	URL string
 	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is detected
-	// after at most three. It overrides a heartbeat in the URL.
+	// after at most three intervals. This setting overrides a heartbeat in the URL.
 	Heartbeat time.Duration
 	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string

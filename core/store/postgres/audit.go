@@ -29,7 +29,7 @@ func (tr *transitionRow) scanTargets() []any {
 	return []any{&tr.Line, &tr.from, &tr.to, &tr.Epoch, &tr.by, &tr.Writer, &tr.Worker, &tr.Incarnation, &tr.reason, &tr.Actor, &tr.at}
 }
 
-// toTransition turns the row into a line. The audit is only displayed, so a word that a newer program wrote
+// toTransition turns the row into a line. The audit is only displayed, so a value that a newer program wrote
 // is reported in Unknown and left out. An error would hide every other line, and would stop a stream of
 // changes at this line permanently.
 func (tr *transitionRow) toTransition() store.Transition {

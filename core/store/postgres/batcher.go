@@ -13,11 +13,11 @@ import (
 // this would make statements of a few rows each. A statement costs far more than a row. So after a batch of
 // several calls the next one waits briefly, to collect several again.
 //
-// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its
-// predecessor may wait for the lock of a row that concerns only itself.
+// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its predecessor may
+// wait for the lock of a row that no other batch needs.
 //
-// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before its batch
-// was sent knows that nothing was applied. Later it does not know.
+// A batch does not belong to a caller: it continues when a caller gives up. A caller that gives up before its
+// batch is sent knows that nothing was applied; later, the outcome is unknown.
 type batcher[Q, R any] struct {
 	run         func(ctx context.Context, items []Q) ([]R, []error)
 	limit       int

@@ -57,8 +57,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s did not happen", what)
 }
 
-// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets
-// its own answer, and the error of one is not another's.
+// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets its
+// own answer or error.
 func TestBatcherCombinesCallsWhileBusy(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)

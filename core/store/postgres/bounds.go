@@ -171,16 +171,16 @@ lane (action, runtime, pinned, due_at) as (
 )`
 
 // queueHeads returns lists of a statement. The list "lane" has each lane with the time at which the first of
-// its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the gaps
-// between known lanes, in the order of the index, and are found by skipping from one to the next. The entries
-// there that are due before the bound of all others are not looked at in the table. first is the number of
-// the first of its parameters, which are queueArguments.
+// its waiting rows is due. Known lanes are looked up, each beginning at its bound. The other lanes lie in the
+// gaps between known ones, in the order of the index, and are found by skipping from one to the next. For
+// entries in the gaps that are due before the common bound, the table is not read. first is the number of the
+// first of its parameters, which are queueArguments.
 //
-// A scan of the index ends at a condition on one column behind columns that are equal to something. It
-// does not end at an upper bound of several columns, but reads on to the end. So a gap has up to four
-// parts: (1) actions between two; (2) of one action, what is behind a runtime and a worker, to
-// a runtime; (3) of one action and runtime, workers between two; (4) the same as (2) to the end of the
-// action. Ids of actions and workers are whole numbers from 0.
+// A scan of the index ends at an upper bound on one column if all columns before it are compared with "=". It
+// does not end at an upper bound on several columns, but reads on to the end. So a gap has up to four parts:
+// (1) actions between two; (2) of one action, what is behind a runtime and a worker, to a runtime; (3) of one
+// action and runtime, workers between two; (4) the same as (2) to the end of the action. Ids of actions and
+// workers are whole numbers from 0.
 func queueHeads(first int) string {
 	return numberParameters(`
 known as materialized (

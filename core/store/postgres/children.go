@@ -14,9 +14,9 @@ import (
 
 // lockParents locks the first rows of the chains that the parents $1 belong to, and returns the chain of each
 // parent. It locks them in the order of their ids, as every statement that locks several does. It is a
-// statement of its own, so that the next one sees whatever was committed while it waited. The answer comes
-// from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot, and in
-// asked.
+// separate statement, so that the next one sees everything that was committed while it waited. The answer
+// comes from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot,
+// and in asked.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
@@ -57,10 +57,10 @@ over as (
 ),` + deleteEndedWork("true") + `
 select count(*) from over`
 
-// createChildren creates executions, some of which have a parent. It creates the others as usual, and the
-// children in transactions of a bounded size each, with a constant number of round trips. Each transaction
-// commits by itself. If a part of the request was not applied, a repetition under the same keys finds the
-// applied parts and completes the rest.
+// createChildren creates executions, some of which have a parent. It creates those without a parent as usual,
+// and the children in transactions of bounded size, each with a constant number of round trips. Each
+// transaction commits by itself. If a part of the request was not applied, a repetition under the same keys
+// finds the applied parts and completes the rest.
 func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, errs := make([]store.Created, len(items)), make([]error, len(items))
 	var plain []store.NewExecution

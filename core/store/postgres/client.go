@@ -249,12 +249,11 @@ released as (
      where (select count(*) from released) >= 0`
 )
 
-// insertPlain is insertExecutions for executions without keys. Its plan is kept. The plan of
-// insertExecutions is not: the index of keys by age can answer every question that the index of
-// keys can. So a plan made while the table seems tiny may read the index by age from end to end.
+// insertPlain is insertExecutions for executions without keys. Its plan is kept. The plan of insertExecutions
+// is not: the index of keys by age can answer every question that the index of keys can. So a plan made while
+// the table seems tiny may read the whole index by age.
 //
-// Nothing can conflict either. A clause for conflicts would cost a confirmation of each row in the
-// server's log, 48 bytes.
+// Rows without keys can't conflict, and an "on conflict" clause would cost 48 bytes of WAL for each row.
 var insertPlain = strings.NewReplacer(
 	"on t.ref = a.ref", "on t.ref = a.ref and t.ref = any($2::text[])",
 	keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "", keysKept, "",

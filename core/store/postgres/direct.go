@@ -42,9 +42,9 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // The update has no condition except the ids: the locked rows stay requested until the end of the statement.
 // With a condition on the status, the planner might read the whole index of requested rows.
 //
-// The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
-// lane, whatever the statistics are: it reads that lane of the index in order, up to the limit. The
-// other tables are restricted to ids that the statement has by then, and joined with lists.
+// The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a lane,
+// whatever the statistics are: it reads that lane of the index in order, up to the limit. The other tables
+// are restricted to ids that are already known, and joined with lists.
 var (
 	dispatchDue         = dispatchDueFrom(headsOfAll)
 	dispatchDueAtBounds = dispatchDueFrom(queueHeads(20))
@@ -202,7 +202,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 }
 
 // dueArgs returns the arguments of dispatchDue: its lanes, and the places of all offers, one offer after the
-// other. The places of Packed have their own lists. The limits of both are in one list, those of Spread
+// other. The places of Packed have separate lists, but the limits of both are in one list, those of Spread
 // first. The arguments of queueHeads follow, if the statement begins at bounds.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string

@@ -35,7 +35,7 @@ type Options struct {
 	StatementTimeout time.Duration
 	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It must be well
 	// below the deadlines of calls: a statement that waited for longer is repeated row by row. Heartbeats on
-	// connections of their own wait for half of StatementTimeout.
+	// separate connections wait for half of StatementTimeout.
 	LockTimeout time.Duration
 	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited. It also
 	// bounds the waits of a heartbeat after it has renewed the lease. 0 means 20 ms.
@@ -85,8 +85,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// inFlight bounds the batches of one kind that may be under way at a time. The later ones help when the
-// first waits for a lock. More of them would only compete for the same rows' pages.
+// inFlight bounds the batches of one kind that may be under way at a time. Additional ones help when the
+// first waits for a lock. Even more would only compete for the same pages.
 const inFlight = 4
 
 // Store implements store.Store on a pool of connections. It is safe for concurrent use.
@@ -154,9 +154,9 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
 // SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. It returns a
-// *migrations.Skew if a newer program has migrated it so that this one can't work with it. A program that
-// does not migrate calls it before its first step. Later, a newer program may migrate the database at any
-// time.
+// *migrations.Skew if a newer program has migrated the database so that this one can't work with it. A
+// program that does not migrate calls it before its first step. Later, a newer program may migrate the
+// database at any time.
 func (s *Store) SchemaReady(ctx context.Context) error {
 	_, _, err := s.Schema(ctx)
 	return err

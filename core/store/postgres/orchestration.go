@@ -14,12 +14,12 @@ import (
 // The first rows of the chains are locked together with the rows themselves, because they record whether the
 // chain was cancelled, and whether it has children. The statement reads both from the locked rows, so it sees
 // their state at the lock and not in its snapshot. So it sees a child that was created while it waited. It
-// does not touch the children, however many there are; see settleChildren.
+// does not change the children; see settleChildren.
 //
-// A retry that exists already, or that another transaction inserts at this moment, is not inserted twice: the
-// unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order of
-// the request, as the contract demands. Deadlocks need no other order, because the first row of each chain is
-// locked by then.
+// A retry that already exists, or that another transaction inserts at the same time, is not inserted twice:
+// the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order
+// of the request, as the contract demands. That order can't cause deadlocks, because the first row of each
+// chain is already locked.
 var handleEnds = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain

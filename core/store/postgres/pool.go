@@ -18,20 +18,20 @@ import (
 //
 // A database node that dies behind a virtual address leaves every connection of a pool silent. No packet
 // announces that the other end is gone, while new connections reach the next node. A call over a silent
-// connection takes its whole deadline. There may be as many of those as the pool has connections: more than
-// the time of a lease allows.
+// connection takes its whole deadline. There may be as many such calls as the pool has connections, which
+// takes longer than a lease lasts.
 //
 // So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the pool makes a
 // new connection alongside it. If that is ready before the answer comes, the pool discards all older
-// connections. On a path that is only slow the answer comes first, because a new connection takes several
-// round trips. If no connection can be made, nothing better can be done than to wait. A heartbeat may be sent
-// twice, so it serves as its own ping. On a slow path, a ping before it would cost the lease another round
-// trip.
+// connections. On a slow network the answer comes first, because a new connection takes several round trips.
+// If no new connection can be made, it can only wait. A heartbeat may be sent twice, so it serves as its own
+// ping. On a slow network, a ping before it would cost the lease another round trip.
 //
 // A demoted primary may keep its connections. It answers reads over them and refuses every write (25006),
 // while new connections reach the next primary. After such a refusal, the pool makes a new connection and
-// asks whether it may write. If so, it discards all older connections, and the write is repeated. If not, the
-// database takes no writes at present: the pool keeps its connections, and does not check again for a second.
+// checks whether it can write. If so, it discards all older connections, and the write is repeated. If not,
+// the database accepts no writes at present: the pool keeps its connections, and does not check again for a
+// second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
@@ -103,8 +103,8 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // releaseConn returns a connection to the pool. A connection that the driver has closed leaves the pool at
-// once. The driver first takes leave of the server, which takes 15 s if the server is gone. The connection
-// would occupy its place in the pool for that time.
+// once. The driver first says goodbye to the server, which takes 15 s if the server is gone. For that time
+// the connection would keep its place in the pool.
 func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		p.suspectAt.Store(p.sinceBorn())

@@ -111,9 +111,9 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 // mostPasses bounds how often Find repeats its query, each time without the rows that it could not read.
 const mostPasses = 20
 
-// judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would
-// do to each. It finds the owners to lock by reading the rows without a lock. If a row has another
-// owner by the time that it is locked, it also has another epoch, and is refused.
+// judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would do to each.
+// It finds the owners to lock by reading the rows without a lock. If a row's owner has changed by the time it
+// is locked, its epoch has too, and the reclaim is refused.
 const judgedReclaims = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],

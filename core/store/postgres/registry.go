@@ -217,8 +217,8 @@ const (
 )
 
 // existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It also
-// answers with its moment, and with up to $11 rows that were assigned before that moment less $9 and that the
-// worker does not hold. Nothing can be assigned meanwhile.
+// returns its time, and up to $11 rows that were assigned more than $9 before that time and that the worker
+// does not hold. No row can be assigned meanwhile.
 const existUnheld = `
 with clock as materialized (select coalesce($7::timestamptz, statement_timestamp()) as now),
 own as materialized (
@@ -260,11 +260,12 @@ select 0, true, false, m.was, {m} from over m`)
 // Heartbeat implements store.Worker. It is a transaction of several statements because each must see the
 // commits before the first one got the incarnation's lock. While the lock is held, no row can be dispatched
 // to the incarnation, claimed by it or taken back from it. The statements are sent together. With a round
-// trip for each, a lease would be lost on a slow path, and the lock would be held while the answers travel.
+// trip for each, a lease would be lost on a slow network, and the lock would be held while the answers
+// travel.
 //
-// A lease depends on no table but the worker's and the live work's: an index build on another one may take a
-// minute. What needs the records is rare, and comes afterwards, in statements of its own that hardly wait for
-// a lock. It is judged as of this beat: a row that is claimed later has a later claim_beat.
+// The renewal uses only the tables of workers and of live work, because an index build on another table may
+// take a minute. Work on the records is rare, and follows in separate statements that hardly wait for locks.
+// It is judged as of this beat: a row that is claimed later has a later claim_beat.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	const op = "renewing a lease"
 	var reply store.BeatReply
@@ -363,8 +364,8 @@ moved as (
 select id, epoch from moved order by was_scheduled_at, id`)
 
 // Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the statement sees
-// all its rows. Whatever else this program does with them happens under the lock of the incarnation. So only
-// rows locked by other programs are skipped, and the executors reclaim them later.
+// all its rows. Our programs change these rows only under the lock of the incarnation. So only rows that
+// other programs have locked are skipped, and the executors reclaim them later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.runTransaction(ctx, "releasing", func(tx pgx.Tx) error {

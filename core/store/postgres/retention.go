@@ -55,10 +55,10 @@ func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	return inner.Rollback(ctx)
 }
 
-// The records are walked by their ids, whose order is close enough to that of their creation. An index of the
-// moment of their end would be one that every end writes. A step that stops in front of records that are too
-// young makes the next one start over. So one old execution that never ends costs a look in each round and
-// delays no other.
+// The records are walked by their ids, whose order is close enough to that of their creation. An index on the
+// time of their end would have to be written at every end. After a step that stops at records that are too
+// young, the next one starts over. So an old execution that never ends is examined in each round, but delays
+// no other.
 //
 // The locks are taken by a separate statement, so that the next one sees a child that was created meanwhile:
 // creating a child locks the first row of the chain.
@@ -228,9 +228,9 @@ old as materialized (
 gone as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)) returning 1)
 select (select count(*) from gone), coalesce((select max(incarnation) from page), 0), (select count(*) from page)`
 
-// A registration locks its worker. If it came first, the locked row names an incarnation that this statement
-// does not see, and is kept. If it comes later, it finds no such worker and creates one. The latest
-// incarnation is deleted by the same statement: the keys between both are checked when it is over.
+// A registration locks its worker. If the registration came first, the locked row has an incarnation that
+// this statement does not see, and is kept. If it comes later, it finds no such worker and creates one. The
+// latest incarnation is deleted by the same statement, because foreign keys are checked at its end.
 const purgeWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (

@@ -33,11 +33,11 @@ var workColumns = strings.Fields(`
 	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
 
 // expandColumns completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
-// the columns of a row of the view or list of that name. The others are for a row that is combined from two
-// tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and record
-// r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may exist or
-// not. With "small", as in {e, small}, the columns that may be large are empty, so that the server does not
-// read them.
+// the columns of a row of the view or list of that name. The other names are for a row that is combined from
+// two tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and
+// record r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may
+// exist or not. With "small", as in {e, small}, the columns that may be large are empty, so that the server
+// does not read them.
 func expandColumns(sql string) string {
 	of := func(list string) func(column string) string {
 		return func(column string) string { return list + "." + column }
@@ -285,9 +285,9 @@ type verdict struct {
 func (v *verdict) toOutcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
 // scanVerdicts returns a scan that passes each verdict to each. An unreadable row comes with its readable
-// columns: the statement has judged it, and has changed it or not, whatever the other columns
-// contain. An error would hide the answers for all other rows, and their callers would believe that
-// they had lost rows that they own.
+// columns: the statement has judged it, and has changed it or not, whatever the other columns contain. An
+// error would hide the answers for all other rows, and callers would assume that they had lost rows that they
+// still own.
 func scanVerdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict

@@ -18,14 +18,14 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // Rows wait in lanes. A lane has the rows of one runtime that are pinned to the same worker or to none, and
 // need a slot of the same action or none. The statement finds the lanes by skipping through their index from
 // one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as its limit and the
-// free slots of its action allow. So no cost here grows with the number of waiting rows. No order is applied
-// above the limit of a walk, so the limit stops the walk, and hardly a row is locked that is not taken. The
-// locks are the guard: a locked row stays requested until the end of the statement. If the update had that as
-// a condition, the planner could use the index of requested rows and read it from end to end.
+// free slots of its action allow. So no cost grows with the number of waiting rows. The rows are not sorted
+// before a walk's limit is applied, so the limit stops the walk, and almost every locked row is taken. The
+// locks are the guard: a locked row stays requested until the end of the statement. With a condition on the
+// status in the update, the planner might read the whole index of requested rows.
 //
 // Three limits then apply to the rows found, oldest first: the free slots, the room of the pinned worker, and
-// the room of the pool. A row that drops out has met a limit, so the executor gets it with the next claim,
-// when it has placed the others.
+// the room of the pool. A row that exceeds one of them is left for the executor's next claim, after it has
+// placed the others.
 //
 // A slot is locked before it is given. The statement passes over a slot that another transaction
 // has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
