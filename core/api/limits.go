@@ -16,16 +16,14 @@ const (
 	// Reading, checking and sending a megabyte takes 10 to 20 ms of processor time.
 	maxBatchBody  = 4 << 20
 	maxBatchItems = 1000
-	// maxParameters bounds the parameters of one execution, which go through the database and to
-	// the action.
+	// maxParameters bounds the parameters of one execution, which go through the database and to the action.
 	maxParameters = 256 << 10
 	// maxJSONDepth bounds the nesting of a body, because the database's own parser is recursive.
 	maxJSONDepth = 64
 	// maxMistakes bounds the mistakes in one response; reading ends there. A hundredth mistake rarely tells a
 	// client anything new, and reading on would only help an attacker.
 	maxMistakes = 100
-	// maxPiece bounds the parameters in one statement of a batch, because the driver copies them
-	// twice.
+	// maxPiece bounds the parameters in one statement of a batch, because the driver copies them twice.
 	maxPiece = 1 << 20
 	// maxCompared bounds the parameters that one request compares by meaning, which takes forty
 	// times the work of comparing bytes. It is twice the parameters of two executions. Identical
@@ -106,8 +104,7 @@ const (
 	// placesOfWrites: each write takes less than 1 MB. Single executions are written in batches on four
 	// connections, so additional ones wait briefly.
 	placesOfWrites = 64
-	// queueOfRequests is how many requests of a class may wait for a place; each holds at most a
-	// small body.
+	// queueOfRequests is how many requests of a class may wait for a place; each holds at most a small body.
 	queueOfRequests = 2048
 	// placeWait is shorter than the timeouts of usual clients.
 	placeWait = 2 * time.Second
@@ -123,9 +120,8 @@ const (
 	maxStreamsOfClient = 25
 	// streamWrite is how long a client may take to accept data before its stream is closed.
 	streamWrite = 5 * time.Second
-	// streamPage is how many changes one query reads. A change has at most 600 bytes, and the next
-	// query runs only after the client has accepted the earlier changes, so at most 600 KB wait for
-	// one client.
+	// streamPage is how many changes one query reads. A change has at most 600 bytes, and the next query runs
+	// only after the client has accepted the earlier changes, so at most 600 KB wait for one client.
 	streamPage = 1000
 	// streamBuffer bounds the kernel's buffer of data that a stream's client has not read.
 	streamBuffer = 64 << 10

@@ -71,8 +71,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	}
 }
 
-// listWorkers serves GET /api/v1/workers?after=ID&limit=N: all workers, including those that have
-// stopped.
+// listWorkers serves GET /api/v1/workers?after=ID&limit=N: all workers, including those that have stopped.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.WorkerQuery
 	return servePage(s, w, r, pageSpec{"workers", "after", []parameter{{"after", readID(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {

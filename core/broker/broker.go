@@ -97,8 +97,7 @@ type Session interface {
 
 // Consumer is one subscription of one session.
 type Consumer interface {
-	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's
-	// error.
+	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's error.
 	Receive(ctx context.Context) (Delivery, error)
 	// Ack settles a delivery. It is sent but not confirmed: it may be lost with the session, so an
 	// acknowledgement is never a proof.
@@ -129,9 +128,8 @@ func (q QueueFate) String() string { return [...]string{"in use", "deleted", "ab
 type QueueState struct {
 	// Exists is false if no queue has that name; everything else is then 0.
 	Exists bool
-	// Ready is the number of messages that wait to be delivered. It excludes delivered,
-	// unacknowledged messages, and dead letters that a quorum queue keeps because they have no
-	// route.
+	// Ready is the number of messages that wait to be delivered. It excludes delivered, unacknowledged
+	// messages, and dead letters that a quorum queue keeps because they have no route.
 	Ready int
 	// Consumers is the number of the queue's subscriptions, whether they take messages or not.
 	Consumers int
@@ -265,8 +263,7 @@ type Dispatch struct {
 	Parameters  []byte
 }
 
-// UnreadDispatch is a dispatch of a block that could not be read: the reason, and its part of the
-// body.
+// UnreadDispatch is a dispatch of a block that could not be read: the reason, and its part of the body.
 type UnreadDispatch struct {
 	Why  string
 	Body []byte

@@ -17,8 +17,7 @@ import (
 // silently receives nothing but looks healthy). It also watches an idle session. So a process that rarely
 // publishes does not detect only at its next message that its session ended long ago.
 //
-// All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends
-// nothing.
+// All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends nothing.
 type Client struct {
 	host     host.Host
 	broker   Broker
@@ -161,8 +160,7 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	return s.Publish(ctx, ms)
 }
 
-// DeleteIdle deletes an idle queue over the open session. Without a session it returns
-// ErrUnavailable.
+// DeleteIdle deletes an idle queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	s := c.currentSession()
 	if s == nil {

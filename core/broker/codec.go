@@ -13,13 +13,11 @@ import (
 	"handoff/core/execution"
 )
 
-// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version
-// and payload.
+// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version and payload.
 const (
-	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a
-	// version that it does not know: guessing the meaning of a field is worse than a dead letter.
-	// Readers skip unknown fields, so a field that an old reader may safely ignore needs no new
-	// version.
+	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a version
+	// that it does not know: guessing the meaning of a field is worse than a dead letter. Readers skip
+	// unknown fields, so a field that an old reader may safely ignore needs no new version.
 	WireVersion = 1
 	// MaxBody bounds a body, in bytes. Encode refuses a longer one, and Decode does before it parses.
 	MaxBody = 1 << 20
@@ -48,8 +46,7 @@ type wirePayload struct {
 	Executions *[]wireChange `json:"executions,omitempty"`
 }
 
-// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent if the action sets
-// none.
+// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent if the action sets none.
 type wireDispatch struct {
 	ExecutionID       *int64          `json:"execution_id,omitempty"`
 	Epoch             *int64          `json:"epoch,omitempty"`

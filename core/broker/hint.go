@@ -98,8 +98,7 @@ func (h *hintReader) readChange() (c Change, ok bool) {
 	return c, h.skipText(`}`)
 }
 
-// decodeHint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's
-// format.
+// decodeHint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's format.
 func decodeHint(body []byte) (e Envelope, ok bool) {
 	r := hintReader{body}
 	if !r.skipText(`{"message_id":"`) {

@@ -33,9 +33,8 @@ type cancellation struct {
 	key    execution.Key
 }
 
-// notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one
-// message. notifyPending bounds the waiting changes of each type: in a long outage the oldest are
-// dropped.
+// notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one message.
+// notifyPending bounds the waiting changes of each type: in a long outage the oldest are dropped.
 const (
 	notifyBatch    = 100
 	notifyAttempts = 4

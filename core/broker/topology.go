@@ -92,9 +92,8 @@ type Queue struct {
 	Type string
 	// TTL is x-message-ttl; zero means messages do not expire.
 	TTL time.Duration
-	// DeadLetterExchange is x-dead-letter-exchange; if it is empty, dead messages are lost. A
-	// quorum queue with a dead letter exchange dead-letters at least once, and refuses publishes
-	// when it overflows.
+	// DeadLetterExchange is x-dead-letter-exchange; if it is empty, dead messages are lost. A quorum queue
+	// with a dead letter exchange dead-letters at least once, and refuses publishes when it overflows.
 	DeadLetterExchange string
 	// Expires is x-expires: the broker deletes the queue with its messages after this time without a consumer
 	// (a quorum queue a few seconds later). Redeclaring a classic queue restarts the time. Zero means never.

@@ -75,8 +75,7 @@ type StoredDeadLetter struct {
 	ID int64
 	DeadLetter
 	ReceivedAt time.Time
-	// HandledAt is zero while it is open. HandledBy is the actor who settled it, empty if no person
-	// did.
+	// HandledAt is zero while it is open. HandledBy is the actor who settled it, empty if no person did.
 	HandledAt time.Time
 	HandledBy string
 }

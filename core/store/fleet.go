@@ -24,8 +24,7 @@ type WorkerRow struct {
 	Beat uint64
 	// LastBeat is the time of its latest heartbeat, zero before the first. It is only for display.
 	LastBeat time.Time
-	// SinceBeat is the time since its latest heartbeat or, before the first, since its
-	// registration.
+	// SinceBeat is the time since its latest heartbeat or, before the first, since its registration.
 	SinceBeat time.Duration
 	// LeaseOverFor is the time since the lease ended; zero or less while it is valid.
 	LeaseOverFor time.Duration

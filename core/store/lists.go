@@ -11,8 +11,7 @@ import (
 type ExecutionQuery struct {
 	Status    execution.Status
 	ActionRef string
-	// Worker is the present or last owner. Parent is the first row of the chain whose children are
-	// wanted.
+	// Worker is the present or last owner. Parent is the first row of the chain whose children are wanted.
 	Worker execution.WorkerID
 	Parent execution.ID
 	// Reason is the failure reason.
@@ -25,9 +24,8 @@ type ExecutionQuery struct {
 	Before, After execution.ID
 	Limit         int
 
-	// IDs asks for exactly these rows, newest first; the fields above then have no effect.
-	// WithParameters asks for their parameters, Digests for the digests and sizes of the
-	// parameters.
+	// IDs asks for exactly these rows, newest first; the fields above then have no effect. WithParameters
+	// asks for their parameters, Digests for the digests and sizes of the parameters.
 	IDs            []execution.ID
 	WithParameters bool
 	Digests        bool

@@ -23,9 +23,8 @@ const (
 	Undeliverable
 	// Unpublished: scheduled for at least Age and never confirmed by the broker.
 	Unpublished
-	// UnpublishedLate: unpublished, scheduled for at least Age, and past half of the time until the
-	// dispatch deadline. If its message arrived now, the worker would have little or no time left
-	// to claim it.
+	// UnpublishedLate: unpublished, scheduled for at least Age, and past half of the time until the dispatch
+	// deadline. If its message arrived now, the worker would have little or no time left to claim it.
 	UnpublishedLate
 	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
 	// scheduled at one that is draining. For a running row, the lease of that incarnation must also

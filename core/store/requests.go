@@ -18,8 +18,7 @@ type NewExecution struct {
 	Parent execution.ID
 	// Pinned is the only worker that may run it; 0 for any.
 	Pinned execution.WorkerID
-	// Limits replace the action's limits for this execution and its retries. A negative limit is an
-	// error.
+	// Limits replace the action's limits for this execution and its retries. A negative limit is an error.
 	Limits execution.Limits
 	// Actor is the requester, as in Reclaim.Actor.
 	Actor string

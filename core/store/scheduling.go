@@ -31,9 +31,8 @@ type Demand struct {
 	// Limit bounds the rows of this lane. Rows pinned to one worker share its capacity: over all
 	// runtimes together, the claim takes at most the largest of that worker's limits.
 	Limit int
-	// Pool is the number, from 0, of the set of workers that can run the rows. Demands with a
-	// worker in common name the same pool. A pool without an entry in SchedulingClaim.Pools has no
-	// bound of its own.
+	// Pool is the number, from 0, of the set of workers that can run the rows. Demands with a worker in
+	// common name the same pool. A pool without an entry in SchedulingClaim.Pools has no bound of its own.
 	Pool int
 }
 
@@ -55,8 +54,7 @@ type DueDispatch struct {
 	// Expiry is the duration of the scheduling claim. The row is claimed only for a moment, but keeps the
 	// expiry as after any claim.
 	Expiry time.Duration
-	// Timeout is how long a dispatch may wait until a worker claims it, unless the row's action
-	// sets its own.
+	// Timeout is how long a dispatch may wait until a worker claims it, unless the row's action sets its own.
 	Timeout time.Duration
 	// Offers holds the free places of workers. No two offers have a runtime in common.
 	Offers []Offer
@@ -80,14 +78,12 @@ type Place struct {
 
 // DueDispatched is the answer to a DueDispatch.
 type DueDispatched struct {
-	// Rows are in their state after the step. The rows of one offer are in the order of their
-	// places.
+	// Rows are in their state after the step. The rows of one offer are in the order of their places.
 	Rows []execution.Execution
 	// Full reports whether, for some offer, at least as many rows were due as it has places, so that more may
 	// be waiting.
 	Full bool
-	// Unfit counts the rows that stayed as they are because the worker of their place no longer
-	// fitted.
+	// Unfit counts the rows that stayed as they are because the worker of their place no longer fitted.
 	Unfit int
 	// Others reports whether rows are due that this step never takes: rows of other lanes, or rows that avoid
 	// a worker.

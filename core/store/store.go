@@ -208,10 +208,9 @@ type Executor interface {
 	// no execution. Guard: that of Reclaim, judged in the same way, and this dispatch is not
 	// recorded for this part yet.
 	ObserveReclaims(ctx context.Context, rs []Reclaim) ([]Observed, error)
-	// ObserveWorkers records the outages of workers' health endpoints, and returns for each item
-	// whether it changed anything. A worker that is not ready begins an outage; guard: the
-	// incarnation is its worker's newest, is active, and has no open outage. A worker that is ready
-	// ends its open outage, if it has one.
+	// ObserveWorkers records the outages of workers' health endpoints, and returns for each item whether it
+	// changed anything. A worker that is not ready begins an outage; guard: the incarnation is its worker's
+	// newest, is active, and has no open outage. A worker that is ready ends its open outage, if it has one.
 	ObserveWorkers(ctx context.Context, ws []ProbedWorker) ([]bool, error)
 	// PurgeObservations deletes at most limit observations that were made at least age ago, the
 	// oldest first, and returns how many it deleted.
@@ -306,17 +305,15 @@ type Worker interface {
 	// of this incarnation that were claimed before this beat but are not in its list end: running ones as
 	// worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
 	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
-	// Claim moves scheduled rows to running, and marks them published: the worker has received the
-	// dispatch, whether or not its confirm was recorded. Guard: at this epoch, dispatched to this
-	// incarnation, which is not gone and whose lease is valid (else ErrLeaseOver); dispatch
-	// deadline not reached (now < deadline).
+	// Claim moves scheduled rows to running, and marks them published: the worker has received the dispatch,
+	// whether or not its confirm was recorded. Guard: at this epoch, dispatched to this incarnation, which is
+	// not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
 	//
 	// An error that is not Retriable may be about one row: the answers about the others come with
 	// it. The same holds for Finish.
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
-	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
-	// incarnation. A row may only become cancelled if its cancellation was requested, so that it is
-	// canceling.
+	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this incarnation. A
+	// row may only become cancelled if its cancellation was requested, so that it is canceling.
 	//
 	// The same step also does the terminal handling (Executor.Orchestrate) of a row that completes and needs
 	// no follow-up: it is the only row of its chain, has no children, and its action has no concurrency

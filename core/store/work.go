@@ -67,8 +67,7 @@ type BeatReply struct {
 	// worker then repeats its report, because a starting worker gets no work. The first report may have been
 	// lost by a failover to a replica without the latest writes.
 	Starting bool
-	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
-	// id.
+	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by id.
 	Ended []Outcome
 	// Incomplete is the reason why Lost and Ended may lack rows; nil if they are complete. The lease is
 	// renewed regardless, and the next heartbeat finds the rest.

@@ -258,8 +258,7 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.DeadLetterExchange != "" {
 		args["x-dead-letter-exchange"] = q.DeadLetterExchange
 		if q.Type == typeQuorum {
-			// Without the overflow setting, RabbitMQ falls back to at-most-once and only logs one
-			// line.
+			// Without the overflow setting, RabbitMQ falls back to at-most-once and only logs one line.
 			args["x-dead-letter-strategy"] = "at-least-once"
 			args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
 		}

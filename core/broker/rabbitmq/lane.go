@@ -33,8 +33,7 @@ type lane struct {
 	// oldest first.
 	window   chan struct{}
 	inFlight chan inFlightPublish
-	// returns has room for more than can be in flight, because the library drops a return that
-	// finds no room.
+	// returns has room for more than can be in flight, because the library drops a return that finds no room.
 	returns chan amqp.Return
 	// behind holds publishes taken from inFlight that wait behind a stuck publish. Only settleInFlight uses
 	// it.
@@ -123,8 +122,7 @@ func (l *lane) addItem(it batchItem) {
 	}
 }
 
-// nextItem waits for a message to write. It returns false when the lane has retired or the session has
-// ended.
+// nextItem waits for a message to write. It returns false when the lane has retired or the session has ended.
 func (l *lane) nextItem() (it batchItem, ok bool) {
 	for {
 		l.mu.Lock()

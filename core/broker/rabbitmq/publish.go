@@ -47,9 +47,8 @@ type routeName struct{ exchange, key string }
 // number that RabbitMQ allows a connection by default (2047).
 const mostLanes = 1000
 
-// ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms
-// a message with this key without asking a queue. That distinguishes a stuck queue from a slow
-// broker.
+// ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms a message
+// with this key without asking a queue. That distinguishes a stuck queue from a slow broker.
 const ProbeKey = "handoff.probe"
 
 func openPublisher(s *session) (*publisher, error) {
@@ -251,8 +250,7 @@ func (b *batch) setOutcome(i int, o broker.Outcome) {
 	}
 }
 
-// finalOutcomes returns the outcomes so far. Missing ones are Unknown if the message was sent, else
-// NotSent.
+// finalOutcomes returns the outcomes so far. Missing ones are Unknown if the message was sent, else NotSent.
 func (b *batch) finalOutcomes() []broker.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()

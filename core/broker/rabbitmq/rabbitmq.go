@@ -191,8 +191,7 @@ const hangUpTimeout = time.Second
 // hangUp closes the connection, with a handshake if the broker answers in time, so that the broker first
 // reads everything that was written.
 func (c *connection) hangUp() {
-	// The library's close waits for locks that a pending write holds; closing the socket frees
-	// them.
+	// The library's close waits for locks that a pending write holds; closing the socket frees them.
 	stop := time.AfterFunc(hangUpTimeout, func() { _ = c.raw.Close() })
 	_ = c.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
 	stop.Stop()

@@ -12,8 +12,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Executor wraps the store of an executor. If the recorder does not listen, it returns the store
-// itself.
+// Executor wraps the store of an executor. If the recorder does not listen, it returns the store itself.
 func Executor(s store.Executor, r telemetry.Recorder) store.Executor {
 	if !r.Listens() {
 		return s
@@ -176,8 +175,7 @@ func (e *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 	return results, err
 }
 
-// DispatchDue implements store.Executor. It counts both changes of a row, with no time in
-// scheduling.
+// DispatchDue implements store.Executor. It counts both changes of a row, with no time in scheduling.
 func (e *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	answer, err := e.Executor.DispatchDue(ctx, d)
 	for i := range answer.Rows {

@@ -112,8 +112,7 @@ func (b *batcher[Q, R]) holdBack() time.Duration {
 	return 0
 }
 
-// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its
-// own.
+// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its own.
 func (b *batcher[Q, R]) takeBatch() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {

@@ -228,8 +228,7 @@ func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexedItem)
 	return chains, err
 }
 
-// readEnds returns the final status of those chains whose end was handled. The caller holds their
-// locks.
+// readEnds returns the final status of those chains whose end was handled. The caller holds their locks.
 func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (map[int64]execution.Status, error) {
 	ended := make(map[int64]execution.Status)
 	if len(chains) == 0 {

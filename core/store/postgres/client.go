@@ -158,15 +158,13 @@ func arrayOf(codes execution.ExitCodes) string {
 // ignoreRow is the scan function of a statement whose rows are ignored.
 func ignoreRow(pgx.Rows) error { return nil }
 
-// Rows with a key are inserted in the order of their keys, so that two batches with common keys
-// wait for each other in one direction only. If another transaction has inserted a key meanwhile,
-// this statement's snapshot does not see it and the statement does not insert it. The caller looks
-// it up afterwards.
+// Rows with a key are inserted in the order of their keys, so that two batches with common keys wait for each
+// other in one direction only. If another transaction has inserted a key meanwhile, this statement's snapshot
+// does not see it and the statement does not insert it. The caller looks it up afterwards.
 //
-// If a key has expired ($8, execution.KeyLifetime), the statement takes it from its old row before
-// it inserts the new one. If two statements do so at the same moment, the second waits for the
-// first, finds that the new row has the key, and inserts nothing. The old rows are locked in the
-// order of their ids.
+// If a key has expired ($8, execution.KeyLifetime), the statement takes it from its old row before it inserts
+// the new one. If two statements do so at the same moment, the second waits for the first, finds that the new
+// row has the key, and inserts nothing. The old rows are locked in the order of their ids.
 //
 // Without keys (see insertPlain) nothing is looked up and no key is taken.
 //
@@ -366,8 +364,7 @@ func ownRetries(l *execution.Limits) *int32 {
 	return &n
 }
 
-// lookUpKeys finds the rows of keys that another transaction inserted while our statement waited
-// for it.
+// lookUpKeys finds the rows of keys that another transaction inserted while our statement waited for it.
 func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
 	if len(places) == 0 {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// unlimitedUnpinned selects the lane of a runtime whose rows need no slot and may go to any worker.
-// It is written like the condition of the index of waiting rows, so that the planner uses that
-// index.
+// unlimitedUnpinned selects the lane of a runtime whose rows need no slot and may go to any worker. It is
+// written like the condition of the index of waiting rows, so that the planner uses that index.
 const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
            and e.due_at between o.head and (select now from early)`
 

@@ -12,9 +12,8 @@
 //	moved   the update of the rows that the guard admits
 //	over    the end of the rows that the step ends, with the deletion of their work
 //
-// It answers with the row after the step if the step was applied, and with the current row if it
-// was refused. A row that has ended has no work to lock: it is read afterwards (see refuseEnded), because
-// an end is final.
+// It answers with the row after the step if the step was applied, and with the current row if it was refused.
+// A row that has ended has no work to lock: it is read afterwards (see refuseEnded), because an end is final.
 //
 // The guard judges the locked rows; it is not in the WHERE of the update. In READ COMMITTED an update first
 // uses its snapshot. If a row came to satisfy the guard while the statement waited for its lock, the update

@@ -15,9 +15,8 @@ import (
 
 const nextIncarnation = `select nextval(pg_get_serial_sequence('worker_incarnation', 'incarnation'))`
 
-// The update changes nothing: it locks the name's row, so that registrations of one name follow one
-// another. A new name has incarnation 0 until its first registration is written, in the same
-// transaction.
+// The update changes nothing: it locks the name's row, so that registrations of one name follow one another.
+// A new name has incarnation 0 until its first registration is written, in the same transaction.
 const lockWorker = `
 insert into worker (name, incarnation) values ($1, 0)
 on conflict (name) do update set name = excluded.name

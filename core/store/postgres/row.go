@@ -17,8 +17,7 @@ import (
 	"handoff/core/store"
 )
 
-// rowColumns are the columns of the view execution for an execution.Execution, in the order of
-// record.
+// rowColumns are the columns of the view execution for an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason

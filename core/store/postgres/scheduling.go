@@ -27,10 +27,9 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // the room of the pool. A row that exceeds one of them is left for the executor's next claim, after it has
 // placed the others.
 //
-// A slot is locked before it is given. The statement passes over a slot that another transaction
-// has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
-// action no longer has a concurrency limit, its executions need no slot, even those created under a
-// limit.
+// A slot is locked before it is given. The statement passes over a slot that another transaction has locked
+// or taken (counting alone is no guard). A row that gets no slot stays as it is. If an action no longer has a
+// concurrency limit, its executions need no slot, even those created under a limit.
 var (
 	claimForScheduling         = claimForSchedulingFrom(headsOfAll)
 	claimForSchedulingAtBounds = claimForSchedulingFrom(queueHeads(12))

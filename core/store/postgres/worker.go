@@ -128,8 +128,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claimItem) ([]claimAnswer, [
 			if err != nil {
 				return err
 			}
-			// If no row of a call has work, Claim checks afterwards whether the incarnation may
-			// claim.
+			// If no row of a call has work, Claim checks afterwards whether the incarnation may claim.
 			return s.refuseEnded(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
 		},
 	}.runEach(ctx, cs)
