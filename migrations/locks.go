@@ -14,7 +14,7 @@ import (
 
 // Patience configures how a migration waits for the locks that it needs. A statement that waits for an ACCESS
 // EXCLUSIVE lock blocks all later ones on the table, even reads: one long transaction would stop the whole
-// system. So a migration waits briefly, lets the others pass, and retries.
+// system. So a migration waits briefly, lets other sessions continue, and retries.
 type Patience struct {
 	// Lock is the maximum time of each wait for a lock.
 	Lock time.Duration

@@ -55,8 +55,8 @@ func (g *gate) takePlace(ctx context.Context) (leave func(), problem *Problem) {
 
 // gates are the classes of requests.
 //
-// bulk is for requests by filter, which scan tables as lists do. Such a request takes a place there once its
-// body is read, in addition to the place of its class.
+// bulk is for requests by filter, which scan tables as lists do. Such a request takes a place in bulk once
+// its body is read, in addition to a place in its own class.
 type gates struct{ lists, reads, writes, large, probes, bulk *gate }
 
 func newGates() gates {

@@ -350,7 +350,7 @@ func TestPanicIsAnsweredWithProblem(t *testing.T) {
 	}
 }
 
-// A stop lets a request in progress finish, and accepts no new one.
+// After a stop, a request in progress finishes, and no new one is accepted.
 func TestServeFinishesRequestsInProgress(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -29,7 +29,7 @@ type Options struct {
 	// Tokens are the accepted tokens. Every request under /api must carry one; without tokens there is no
 	// check.
 	Tokens []config.Token
-	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
+	// AllowedHosts are additional names of the server, for requests without a token; see hostguard.
 	AllowedHosts []string
 	// Loopback reports whether only this machine can reach the server.
 	Loopback bool

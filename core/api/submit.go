@@ -119,8 +119,8 @@ type knownRow struct {
 }
 
 // readExisting reads the executions that already existed, to distinguish a repetition from another request
-// with a used key. It also reads children, which may have been skipped at once, and their parents. It reads
-// parameters only if their bytes differ and comparison still allows it.
+// with a used key. It also reads children, which may have been skipped at creation, and their parents. It
+// reads parameters only if their bytes differ and comparison still allows it.
 func (s *Server) readExisting(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*knownRow, error) {
 	var wanted []execution.ID
 	for i, m := range made {

@@ -11,8 +11,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Command is the command line of a daemon: a configuration file, flags for a few settings, and a flag that
-// prints the configuration in force.
+// Command is a daemon's command line: a configuration file, flags for a few settings, and a flag that prints
+// the effective configuration.
 type Command struct {
 	// Name is the name of the program. About describes it in one sentence.
 	Name, About string

@@ -248,7 +248,7 @@ const LeastAPIConnections = 6
 // connection and still be answered in time.
 const LongestPing = 500 * time.Millisecond
 
-// Default returns the defaults of a profile; for an unknown name, those of Hardened.
+// Default returns a profile's defaults; for an unknown name, the defaults of Hardened.
 func Default(p Profile) Config {
 	c := Config{
 		Profile: Hardened,

@@ -31,8 +31,7 @@ type Leaf struct {
 // Leaves lists the keys of Config in the order of its fields, `profile` included.
 func Leaves() []Leaf { return structLeaves(reflect.TypeFor[Config](), "", nil) }
 
-// daemonLeaves lists the keys of a daemon's file: those of Config and of Deployment, section by
-// section.
+// daemonLeaves lists the keys of a daemon's file: the keys of Config and Deployment, section by section.
 func daemonLeaves() []Leaf {
 	all := Leaves()
 	for _, l := range structLeaves(reflect.TypeFor[Deployment](), "", nil) {

@@ -56,8 +56,8 @@ const leastToken = 16
 // tokenName is the pattern of a token's name, which appears in log lines and in idempotency scopes.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Tokens returns all tokens of the API: those of api.tokens and, named "default" with every right,
-// that of api.token.
+// Tokens returns all tokens of the API: the entries of api.tokens and, named "default" with every right,
+// api.token.
 func (d Deployment) Tokens() []Token {
 	all := slices.Clone(d.API.Tokens)
 	if d.API.Token != "" {

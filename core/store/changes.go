@@ -62,7 +62,7 @@ type Change struct {
 	Transition
 }
 
-// ChangePage is the answer to a ChangeQuery.
+// ChangePage is the result of a ChangeQuery.
 type ChangePage struct {
 	Changes []Change
 	// Next is the position for the next query. It is behind the last change examined or, if none was left,

@@ -80,7 +80,7 @@ type StoredDeadLetter struct {
 	HandledBy string
 }
 
-// DeadLetterQuery asks for a page of dead letters, newest first.
+// DeadLetterQuery selects a page of dead letters, newest first.
 type DeadLetterQuery struct {
 	// Open asks only for open dead letters.
 	Open bool
@@ -89,7 +89,7 @@ type DeadLetterQuery struct {
 	Limit  int
 }
 
-// DeadLetterSummaryQuery asks for counts of the dead letters received, by group. The summary reads
+// DeadLetterSummaryQuery requests counts of the dead letters received, by group. The summary reads
 // exactly the dead letters of the window, so its cost depends on the window alone.
 type DeadLetterSummaryQuery struct {
 	// Window is how far back the query looks from the database's current time, inclusive.
@@ -114,7 +114,7 @@ type DeadLetterGroup struct {
 	Count     int
 }
 
-// DeadLetterSummary is the answer to a DeadLetterSummaryQuery.
+// DeadLetterSummary is the result of a DeadLetterSummaryQuery.
 type DeadLetterSummary struct {
 	// Since and Until are the window, by the database's clock.
 	Since, Until time.Time
@@ -147,7 +147,7 @@ type DeadLetterDiscard struct {
 	Actor string
 }
 
-// DeadLettersDiscarded is the answer to a DeadLetterDiscard.
+// DeadLettersDiscarded is the result of a DeadLetterDiscard.
 type DeadLettersDiscarded struct {
 	// Closed is the number of dead letters that were closed.
 	Closed int

@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ExecutionQuery asks for a page of executions, newest first. A zero filter passes all.
+// ExecutionQuery selects a page of executions, newest first. A zero filter selects all.
 type ExecutionQuery struct {
 	Status    execution.Status
 	ActionRef string
@@ -24,8 +24,8 @@ type ExecutionQuery struct {
 	Before, After execution.ID
 	Limit         int
 
-	// IDs asks for exactly these rows, newest first; the fields above then have no effect. WithParameters
-	// asks for their parameters, Digests for the digests and sizes of the parameters.
+	// IDs selects exactly these rows, newest first; the fields above then have no effect. WithParameters
+	// includes their parameters, Digests the digests and sizes of the parameters.
 	IDs            []execution.ID
 	WithParameters bool
 	Digests        bool
@@ -70,7 +70,7 @@ func (eq *ExecutionQuery) Matches(e *execution.Execution) bool {
 		(eq.Reason == execution.NoReason || e.FailureReason == eq.Reason) && eq.Created.Contains(e.Created) && eq.Ended.Contains(e.Ended) && (eq.Before == 0 || e.ID < eq.Before) && e.ID > eq.After
 }
 
-// WorkerQuery asks for a page of workers, ordered by id. A zero filter passes all.
+// WorkerQuery selects a page of workers, ordered by id. A zero filter selects all.
 type WorkerQuery struct {
 	ID    execution.WorkerID
 	Name  string

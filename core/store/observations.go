@@ -16,7 +16,7 @@ const (
 	WouldAvoid = "unreachable"
 )
 
-// Observed is the answer of ObserveReclaims for one reclaim.
+// Observed is the result of ObserveReclaims for one reclaim.
 type Observed struct {
 	// New reports whether this call recorded the reclaim: it would have been applied, and was not recorded
 	// earlier.
@@ -49,7 +49,7 @@ type Observation struct {
 	EndedAt time.Time
 }
 
-// ObservationQuery asks for a page of observations, newest first. A zero filter passes all.
+// ObservationQuery selects a page of observations, newest first. A zero filter selects all.
 type ObservationQuery struct {
 	Part      string
 	Execution execution.ID

@@ -37,7 +37,7 @@ type Orchestrated struct {
 	Children bool
 }
 
-// Settled is the answer of SettleChildren for one chain.
+// Settled is the result of SettleChildren for one chain.
 type Settled struct {
 	// Started holds the ids of the children that became due, Skipped those of the cancelled ones.
 	Started []execution.ID

@@ -45,8 +45,8 @@ type Created struct {
 // the chain's last row after the step; its ID is zero if there is no such execution.
 type Cancellation struct{ Outcome }
 
-// ActionQuery selects a page of at most Limit actions whose refs come after After. A Ref that is not empty
-// asks for this action alone.
+// ActionQuery selects a page of at most Limit actions whose refs come after After. If Ref is not empty, it
+// selects only this action.
 type ActionQuery struct {
 	Ref, After string
 	Limit      int

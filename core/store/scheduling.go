@@ -76,7 +76,7 @@ type Place struct {
 	Limit  int
 }
 
-// DueDispatched is the answer to a DueDispatch.
+// DueDispatched is the result of a DueDispatch.
 type DueDispatched struct {
 	// Rows are in their state after the step. The rows of one offer are in the order of their places.
 	Rows []execution.Execution
@@ -90,14 +90,14 @@ type DueDispatched struct {
 	Others bool
 }
 
-// DispatchResult is the answer to a Dispatch.
+// DispatchResult is the result of a Dispatch.
 type DispatchResult struct {
 	Outcome
 	// WorkerUnfit reports whether the claim is still valid but the worker no longer fits.
 	WorkerUnfit bool
 }
 
-// Outcome is the answer to a guarded write. If the write was refused, Row is the row's current
+// Outcome is the result of a guarded write. If the write was refused, Row is the row's current
 // state: a writer whose earlier attempt had an unknown outcome recognises its own write in it.
 type Outcome struct {
 	Applied bool

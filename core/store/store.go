@@ -99,7 +99,7 @@ type Client interface {
 	// DeadLetters returns a page of stored dead letters, newest first, without XDeath and Body,
 	// which may be large.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
-	// DeadLetter returns one stored dead letter; false if it does not exist or no longer exists.
+	// DeadLetter returns one stored dead letter; false if it does not exist.
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
 	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
 	// Actor is the requester, as in Reclaim.Actor.
@@ -204,9 +204,8 @@ type Executor interface {
 	// cause that can cease is rechecked. A row that was never claimed fails, or counts against itself and its
 	// worker, only if that worker could have claimed it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
-	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes
-	// no execution. Guard: that of Reclaim, judged in the same way, and this dispatch is not
-	// recorded for this part yet.
+	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes no
+	// execution. Guard: Reclaim's guard, and this dispatch is not recorded for this part yet.
 	ObserveReclaims(ctx context.Context, rs []Reclaim) ([]Observed, error)
 	// ObserveWorkers records the outages of workers' health endpoints, and returns for each item whether it
 	// changed anything. A worker that is not ready begins an outage; guard: the incarnation is its worker's
@@ -215,9 +214,9 @@ type Executor interface {
 	// PurgeObservations deletes at most limit observations that were made at least age ago, the
 	// oldest first, and returns how many it deleted.
 	PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error)
-	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it
-	// did. Guard: this incarnation, not gone, its lease over, and its beat still the one that the
-	// caller has watched.
+	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it did.
+	// Guard: this incarnation is not gone, its lease has ended, and its beat is still the one that the caller
+	// has watched.
 	Reap(ctx context.Context, rs []Reap) ([]bool, error)
 	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with it,
 	// the release of the slot, and the retry. If no retry follows and the chain has children, the same step
@@ -225,7 +224,7 @@ type Executor interface {
 	// unique by (original, count), and none joins a chain whose cancellation was requested. The retries of
 	// one call are numbered in the order of its items.
 	//
-	// If single items are invalid, the error comes together with the answers of the others.
+	// If some items are invalid, the error is returned together with the answers for the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
 	// SettleChildren starts or skips children that wait for chains whose end was handled: at most `most` of
 	// each chain, the smallest ids first. A chain is named by its first row, and its last row decides: if it
@@ -240,7 +239,7 @@ type Executor interface {
 	// handled, so it is decided at once and never waits. And only a step that has seen all waiting children
 	// and settled every one of them removes the note.
 	//
-	// If single chains are invalid, the error comes together with the answers of the others.
+	// If some chains are invalid, the error is returned together with the answers for the others.
 	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
 	// StoreDeadLetters keeps dead letters for inspection: all of them, or none if one is invalid. A
 	// body beyond LongestBody is invalid.
@@ -309,8 +308,8 @@ type Worker interface {
 	// whether or not its confirm was recorded. Guard: at this epoch, dispatched to this incarnation, which is
 	// not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
 	//
-	// An error that is not Retriable may be about one row: the answers about the others come with
-	// it. The same holds for Finish.
+	// An error that is not Retriable may be about one row: the answers about the others are returned with it.
+	// The same applies to Finish.
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this incarnation. A
 	// row may only become cancelled if its cancellation was requested, so that it is canceling.

@@ -13,7 +13,7 @@ type Registration struct {
 	// request could supersede the very process that sent it.
 	Process uint64
 	Attempt uint64
-	// After is the latest incarnation of the name that the process knows of; 0 for none.
+	// After is the latest incarnation of this name that the process knows; 0 for none.
 	After execution.Incarnation
 
 	Name     string
@@ -24,7 +24,7 @@ type Registration struct {
 	HealthURL string
 }
 
-// Registered is the answer to a Registration.
+// Registered is the result of a Registration.
 type Registered struct {
 	WorkerKey
 }
@@ -55,7 +55,7 @@ type Beat struct {
 	Health  execution.Health
 }
 
-// BeatReply is the answer to a heartbeat.
+// BeatReply is the result of a heartbeat.
 type BeatReply struct {
 	// Lost lists executions that the worker holds but no longer owns; it kills those actions.
 	Lost []execution.Key
@@ -82,7 +82,7 @@ type Claim struct {
 	Beat uint64
 }
 
-// ClaimResult is the answer to a Claim.
+// ClaimResult is the result of a Claim.
 type ClaimResult struct {
 	Outcome
 	// DeadlinePassed reports whether the row is still scheduled at this epoch but it is too late to claim it.

@@ -1,8 +1,8 @@
 // Package unread quarantines messages that can't be decoded. Any client that can publish to the broker can
 // send any number of them, so it stores them in batches, truncated, and with few log lines. It holds each
 // message until it is stored and then acknowledges it, so none is lost or redelivered in a hot loop (defect
-// D25). It rejects none: a rejected message goes to the broker's dead lettering, which a hostile header ends
-// for the whole node (S5).
+// D25). It rejects no message: a rejected message goes to the broker's dead lettering, which a hostile header
+// ends for the whole node (S5).
 package unread
 
 import (

@@ -169,7 +169,7 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 }
 
 // actingIncarnation selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
-// condition of permission.refusalError, for statements that are sent before the answer to that is known.
+// condition of permission.refusalError, for statements that are sent before its result is known.
 const actingIncarnation = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 

@@ -31,8 +31,8 @@ func (s *Store) Purge(ctx context.Context, p store.Purge) (store.Purged, error) 
 	return store.Purged{}, fmt.Errorf("purging: there is no kind %d of rows that leave", p.What)
 }
 
-// readPurge runs the one statement of a step. A dry run is the same statement, undone: so it counts
-// exactly what the step would have removed.
+// readPurge runs the one statement of a step. A dry run rolls the same statement back, so it counts exactly
+// what the step would have removed.
 func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows) error, sql string, args ...any) error {
 	op := "purging " + p.What.String()
 	if !p.DryRun {
@@ -149,8 +149,8 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 // everything, so that no step rereads deleted groups. A step stops at the first group that is too young, and
 // at the oldest open transaction, below which nothing can appear any more. Only one executor at a time makes
 // such a step; an executor that finds the place locked does nothing. The limit bounds the groups, which are
-// the rows of the table; the answer counts lines, of which a group has up to 64. A limit of lines would read
-// many groups for the few that are deleted. The place is the last line of the last group.
+// the rows of the table; the answer counts lines, of which a group has up to 64. With a limit on lines, a
+// step would read many groups and delete few. The place is the last line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -180,7 +180,7 @@ func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store
 	return done, err
 }
 
-// The order is that of a dedicated index; see the migration.
+// The order is the order of a dedicated index; see the migration.
 const purgeRefusedResults = `
 with gone as (
     delete from refused_result where id in (

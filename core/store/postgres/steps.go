@@ -113,8 +113,8 @@ func (s step[Q, R]) runAll(ctx context.Context, items []Q) ([]R, error) {
 	return combineErrors(results, errs)
 }
 
-// combineErrors combines the errors of a call's items into the call's error: unavailable only if no item
-// was applied. The results of items without an error come with it.
+// combineErrors combines the errors of a call's items into the call's error: unavailable only if no item was
+// applied. The results of items without an error are returned with it.
 func combineErrors[R any](results []R, errs []error) ([]R, error) {
 	var passing, bad []error
 	clean := true

@@ -14,7 +14,7 @@ type claimItem struct {
 	store.Claim
 }
 
-// claimAnswer is the answer to a claimItem. unfit reports whether the incarnation may not claim, absent
+// claimAnswer is the result of a claimItem. unfit reports whether the incarnation may not claim, absent
 // whether the row has no work.
 type claimAnswer struct {
 	store.ClaimResult
