@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each line of the picture in ARCHITECTURE.md names an existing file and function.
+// Each line of the diagram in ARCHITECTURE.md names an existing file and function.
 func TestArchitecture(t *testing.T) {
 	var stages []string
 	for _, m := range regexp.MustCompile(`(?m)^ ?(\w+)?.*\b(core/\S+\.go) +(\w+) `).FindAllStringSubmatch(readText(t, "../ARCHITECTURE.md"), -1) {

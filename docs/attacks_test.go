@@ -10,7 +10,8 @@ import (
 	"handoff/chaos/selftest/mutant"
 )
 
-// Every attack must have a test, even after a test is renamed. .ci/attack takes the names from the page.
+// Every attack on the page names tests that exist, so that renaming a test can't leave an attack untested.
+// .ci/attack takes the names from the page.
 func TestEveryAttackNamesItsTests(t *testing.T) {
 	_, run, _ := strings.Cut(readText(t, "../.ci/attack"), "HANDOFF_TEST_GARBAGE=200000 go test ")
 	run, _, _ = strings.Cut(run, "\n")
@@ -65,7 +66,7 @@ func TestEveryAttackNamesItsTests(t *testing.T) {
 	}
 }
 
-// The thresholds of the page equal those in the code that judges them.
+// The thresholds on the page equal the ones in the code that enforces them.
 func TestAttackThresholdsMatchTheirTests(t *testing.T) {
 	page := readText(t, "attacks.md")
 	for row, judged := range map[string]struct{ file, constant string }{

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The programs accept the commands of the pages. The binaries are built and asked for their help.
-func TestCommands(t *testing.T) {
+// The programs accept the commands on the pages. The binaries are built and asked for their help.
+func TestProgramsAcceptCommandsOfPages(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the binaries")
@@ -75,13 +75,13 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// helpTexts has the help texts of the binaries.
+// helpTexts caches the help texts of the binaries.
 type helpTexts struct {
 	bin   string
 	known map[string]string
 }
 
-// helpText is the help of a program or command; empty where there is none.
+// helpText returns the help text of a program or command; empty if there is none.
 func (h *helpTexts) helpText(t *testing.T, words ...string) string {
 	t.Helper()
 	name := strings.Join(words, " ")
@@ -100,7 +100,7 @@ var (
 	shellToken = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$|[\n;|&()]+|(?:'[^']*'|"[^"]*"|[^\s;|&()'"])+`)
 )
 
-// refusalReason explains why a command is invalid; empty for a valid or foreign one.
+// refusalReason explains why a command is invalid; empty for a valid command and for other programs' commands.
 func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	t.Helper()
 	name, ours := strings.CutPrefix(words[0], "bin/")
@@ -152,8 +152,8 @@ func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	return ""
 }
 
-// shellCommands returns the commands of a shell block as words, without comments and leading variables, and
-// with continued lines joined.
+// shellCommands splits the commands of a shell block into words. It drops comments and leading variables, and
+// joins continued lines.
 func shellCommands(block string) (commands [][]string) {
 	var words []string
 	for _, token := range append(shellToken.FindAllString(strings.ReplaceAll(block, "\\\n", " "), -1), "\n") {

@@ -28,13 +28,13 @@ import (
 //	```sh set up            brings the system into the state that the page describes
 //	```sh meanwhile         the same, but runs alongside all other blocks until Ctrl-C
 //	```sh run: WORD, WORD   a command to read; its output must eventually contain all these words
-//	```sh do                a step of the page, run once in its place between the commands to read
-//	```sh undo              undoes the effects of the first two kinds
+//	```sh do                a step of the page, run once at its place between the commands to read
+//	```sh undo              undoes the effects of `set up` and `meanwhile`
 //	```sh only: REASON      not run by the test
 //
-// The first two kinds are run first, then run and do, then undo; each group in the order of the page.
+// `set up` and `meanwhile` are run first, then `run` and `do`, then `undo`, each group in the page's order.
 
-// block is a block of commands of a page.
+// block is a block of commands on a page.
 type block struct {
 	kind, text string
 	words      []string
@@ -46,7 +46,8 @@ var (
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
-// pageBlocks returns the blocks of a page. Every block must have a kind, so that all commands are tried.
+// pageBlocks returns the command blocks of a page. Every block must have a kind, so that all commands are
+// tried.
 func pageBlocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
@@ -65,7 +66,7 @@ func pageBlocks(t *testing.T, page, text string) (all []block) {
 	return all
 }
 
-// system is a running `chaos up`, with a directory in which the commands of the pages run as in the
+// system is a running `chaos up`, with a directory in which the pages' commands run as they do in the
 // repository.
 type system struct {
 	t   *testing.T
@@ -107,7 +108,7 @@ func startSystem(t *testing.T, args ...string) *system {
 
 var readyLine = regexp.MustCompile(`(?m)^  shell +\. (\S+)`)
 
-// patience bounds every wait for an expected event, even on a busy machine.
+// patience limits every wait for an expected event, and suffices on a busy machine.
 var patience = testenv.Patience()
 
 func (s *system) startUp(args []string) {
@@ -124,7 +125,7 @@ func (s *system) startUp(args []string) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = s.up.Wait() // its output has the reason
+		_ = s.up.Wait() // the output shows the reason
 		close(ended)
 	}()
 	s.t.Cleanup(func() {
@@ -153,8 +154,8 @@ func (s *system) startUp(args []string) {
 	}
 }
 
-// newCommand returns a shell command for a block's text, after sourcing the system's env file. It has a
-// separate process group for terminal signals.
+// newCommand returns a shell command that sources the system's env file and then runs a block's text. It has
+// a separate process group for terminal signals.
 func (s *system) newCommand(ctx context.Context, text string, out *bytes.Buffer) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", "set -e\n. "+s.env+"\n"+text)
 	c.Dir, c.Stdout, c.Stderr = s.dir, out, out
@@ -172,7 +173,7 @@ func (s *system) runOnce(text string) (string, error) {
 	return out.String(), err
 }
 
-// waitForWords waits until a command succeeds and prints all words, and returns its last output.
+// waitForWords repeats a command until it succeeds and prints all words, and returns its last output.
 func (s *system) waitForWords(text string, words []string) (string, error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		out, err := s.runOnce(text)
@@ -237,7 +238,7 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		end()
 	}
 	for _, b := range all {
-		if b.kind == "undo" { // also after a failure, for the next page
+		if b.kind == "undo" { // even after a failure, so that the next page can be tried
 			run(b, s.runOnce)
 		}
 	}
@@ -268,7 +269,7 @@ func (s *system) startMeanwhile(page string, b block) (end func()) {
 	}
 }
 
-// isHealthy waits until the system is in the normal state for the next page.
+// isHealthy waits until the system is in the normal state that the next page needs, and reports whether it is.
 func (s *system) isHealthy() bool {
 	s.t.Helper()
 	const ask = `curl -sf $API/readyz > /dev/null
@@ -282,15 +283,15 @@ psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 
 	return true
 }
 
-// atOnce lists the pages and sections whose state is reached quickly: one playbook each about the database,
-// the broker and a missing process, and the daily tasks of an operator.
+// atOnce lists pages and sections whose state is reached quickly: one playbook each about the database, the
+// broker and a missing process, and an operator's daily tasks.
 var atOnce = []string{
 	"retry_rate", "dead_letters_open", "no_executors",
 	"Restarts, upgrades, backups", "What to watch", "After an outage: retry what failed with no_workers", "Tuning", "Show one queue and its arguments", "Move messages", "Purge", "Stop a worker",
 }
 
-// The commands of every page are tried on a system in the state that the page or section describes. Some
-// states take a lease or two, so make test tries the commands of the pages in atOnce, and the queries of all.
+// Each page's commands are tried on a system in the state that the page or section describes. Some states
+// take a lease or two, so make test tries only the commands of atOnce, and the queries of all pages.
 func TestPageCommandsWorkAsDocumented(t *testing.T) {
 	tried := 0
 	some := func(name string) bool {
@@ -322,7 +323,8 @@ func TestPageCommandsWorkAsDocumented(t *testing.T) {
 
 var query = regexp.MustCompile(`(?s)psql "\$DB" -(?:At)?c ".*?[^\\]"`)
 
-// tryQueries runs every query in a page's commands to read. The database must accept it, whatever the result.
+// tryQueries runs every query in a page's commands that only read. The database must accept it, whatever the
+// result.
 func (s *system) tryQueries(t *testing.T, page string) {
 	t.Helper()
 	s.t = t
@@ -345,7 +347,7 @@ func (s *system) tryQueries(t *testing.T, page string) {
 
 var heading = regexp.MustCompile(`(?m)^##+ (.*)\n`)
 
-// commandSections returns the headings of a page with commands to run.
+// commandSections returns the headings of a page's sections that contain commands.
 func commandSections(t *testing.T, page string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -18,7 +18,7 @@ import (
 	"handoff/core/worker"
 )
 
-// These pages claim complete lists. Each is compared with the code in both directions.
+// These pages claim to list all items of a kind. Each list is compared with the code in both directions.
 
 func TestOwnershipListsTransitions(t *testing.T) {
 	p := readPage(t, "docs/ownership.md")
@@ -49,7 +49,7 @@ func TestRetriesListsReasons(t *testing.T) {
 	compareLists(t, "reasons", listed, known)
 }
 
-// An error text is an interface: people search logs and results for it.
+// An error text is an interface, because people search logs and results for it.
 func TestContractListsErrorTexts(t *testing.T) {
 	p := readPage(t, "docs/contract.md")
 	said := stringLiterals(parseGo(t, "core"))
@@ -94,7 +94,7 @@ func TestQueuesListsDeathsAndMessages(t *testing.T) {
 	compareLists(t, "routing keys", messages.columnCells(1), keys)
 }
 
-// The page lists the parts that the executor starts, by their names in metrics and goroutine dumps.
+// The page lists all parts that the executor starts, by their names in metrics and goroutine dumps.
 func TestExecutorListsParts(t *testing.T) {
 	p := readPage(t, "docs/executor.md")
 	started := map[string]bool{}
@@ -119,7 +119,7 @@ func TestExecutorListsParts(t *testing.T) {
 	compareLists(t, "parts of the executor", p.tableOf(t, "Part").columnCells(0), parts)
 }
 
-// units make the expression of a constant readable.
+// units replaces Go's units of time and size in a constant's expression by readable ones.
 var units = []struct {
 	expression *regexp.Regexp
 	unit       string
@@ -149,7 +149,7 @@ func TestContractHasValuesOfConstants(t *testing.T) {
 	}
 }
 
-// constantValue returns the expression of a package's constant in the code.
+// constantValue returns the expression by which a package's code defines a constant.
 func constantValue(t *testing.T, directory, name string) (value string) {
 	t.Helper()
 	for _, f := range parseGo(t, directory) {

@@ -106,10 +106,10 @@ func inlineCode(text string) string {
 	return "`" + text + "`"
 }
 
-// someWorker is a number that no name contains by chance.
+// someWorker is a worker's number that no other part of a name contains.
 const someWorker execution.WorkerID = 987654321
 
-// forAnyWorker replaces that number in a name.
+// forAnyWorker replaces someWorker in a name by a placeholder.
 func forAnyWorker(name string) string {
 	return strings.ReplaceAll(name, fmt.Sprint(int64(someWorker)), "{id}")
 }
@@ -210,7 +210,7 @@ func figuresTable(*testing.T) string {
 	return markdownTable([]string{"Figure", "kind", "labels", "meaning"}, rows)
 }
 
-// apiOperation is the part of a request's definition that the page shows.
+// apiOperation is the part of an API request's definition that the page shows.
 type apiOperation struct {
 	Summary  string
 	Security []map[string][]string

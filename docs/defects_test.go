@@ -16,15 +16,15 @@ import (
 	"handoff/scenarios"
 )
 
-// lastDefect is the number of the last defect of the source documents.
+// lastDefect is the number of the source documents' last defect.
 const lastDefect = 60
 
-// citation matches the number of a defect of the source documents (D), the audit (C) or the attacks (S), and
-// ranges such as D36 to D40.
+// citation matches the number of a defect from the source documents (D), the audit (C) or the attacks (S),
+// and ranges such as D36 to D40.
 var citation = regexp.MustCompile(`\b([DCS])([1-9]\d?)\b(?: to [DCS]([1-9]\d?)\b)?`)
 
-// citedDefects returns the distinct numbers in a text, in order. A whole catalogue, such as D1 to D60, cites
-// no defect.
+// citedDefects returns the distinct numbers in a text, in order. A range over a whole catalogue, such as D1
+// to D60, cites no particular defect.
 func citedDefects(text string) (numbers []string) {
 	for _, m := range citation.FindAllStringSubmatch(text, -1) {
 		first, _ := strconv.Atoi(m[2])
@@ -41,7 +41,7 @@ func citedDefects(text string) (numbers []string) {
 	return inOrder(numbers)
 }
 
-// inOrder sorts numbers, D before C before S, without duplicates.
+// inOrder sorts numbers (D before C before S) and removes duplicates.
 func inOrder(numbers []string) []string {
 	slices.SortFunc(numbers, func(a, b string) int {
 		return cmp.Or(strings.Index("DCS", a[:1])-strings.Index("DCS", b[:1]), len(a)-len(b), strings.Compare(a, b))
@@ -49,11 +49,12 @@ func inOrder(numbers []string) []string {
 	return slices.Compact(numbers)
 }
 
-// evidence has the items that show one defect, by their titles on the page.
+// evidence maps titles on the page to the items that show one defect.
 type evidence map[string][]string
 
-// defectsOfTheCode returns the defects that need an entry, with their evidence. These are all of the source
-// documents, and those of the audit and the attacks that a mutant, a scenario or an invariant names.
+// defectsOfTheCode returns the defects that need an entry, with their evidence. These are all defects of the
+// source documents, and those defects of the audit and the attacks that a mutant, a scenario or an invariant
+// names.
 func defectsOfTheCode(t *testing.T) (of map[string]evidence) {
 	t.Helper()
 	of = make(map[string]evidence)
@@ -148,7 +149,7 @@ func TestCitedDefectsHaveEntries(t *testing.T) {
 	if want := inOrder(slices.Collect(maps.Keys(known))); !slices.Equal(entries, want) {
 		t.Errorf("docs/defects.md has the entries %q, want %q", entries, want)
 	}
-	attacks := readPage(t, "docs/attacks.md") // has a row for each attack
+	attacks := readPage(t, "docs/attacks.md") // docs/attacks.md has a row for each attack
 	for _, b := range attacks.parseTables() {
 		for _, number := range citedDefects(strings.Join(b.columnCells(0), " ")) {
 			explained[number] = true

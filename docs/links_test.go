@@ -10,7 +10,7 @@ import (
 )
 
 // Every link leads to an existing file and heading.
-func TestLinks(t *testing.T) {
+func TestLinksLeadToExistingHeadings(t *testing.T) {
 	pages := readPages(t)
 	anchors := map[string]map[string]bool{}
 	for _, p := range pages {
@@ -28,7 +28,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Every page is linked from another one.
+// Every page is linked from another page.
 func TestPagesAreLinked(t *testing.T) {
 	pages := readPages(t)
 	linked := map[string]bool{"README.md": true}
@@ -46,7 +46,7 @@ func TestPagesAreLinked(t *testing.T) {
 	}
 }
 
-// Bounds on the size of the pages. Playbooks and the list of defects are looked up, not read.
+// The pages don't exceed their size limits. Playbooks and the list of defects are looked up, not read.
 func TestPagesAreShort(t *testing.T) {
 	const mostPages, mostLines, mostPicture = 25, 4000, 200_000
 	pages, lines := 0, 0
@@ -74,7 +74,7 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
-// A path in a code span must exist too.
+// A file path in a code span must exist too.
 func TestNamedFilesExist(t *testing.T) {
 	bases := map[string]bool{}
 	for name := range allTexts(t, "", ".go") {
@@ -102,11 +102,10 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 }
 
-// filePath matches paths of files: words with a slash and the extension of a file. Words in capitals are
-// placeholders.
+// filePath matches paths of files: words with a slash and a file extension. Words in capitals are placeholders.
 var filePath = regexp.MustCompile(`^[a-z.][A-Za-z0-9_.*/-]*/[A-Za-z0-9_.*-]+\.(go|md|yaml|yml|json|sql|sh)$`)
 
-// made matches files that are created by running something, or that only examples have.
+// made matches files that only exist after running a program, or only in examples.
 var made = regexp.MustCompile(`^(reports/out|bin|packs|actions)/|[A-Z]{4,}`)
 
 func fileExists(name string) bool {

@@ -47,13 +47,13 @@ var (
 	tableRows  = regexp.MustCompile(`(?m)(?:^\|.*\n)+`)
 )
 
-// plainText returns a text without its markup, on one line.
+// plainText returns a text without markup, on one line.
 func plainText(markup string) string {
 	text := linkMarkup.ReplaceAllString(markup, "$1")
 	return strings.TrimSpace(strings.NewReplacer("`", "", "**", "", "\n", " ").Replace(text))
 }
 
-// placeOf returns the page and the line of an offset in its prose.
+// placeOf returns the page and line of an offset in the page's prose.
 func (p *page) placeOf(at int) string {
 	return fmt.Sprintf("%s:%d", p.path, 1+strings.Count(p.prose[:at], "\n"))
 }
@@ -90,7 +90,7 @@ func (p *page) parseTables() (tables []table) {
 	return tables
 }
 
-// tableOf returns the only table of a page whose header begins with these cells.
+// tableOf returns the page's only table whose header begins with the given cells.
 func (p *page) tableOf(t *testing.T, header ...string) table {
 	t.Helper()
 	found := slices.DeleteFunc(p.parseTables(), func(b table) bool {
@@ -151,7 +151,7 @@ func (p *page) fileLinks() (links []link) {
 	return links
 }
 
-// readText returns the text of a file, by its path relative to this package.
+// readText returns the text of the file at a path relative to this package.
 func readText(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -161,7 +161,7 @@ func readText(t *testing.T, name string) string {
 	return string(data)
 }
 
-// allTexts returns the files below a directory with these extensions, by their paths from the root.
+// allTexts maps paths from the root to the texts of the files below a directory with the given extensions.
 func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

@@ -15,14 +15,14 @@ import (
 //go:embed playbooks/*.md
 var playbooks embed.FS
 
-// PlaybookPath is the path of an executor's playbooks; the name of an alert follows it.
+// PlaybookPath is the HTTP path of an executor's playbooks. The name of an alert follows it.
 const PlaybookPath = "/playbooks/"
 
 // PlaybookNames lists the alerts that have a playbook, sorted.
 func PlaybookNames() []string {
 	entries, err := playbooks.ReadDir("playbooks")
 	if err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // the files are embedded in the program
 	}
 	var names []string
 	for _, e := range entries {
@@ -41,9 +41,9 @@ func Playbook(name string) (string, bool) {
 	return string(text), err == nil
 }
 
-// PlaybookHandler answers PlaybookPath and below: /playbooks/NAME with the page as plain text, with or
-// without .md, because links between the pages have it; /playbooks/ with the names; anything else with 404
-// and the names.
+// PlaybookHandler serves PlaybookPath and the paths below it. /playbooks/NAME returns the page as plain text,
+// also with the extension .md, which links between the pages have. /playbooks/ lists the names. Any other
+// path returns 404 and the names.
 func PlaybookHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -13,14 +13,14 @@ import (
 	"handoff/docs"
 )
 
-// askPlaybooks sends a request to the handler with which executors serve the playbooks.
+// askPlaybooks sends a request to the handler by which executors serve the playbooks.
 func askPlaybooks(method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	docs.PlaybookHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w
 }
 
-func TestPlaybooks(t *testing.T) {
+func TestHandlerServesEveryPlaybook(t *testing.T) {
 	if alerts := slices.Sorted(slices.Values(telemetry.RuleNames())); !slices.Equal(alerts, docs.PlaybookNames()) {
 		t.Errorf("alerts are %q, and docs/playbooks has %q", alerts, docs.PlaybookNames())
 	}

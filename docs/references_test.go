@@ -71,7 +71,7 @@ var (
 	pathVariable = regexp.MustCompile(`\\\{\w+\\\}`)
 )
 
-// The names on a page exist: log lines, keys and columns, requests, metrics, environment variables,
+// Names that pages mention exist: log lines, keys and columns, requests, metrics, environment variables,
 // scenarios.
 func TestNamesExist(t *testing.T) {
 	logged := stringLiterals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
@@ -125,7 +125,7 @@ func TestNamesExist(t *testing.T) {
 		}
 		source := p.text
 		for _, name := range figureName.FindAllString(source, -1) {
-			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // neither a pattern nor a database user
+			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // skip patterns and database users
 				demand(figures[name] || figures[figureSuffix.ReplaceAllString(name, "")], "figure", name)
 			}
 		}
@@ -160,10 +160,10 @@ func sourceVariables(t *testing.T) map[string]bool {
 	return found
 }
 
-// setting is one key of a configuration, with its printed value.
+// setting is a configuration key with its printed value.
 type setting struct{ key, value string }
 
-// printedSettings returns all keys of a configuration, of both daemons, in their printed order.
+// printedSettings returns both daemons' settings in a configuration, in the order in which they are printed.
 func printedSettings(t *testing.T, e *config.Effective) []setting {
 	t.Helper()
 	var printed bytes.Buffer
@@ -246,7 +246,7 @@ func tableColumns(t *testing.T) map[string][]string {
 	for _, altered := range alterTable.FindAllStringSubmatch(up, -1) {
 		name := altered[1]
 		if name == "execution_record" {
-			name = "execution" // the view with every column of the record
+			name = "execution" // this view has every column of the record
 		}
 		for _, c := range addColumn.FindAllStringSubmatch(altered[2], -1) {
 			columns[name] = append(columns[name], c[1])

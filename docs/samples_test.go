@@ -17,9 +17,9 @@ var (
 	statedDefault = regexp.MustCompile(`(?m)^\s*([a-z_]+): (\S+) # .*\(default ([^)]+)\)`)
 )
 
-// A sample configuration is valid as it is. A line that is uncommented, or has "(default 2m)", shows the
-// default. The sample for production has every key, checks certificates, and has no secret.
-func TestSamples(t *testing.T) {
+// Each sample configuration is valid without changes. A line that is uncommented, or has "(default 2m)",
+// shows the default. The sample for production has every key, checks certificates, and has no secret.
+func TestSampleConfigurationsAreValid(t *testing.T) {
 	files, err := filepath.Glob("config/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("docs/config has %v: %v", files, err)
@@ -27,7 +27,7 @@ func TestSamples(t *testing.T) {
 	for _, file := range files {
 		source := readText(t, file)
 		uncommented := commentedKey.ReplaceAllString(source, "$1$2")
-		var environ []string // the variables in its head
+		var environ []string // the variables that the sample's head comment sets
 		for _, m := range headVariable.FindAllStringSubmatch(source, -1) {
 			environ = append(environ, m[1])
 		}

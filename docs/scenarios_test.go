@@ -28,7 +28,7 @@ type node struct {
 	Deprecated           bool
 }
 
-// UnmarshalJSON reads a schema; `true` and `false` are schemas without content for a page.
+// UnmarshalJSON reads a schema. The schemas `true` and `false` have no content for a page.
 func (n *node) UnmarshalJSON(data []byte) error {
 	if string(data) == "true" || string(data) == "false" {
 		return nil
@@ -74,7 +74,7 @@ func scenarioKeysTable(n *node) func(*testing.T) string {
 	}
 }
 
-// requiredPlace returns the position of a key among the required ones, or their number.
+// requiredPlace returns a key's position among the required keys, or their number if the key is optional.
 func (n *node) requiredPlace(name string) int {
 	if at := slices.Index(n.Required, name); at >= 0 {
 		return at
@@ -82,7 +82,7 @@ func (n *node) requiredPlace(name string) int {
 	return len(n.Required)
 }
 
-// faultsTable lists every kind of fault with an entry that can be copied.
+// faultsTable lists every kind of fault, with a scenario entry that can be copied.
 func faultsTable(*testing.T) string {
 	kinds := slices.SortedFunc(slices.Values(fault.Kinds()), func(a, b *fault.Kind) int { return strings.Compare(a.Example, b.Example) })
 	var rows [][]string

@@ -13,7 +13,7 @@ import (
 // camelWord matches one word of a camel-case name or of a sentence.
 var camelWord = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
-// retiredIn lists the words of the text that are retired, in singular or plural.
+// retiredIn lists the words in the text that docs/STYLE.md has retired, in singular or plural.
 func retiredIn(text string, retired []string) (found []string) {
 	for _, word := range camelWord.FindAllString(text, -1) {
 		word = strings.ToLower(word)

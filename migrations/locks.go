@@ -14,14 +14,14 @@ import (
 
 // Patience configures how a migration waits for the locks that it needs. A statement that waits for an ACCESS
 // EXCLUSIVE lock blocks all later ones on the table, even reads: one long transaction would stop the whole
-// system. So a migration waits briefly, lets the others pass, and retries.
+// system. So a migration waits briefly, lets other sessions continue, and retries.
 type Patience struct {
-	// Lock bounds each wait for a lock.
+	// Lock is the maximum time of each wait for a lock.
 	Lock time.Duration
 	// Tries bounds how often each migration is attempted. After the last try the error is a *Blocked.
 	Tries int
-	// Pause is the time for which others may pass after the first try. It doubles with every try, up to
-	// LongestPause.
+	// Pause is the wait after the first try, in which the sessions behind it can continue. It doubles with
+	// every try, up to LongestPause.
 	Pause, LongestPause time.Duration
 }
 
@@ -30,7 +30,7 @@ type Patience struct {
 // daemons that wait behind it.
 var DefaultPatience = Patience{Lock: 2 * time.Second, Tries: 12, Pause: time.Second, LongestPause: 10 * time.Second}
 
-// Holder is a session that keeps a migration from its lock.
+// Holder is a session that keeps a migration from getting its lock.
 type Holder struct {
 	PID         int
 	Application string
@@ -47,8 +47,8 @@ type Blocked struct {
 	Patience  Patience
 	// Relation is the table or index of the lock; empty if it could not be determined.
 	Relation string
-	// Holders are the sessions that were seen to hold it at the last try; none if they could not be read, for
-	// the reason Unseen.
+	// Holders are the sessions that held it at the last try; none if they could not be determined, for the
+	// reason Unseen.
 	Holders []Holder
 	Unseen  error
 	Err     error
@@ -94,7 +94,7 @@ func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name s
 	defer w.close()
 	pause := p.Pause
 	for try := 1; ; try++ {
-		// Hardly any migration waits at all, so the first try is not watched.
+		// Migrations rarely wait, so the first try is not watched.
 		stop := func() {}
 		if try > 1 || p.Tries == 1 {
 			stop = w.startWatching(ctx)
@@ -125,8 +125,8 @@ func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name s
 	}
 }
 
-// lockWatcher reads over a second connection which sessions block the first one. They can only be seen while
-// it waits.
+// lockWatcher queries, over a second connection, which sessions block the first. They can be determined only
+// while it waits.
 type lockWatcher struct {
 	conn  *pgx.Conn
 	every time.Duration
@@ -146,7 +146,8 @@ select coalesce((select l.relation::regclass::text from pg_locks l where l.pid =
   join pg_stat_activity a on a.pid = b.pid
  order by a.xact_start limit 5`
 
-// startWatching looks until the returned function is called, which waits for the last look.
+// startWatching polls the blocking sessions until the returned function is called, which waits for the last
+// poll.
 func (l *lockWatcher) startWatching(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup

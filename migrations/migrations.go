@@ -35,13 +35,13 @@ const versionTable = `create table if not exists schema_version (
     needs      bigint
 )`
 
-// hasNeeds asks whether the table has its newest column; addNeeds adds it.
+// hasNeeds checks whether schema_version has its newest column; addNeeds adds it.
 const (
 	hasNeeds = `select exists (select from pg_attribute where attrelid = 'schema_version'::regclass and attname = 'needs' and not attisdropped)`
 	addNeeds = `alter table schema_version add column needs bigint`
 )
 
-// Latest is the version that this build of the program needs.
+// Latest returns the version that this build of the program needs.
 func Latest() (int64, error) {
 	all, err := loadMigrations()
 	if err != nil || len(all) == 0 {
@@ -102,13 +102,13 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	return versions, nil
 }
 
-// Up applies every migration that the database lacks, in order, each in a transaction of its own, with
-// DefaultPatience. Of several processes that start at once one applies them and the others wait for it. A
-// migration that does not get its locks is a *Blocked. A database that a newer program has migrated is left
-// as it is. That is a *Skew, unless this program can work with it.
+// Up applies every migration that the database lacks, in order, each in its own transaction, with
+// DefaultPatience. If several processes start at once, one applies them and the others wait for it. If a
+// migration does not get its locks, the error is a *Blocked. A database that a newer program has migrated is
+// not changed; the error is a *Skew, unless this program can work with it.
 func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(ctx, conn) }
 
-// Up is Up with this patience.
+// Up is the function Up with this patience.
 func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 	return withMigrationLock(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
@@ -155,14 +155,15 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 	})
 }
 
-// withMigrationLock calls f under the lock, with the version that the database is at. The lock belongs to the
-// session: a process that dies releases it.
+// withMigrationLock calls f under the lock, with the database's version. The lock belongs to the session, so
+// a process that dies releases it.
 func withMigrationLock(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
 	all, err := loadMigrations()
 	if err != nil {
 		return err
 	}
-	// Waiting for another migration, which blocks nobody else, and building an index have no time limit.
+	// There is no time limit for building an index, or for waiting for another migration, which blocks no
+	// other session.
 	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -211,12 +212,12 @@ func withMigrationLock(ctx context.Context, conn *pgx.Conn, f func(all []migrati
 	return err
 }
 
-// migration is one file.
+// migration is one migration file.
 type migration struct {
 	version  int64
 	name     string
 	up, down string
-	// noTransaction reports whether each of its statements runs by itself, without a transaction.
+	// noTransaction reports whether its statements run one by one, outside a transaction.
 	noTransaction bool
 }
 
@@ -231,7 +232,7 @@ var (
 	dropColumn = regexp.MustCompile(`(?m)^alter table (\w+) drop column (\w+)`)
 )
 
-// droppedObjects lists the tables and columns that the way down drops.
+// droppedObjects lists the tables and columns that reverting the migration drops.
 func (m migration) droppedObjects() (lost []string) {
 	for _, found := range dropTable.FindAllStringSubmatch(m.down, -1) {
 		lost = append(lost, found[1])
@@ -242,14 +243,15 @@ func (m migration) droppedObjects() (lost []string) {
 	return lost
 }
 
-// applyScript executes one direction and records it; in a transaction, both or neither.
+// applyScript executes the script of one direction and records it, both in one transaction if the migration
+// allows one.
 func (m migration) applyScript(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
 	if m.noTransaction {
 		return m.applyStatements(ctx, conn, script, note, values...)
 	}
 	return p.retryOnLockTimeout(ctx, conn, m.name, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			// Without arguments a whole script goes in one message.
+			// Without arguments, Exec accepts a script of many statements.
 			if _, err := tx.Exec(ctx, script); err != nil {
 				return err
 			}
@@ -260,7 +262,7 @@ func (m migration) applyScript(ctx context.Context, conn *pgx.Conn, p Patience, 
 }
 
 // statement matches each statement of a script that runs without a transaction. indexBuilt finds the name of
-// an index that it builds.
+// the index that a statement builds.
 var (
 	statement  = regexp.MustCompile(`(?ms)^[a-z].*?;$`)
 	indexBuilt = regexp.MustCompile(`^create index concurrently if not exists (\w+)`)
@@ -275,7 +277,7 @@ func (m migration) applyStatements(ctx context.Context, conn *pgx.Conn, script, 
 	}
 	for _, sql := range statement.FindAllString(script, -1) {
 		if built := indexBuilt.FindStringSubmatch(sql); built != nil {
-			// A process that ended while building it has left an invalid index.
+			// If a process ended while it was building the index, the index exists but is invalid.
 			var broken bool
 			err := conn.QueryRow(ctx, "select exists (select from pg_index where indexrelid = to_regclass($1) and not indisvalid)", built[1]).Scan(&broken)
 			if err == nil && broken {
@@ -316,12 +318,12 @@ func loadMigrations() ([]migration, error) {
 	return inOrder(all)
 }
 
-// inOrder sorts migrations by number, and refuses two of one number.
+// inOrder sorts migrations by number, and refuses duplicate numbers.
 func inOrder(all []migration) ([]migration, error) {
 	slices.SortStableFunc(all, func(a, b migration) int { return cmp.Compare(a.version, b.version) })
 	for i := 1; i < len(all); i++ {
 		if all[i].version == all[i-1].version {
-			return nil, fmt.Errorf("migrations: %s and %s have one number; the later one needs the next that is free", all[i-1].name, all[i].name)
+			return nil, fmt.Errorf("migrations: %s and %s have the same number; give the later one the next free number", all[i-1].name, all[i].name)
 		}
 	}
 	return all, nil

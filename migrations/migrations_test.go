@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Two branches may each have added a migration: the later one must get the next number, or databases that
-// have the first one would never get it.
+// If two branches add a migration with the same number, the later one must be renumbered: databases that have
+// the first would never apply it.
 func TestDuplicateMigrationNumbersAreRefused(t *testing.T) {
 	_, err := inOrder([]migration{{version: 2, name: "00002_b.sql"}, {version: 1, name: "00001_a.sql"}, {version: 2, name: "00002_c.sql"}})
 	if err == nil || !strings.Contains(err.Error(), "00002_b.sql and 00002_c.sql") {
@@ -24,7 +24,8 @@ func TestDuplicateMigrationNumbersAreRefused(t *testing.T) {
 	}
 }
 
-// Only the author of a migration knows whether older programs can work with its schema.
+// Every later migration must have a needs line, because only its author knows whether older programs can work
+// with its schema.
 func TestLaterMigrationsDeclareNeededVersion(t *testing.T) {
 	all, err := loadMigrations()
 	if err != nil {
@@ -48,8 +49,8 @@ func TestLaterMigrationsDeclareNeededVersion(t *testing.T) {
 	}
 }
 
-// An index that is built in a transaction keeps writers from its table until it is built, which on a large
-// table takes longer than a lease. A table that the migration itself makes is empty.
+// Building an index in a transaction blocks writers of the table, for longer than a lease if the table is
+// large. A table that the migration itself creates is empty.
 func TestLaterMigrationsBuildIndexesConcurrently(t *testing.T) {
 	all, err := loadMigrations()
 	if err != nil {

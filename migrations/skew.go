@@ -8,8 +8,8 @@ import (
 
 // A program may meet a database that a newer one has migrated: during an upgrade both run side by side, and
 // an old executor that is restarted must be able to start. Only the author of the newest migration knows
-// whether it may. A line `-- needs: N` in a migration declares that programs which know version N, or a later
-// one, can work with the schema after it. Every migration from 00012 on has such a line, and schema_version
+// whether it can. A line `-- needs: N` in a migration declares that programs which know version N or a later
+// one can work with the resulting schema. Every migration from 00012 on has such a line, and schema_version
 // stores its number.
 
 // Skew is the error of a program that can't work with a database because its schema is newer.
@@ -31,9 +31,9 @@ func (s *Skew) Error() string {
 		s.Database, needs, s.Known, start, s.Known)
 }
 
-// SelectVersions reads schema_version for a program that knows version $1. It selects the latest of the
-// versions that it knows, the latest of all, the greatest version that one of the others needs, and whether
-// each of the others records what it needs. Before 00012 the table had no such column.
+// SelectVersions reads schema_version for a program that knows version $1. It selects the latest applied
+// version that the program knows, the latest applied of all, the greatest version that an unknown one needs,
+// and whether each unknown one records what it needs. Before 00012 the table had no such column.
 const SelectVersions = `
 select coalesce(max(v.version) filter (where v.version <= $1::bigint), 0), coalesce(max(v.version), 0),
        coalesce(max((to_jsonb(v) ->> 'needs')::bigint) filter (where v.version > $1::bigint), 0),
@@ -54,10 +54,12 @@ func Fits(known, applied, needs int64, said bool) error {
 
 var needsLine = regexp.MustCompile(`(?m)^-- needs: (\d+)$`)
 
-// firstWithNeeds is the first migration that must say which programs can work with the schema after it.
+// firstWithNeeds is the first migration that must have a `-- needs: N` line, the oldest program version that
+// can work with the resulting schema.
 const firstWithNeeds = 12
 
-// neededVersion reads the line of a migration. Earlier ones have none, which is null in the database.
+// neededVersion returns the number in a migration's needs line. Migrations before firstWithNeeds have none,
+// which is null in the database.
 func (m migration) neededVersion() (version *int64, err error) {
 	found := needsLine.FindStringSubmatch(m.up)
 	if found == nil {

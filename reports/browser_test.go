@@ -33,7 +33,7 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// loadPage loads a page and returns the document after its scripts ran.
+// loadPage loads a page and returns the document after the page's scripts have run.
 func loadPage(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -54,8 +54,8 @@ func loadPage(t *testing.T, browser, page string, more ...string) string {
 	return string(out)
 }
 
-// drivePage loads a page with an appended script of a reader, in a window of this size, and returns the
-// document.
+// drivePage loads a page in a window of the given size, with an appended script that acts like a reader, and
+// returns the document.
 func drivePage(t *testing.T, browser, page, script, fragment, size string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "index.html")
@@ -66,7 +66,7 @@ func drivePage(t *testing.T, browser, page, script, fragment, size string) strin
 	return html.UnescapeString(loadPage(t, browser, path+fragment, "--window-size="+size))
 }
 
-// drive acts like a reader, and writes the results into the document.
+// drive is a script that acts like a reader and writes its results into the document.
 const drive = `<script>
 const seen = {}, id = (n) => document.getElementById(n), line = () => id("line").textContent;
 const press = (key, on = id("lanes")) => { if (on.focus) on.focus(); (on.focus ? document.activeElement : on).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
@@ -159,7 +159,7 @@ func TestPageWorksInBrowser(t *testing.T) {
 	}
 }
 
-// expectSeen fails for each text that is missing in the results of the reader's script.
+// expectSeen fails the test for each text that is missing in the results of drive.
 func expectSeen(t *testing.T, got string, want ...string) {
 	t.Helper()
 	_, seen, _ := strings.Cut(got, `data-seen="`)
@@ -173,7 +173,7 @@ func expectSeen(t *testing.T, got string, want ...string) {
 	}
 }
 
-// A link leads to the moment at which it was copied.
+// A link leads to the time of the run at which it was copied.
 func TestEveryMomentHasLink(t *testing.T) {
 	browser := findChromium(t)
 	sweep, records := syntheticSweep()
@@ -215,7 +215,7 @@ document.body.dataset.seen = JSON.stringify(seen);`
 	expectSeen(t, got, `"wide":true`)
 }
 
-// The lead-up to a violation includes the log lines of the moment, in order.
+// The lead-up to a violation includes the log lines of the same time, in order.
 func TestCauseListShowsLogLines(t *testing.T) {
 	browser := findChromium(t)
 	var page bytes.Buffer

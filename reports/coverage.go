@@ -10,9 +10,9 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// coverage is the tested part of a sweep, and the gaps. Gaps come first, because a reader learns more from
-// them than from passes. Each kind of row has two lists: the gaps, which are shown, and the rest, which is
-// folded.
+// coverage shows what a sweep has tested, and the gaps. Gaps come first, because a reader learns more from
+// them than from passes. Each kind of row has two lists: the gaps, which are shown, and the other rows, which
+// are folded.
 type coverage struct {
 	FaultGaps, Faults      rowList[faultRow]
 	Unreached, Sometimes   rowList[sometimesRow]
@@ -22,7 +22,7 @@ type coverage struct {
 // rowList is a list of which the page shows only the first rows.
 type rowList[T any] struct {
 	Rows []T
-	// All counts all rows, and Left the hidden ones.
+	// All counts all rows, and Left the hidden rows.
 	All, Left int
 }
 
@@ -43,7 +43,7 @@ type faultRow struct {
 type sometimesRow struct {
 	Name, Where string
 	Hits        int
-	// Near describes how close runs came that did not reach it.
+	// Near describes how close runs came to the situation without reaching it.
 	Near string
 }
 
@@ -95,7 +95,7 @@ func newCoverage(list []*verdict.Scenario) coverage {
 }
 
 // unreachedSituations lists the situations that no run of a result reached, including those that an older
-// share counts with 0. Varied runs need not reach any.
+// share counts with 0. Varied runs don't have to reach any.
 func unreachedSituations(sc *verdict.Scenario) (names []string) {
 	if sc.Strategy != verdict.Varied {
 		names = sc.Unreached()
@@ -116,7 +116,7 @@ const ruleResults = 10
 func ruleRows(list []*verdict.Scenario) []ruleRow {
 	type rule struct {
 		number int
-		name   string // of a rule without a number
+		name   string // of a rule without a number, such as an expectation
 	}
 	byRule, wheres := make(map[rule]*ruleRow), make(map[*ruleRow][]string)
 	for _, i := range invariant.All() {

@@ -32,7 +32,7 @@ func TestUnreachedSituationIsReportedWithNearestRun(t *testing.T) {
 	}
 }
 
-// A rule counts every run that broke it, however many violations are kept as examples. A rule without a
+// Every run that broke a rule is counted, however few violations are kept as examples. A rule without a
 // number has its own row: a run may both miss an expectation and panic.
 func TestRuleCountsEveryRunThatBrokeIt(t *testing.T) {
 	var list []*verdict.Scenario
@@ -56,13 +56,13 @@ func TestRuleCountsEveryRunThatBrokeIt(t *testing.T) {
 	if want := map[string]int{"fencing": 72, verdict.Expectation: 72, "panic": 36}; !maps.Equal(got, want) {
 		t.Errorf("runs %v, want %v", got, want)
 	}
-	// A result without counts falls back to its examples.
+	// If a result has no counts, its examples are counted.
 	if rows := newCoverage([]*verdict.Scenario{{Violations: []verdict.Violation{{Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 2}}}}).RulesBroken; rows[0].Runs != 2 {
 		t.Errorf("rows %+v", rows)
 	}
 }
 
-// The page separates the situations that a scenario demands from others that runs reached.
+// The page separates the situations that a scenario demands from the other situations that its runs reached.
 func TestPageSeparatesDemandedSituations(t *testing.T) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s"}, verdict.Want{Seeds: 1, Sometimes: []string{"parked"}})
 	sc.Add(&verdict.Run{Seed: 1, Sometimes: map[string]int{"parked": 1, "cordoned": 1, "fenced": 2}})

@@ -21,7 +21,7 @@ func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
 	return FormatTime(e.At) + "  " + t.subject(e) + " " + t.predicate(e)
 }
 
-// describer describes events. named has the names of the workers' processes.
+// describer describes events. named holds the names of the workers' processes.
 type describer struct {
 	workers map[execution.WorkerID]string
 	named   map[string]bool
@@ -35,7 +35,7 @@ func newDescriber(workers map[execution.WorkerID]string) describer {
 	return t
 }
 
-// subject is the subject of the sentence, and predicate its predicate.
+// subject returns the subject of an event's sentence, and predicate its predicate.
 func (d describer) subject(e *history.Event) string { return d.fillSentence(e, "who") }
 
 func (d describer) predicate(e *history.Event) string { return d.fillSentence(e, "what") }
@@ -52,7 +52,7 @@ func (d describer) fillSentence(e *history.Event, part string) string {
 	return b.String()
 }
 
-// sentences are the templates of kindRows.
+// sentences returns the parsed templates of kindRows.
 var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as kindRows
 	all := template.New("")
 	for k, row := range kindRows {
@@ -63,19 +63,20 @@ var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglo
 	return all
 })
 
-// clause is the data of the templates of kindRows: the fields of an event, and the phrases below.
+// clause is the data for the templates of kindRows: an event's fields, and the phrases that the methods below
+// return.
 type clause struct {
 	*history.Event
 	t describer
 }
 
-// Actor is the process, or otherwise if it is unknown.
+// Actor returns the process, or otherwise if the process is unknown.
 func (c clause) Actor(otherwise string) string { return c.t.processOr(c.Process, otherwise) }
 
-// Author is the writing part or worker.
+// Author returns the part or worker that wrote the change.
 func (c clause) Author() string { return c.t.describeWriter(c.Event) }
 
-// Owner is the worker.
+// Owner returns the description of the worker.
 func (c clause) Owner() string { return c.t.describeWorker(c.Worker, c.Incarnation) }
 
 // QueueName describes the queue.
@@ -84,16 +85,16 @@ func (c clause) QueueName() string { return c.t.describeQueue(c.Queue) }
 // Letter describes the message.
 func (c clause) Letter() string { return c.t.describeMessage(c.Event) }
 
-// Many is the count with its noun.
+// Many returns the count with its noun.
 func (c clause) Many(noun string) string { return plural(c.Count, noun) }
 
 // Moment formats Due as a time of the run.
 func (c clause) Moment() string { return FormatTime(c.Due) }
 
-// Log is the logged line, with the names of queue owners.
+// Log returns the logged line, with the names of queue owners.
 func (c clause) Log() string { return c.t.nameQueueOwners(c.Text) }
 
-// Because is the phrase with the reason, if there is one.
+// Because returns a phrase with the reason, if there is one.
 func (c clause) Because() string { return becauseOf(c.Reason) }
 
 // Touched names what a fault affected.
@@ -102,7 +103,7 @@ func (c clause) Touched() string { return c.t.touchedText(c.Event) }
 // Change describes a change of status.
 func (c clause) Change() string { return c.t.describeTransition(c.Event) }
 
-// Write is the verb of a refused write.
+// Write returns the verb for a refused write.
 func (c clause) Write() string {
 	switch c.To {
 	case execution.Running:
@@ -159,7 +160,7 @@ func (d describer) describeTransition(e *history.Event) string {
 	return s
 }
 
-// describeMessage names a message by its type and its number, which distinguishes copies.
+// describeMessage names a message by its type and by its number, which distinguishes copies.
 func (d describer) describeMessage(e *history.Event) string {
 	name := messageType(e.Type)
 	if name == "" {
@@ -179,7 +180,7 @@ func (d describer) describeWriter(e *history.Event) string {
 	switch e.By {
 	case execution.Worker:
 	case execution.API:
-		return partName(e.By) // its process is irrelevant
+		return partName(e.By) // the event's process is irrelevant
 	default:
 		return partName(e.By) + prefixName(" of ", e.Process)
 	}
@@ -204,7 +205,7 @@ func (d describer) describeWorker(id execution.WorkerID, incarnation execution.I
 	return fmt.Sprintf("worker %s (incarnation %d)", d.workerName(id), incarnation)
 }
 
-// workerName is a worker's name, or its number if unnamed.
+// workerName returns a worker's name, or its number if it has no name.
 func (d describer) workerName(id execution.WorkerID) string {
 	if name := d.workers[id]; name != "" {
 		return name
@@ -254,7 +255,7 @@ func (d describer) queueOwner(queue string) (worker, what string) {
 	return d.workers[execution.WorkerID(id)], m[2]
 }
 
-// nameQueueOwners adds the names of workers to the names of their queues in a text.
+// nameQueueOwners adds workers' names to the names of their queues in a text.
 func (d describer) nameQueueOwners(text string) string {
 	return workerQueue.ReplaceAllStringFunc(text, func(queue string) string {
 		if worker, _ := d.queueOwner(queue); worker != "" {
@@ -276,7 +277,7 @@ func (d describer) touchedText(e *history.Event) string {
 	return prefixName(" for ", e.Process)
 }
 
-// prefixName puts words in front of a name; it is empty without a name.
+// prefixName puts words in front of a name. It returns an empty text for an empty name.
 func prefixName(words, name string) string {
 	if name == "" {
 		return ""
@@ -284,7 +285,7 @@ func prefixName(words, name string) string {
 	return words + name
 }
 
-// partName is the name of a part in a sentence.
+// partName returns a part's name for use in a sentence.
 func partName(p execution.Part) string {
 	switch p {
 	case execution.API:

@@ -1,5 +1,5 @@
-// Package reports writes verdicts and recorded histories for people and machines: a page for people, JSON for
-// tools, JUnit XML and Markdown for CI, and a history as JSON lines.
+// Package reports writes verdicts and recorded histories: an HTML page for people, JSON for tools, JUnit XML
+// and Markdown for CI, and histories as JSON lines.
 //
 // A report answers, in this order: whether anything is broken; which execution failed, when and by which
 // process; which command reproduces it; what was really tested; and how it happened. It doesn't depend on a

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// This file explains in words why a run failed, for the terminal and for the page of the run.
+// This file explains in words why a run failed, for the terminal and for the run's page.
 
 // CounterpartLines describes a counterpart of the failing run, in at most fifteen lines for four differences:
 // both runs, their common beginning, their first differences, and their ends.
@@ -29,7 +29,7 @@ func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counte
 		"        there  "+briefLine(c.Ends))
 }
 
-// OtherCounterpart describes a further counterpart and its end in one line.
+// OtherCounterpart describes another counterpart and how it ended, in one line.
 func OtherCounterpart(c *explain.Counterpart) string {
 	return "same " + c.Change + ": it " + briefLine(c.Ends)
 }
@@ -47,7 +47,7 @@ func counterpartResult(v *verdict.Violation, c *explain.Counterpart) string {
 	return "the rule is kept"
 }
 
-// DifferenceLines describes where two runs diverge. here and there name their workers.
+// DifferenceLines describes where two runs diverge. here and there map the workers of each run to their names.
 func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
 	switch {
 	case d.Equal():
@@ -84,7 +84,7 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 	return lines
 }
 
-// exceptActs excludes an act of the mutant, which has no counterpart, from the common beginning.
+// exceptActs returns words that exclude the mutant's act, which has no counterpart, from the common beginning.
 func exceptActs(d *explain.Difference) string {
 	if d.Act != nil && d.Act.At <= d.Until {
 		return "apart from what the mutant did, "
@@ -92,7 +92,7 @@ func exceptActs(d *explain.Difference) string {
 	return ""
 }
 
-// onlyTimes notes that the common beginning is followed by the same events at other times or in other
+// onlyTimes returns a note if the common beginning is followed by the same events at other times or in other
 // processes.
 func onlyTimes(d *explain.Difference) string {
 	if len(d.Pairs) == 0 {
@@ -125,10 +125,10 @@ func unshownText(d *explain.Difference) string {
 	return strings.Join(parts, ", and ")
 }
 
-// mostBrief is the maximum length of a line's sentence.
+// mostBrief is the maximum number of characters in a brief line.
 const mostBrief = 220
 
-// briefLine is the first line of a text, truncated to mostBrief.
+// briefLine returns the first line of a text, truncated to mostBrief.
 func briefLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if runes := []rune(text); len(runes) > mostBrief {
@@ -137,7 +137,7 @@ func briefLine(text string) string {
 	return text
 }
 
-// NeedLines lists the faults that a failure needed, and the others.
+// NeedLines lists the faults that a failure needed, and then the faults that it did not need.
 func NeedLines(x *explain.Explanation) (lines []string) {
 	if len(x.Faults) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 	return lines
 }
 
-// shifts explains the effect of faults on errors that attempts draw.
+// shifts explains how faults affect the random errors of attempts.
 const shifts = "Faults only change which attempts there are, and so which of them draw an error"
 
 // needText summarizes which faults were needed.
@@ -221,7 +221,7 @@ func missText(list []execution.ID) string {
 	return verdict.Named(list) + " miss the expectation"
 }
 
-// neededNote notes that without this needed fault alone, another one does the same harm.
+// neededNote notes if another fault does the same harm when only this one is left out.
 func neededNote(f explain.Need) string {
 	if f.Alone {
 		return ""

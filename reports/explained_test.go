@@ -92,7 +92,7 @@ func TestRunPageExplainsFailure(t *testing.T) {
 	}
 }
 
-// A mutant that acts before the runs differ is an exception to the common beginning.
+// If a mutant acts before the runs differ, the page names that as an exception to the common beginning.
 func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	d := *explainedRecord().Explained.Counterparts[0].Difference
 	act := *d.Act
@@ -103,8 +103,8 @@ func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A comparison with a run without some fault misleads if no fault was needed, so it is folded after a
-// sentence about that.
+// If no fault was needed, a comparison with a run without some fault is misleading, so the page states that
+// and folds the comparison.
 func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
@@ -152,7 +152,7 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	}
 }
 
-// Faults are judged by the shown execution, and the text names it.
+// Whether a fault was needed is judged by the shown execution, which the text names.
 func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
@@ -170,7 +170,7 @@ func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	}
 }
 
-// The terminal also names errors of the action itself, and faults that other executions need.
+// The terminal also names the action's own errors, and faults that other executions needed.
 func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution, x.Followed, x.Missed, x.Faults[0].Needed, x.Own = 7, true, true, false, 1
@@ -188,7 +188,7 @@ func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	}
 }
 
-// A counterpart may have another failure, and its line describes it.
+// If a counterpart has another failure, its line describes that failure.
 func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	r := explainedRecord()
 	c := &r.Explained.Counterparts[0]
@@ -207,8 +207,8 @@ func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	}
 }
 
-// A run of another seed differs by chance in nearly everything. The page warns about that instead of
-// attributing the differences to one change.
+// A run of another seed differs in nearly everything by chance, and the page warns of that. The page warns
+// about that instead of attributing the differences to one change.
 func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	r := explainedRecord()
 	r.Explained.Counterparts[0].Anew = true
@@ -238,7 +238,7 @@ func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	}
 }
 
-// Two runs number their executions separately. If a pair shows that, the page notes it.
+// Two runs number their executions separately. If a pair shows different numbers, the page notes that.
 func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	const numbers = "The same execution may have another number there."
 	r := explainedRecord()

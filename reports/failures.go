@@ -15,9 +15,9 @@ const (
 	groupResults = 4
 )
 
-// failures are the failed runs of all results, grouped by rule, part and cause.
+// failures holds the failed runs of all results, grouped by rule, part and cause.
 type failures struct {
-	// Runs counts failed runs, and Causes the groups, including unlisted ones.
+	// Runs counts failed runs, and Causes counts the groups, both including unlisted groups.
 	Runs, Causes int
 	Groups       []failureGroup
 	LeftOut      int
@@ -31,7 +31,7 @@ type failureGroup struct {
 	More int
 }
 
-// causeIn is a result with a cause.
+// causeIn is a result in which a cause was seen.
 type causeIn struct {
 	Name, Case string
 	Seeds      int
@@ -80,7 +80,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 	})
 	f.Causes, f.LeftOut = len(order), max(0, len(order)-pageGroups)
 	for _, g := range order[:min(len(order), pageGroups)] {
-		// Results with a recorded run come first.
+		// List results with a recorded run first.
 		slices.SortStableFunc(g.Results, func(a, b causeIn) int {
 			return cmp.Or(cmp.Compare(strings.Compare(b.Link, ""), strings.Compare(a.Link, "")), cmp.Compare(b.Seeds, a.Seeds))
 		})
@@ -92,7 +92,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 	return f
 }
 
-// causesOf returns the causes of a result. Results from elsewhere may have only violations.
+// causesOf returns the causes of a result. Results that another program wrote may have only violations.
 func causesOf(sc *verdict.Scenario) []verdict.Cause {
 	if len(sc.Causes) > 0 {
 		return sc.Causes

@@ -31,14 +31,15 @@ type grid struct {
 }
 
 // gridRow is one result. Few, Some and Many are the columns with failed runs, as SVG paths of cells one wide
-// and one high. Few has one failed run or at most a third of the worst column's; Some has at most two thirds.
+// and one high. Columns in Few have one failed run or at most a third of the worst column's number, and
+// columns in Some at most two thirds.
 type gridRow struct {
 	Name, Case, Link string
-	// From and Width are the columns of the result's seeds.
+	// From is the first column of the result's seeds, and Width their number of columns.
 	From, Width     int
 	Few, Some, Many string
-	// Unknown is the first column without data, because the number of kept seeds is limited; the number of
-	// columns if all is known.
+	// Unknown is the first column without data, which exists if not all failed seeds were kept. Otherwise it
+	// is the number of columns.
 	Unknown int
 	// Failing counts the failed runs. Seeds lists them in words.
 	Failing int
@@ -73,7 +74,7 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	if g.First == g.Last {
 		return nil
 	}
-	// Without adding one first, which would overflow for the largest seeds.
+	// Adding one first would overflow for the largest seeds.
 	g.Each = (g.Last-g.First)/gridColumns + 1
 	g.Columns = g.seedColumn(g.Last) + 1
 	g.All = gridRow{Name: "all results", Counts: make([]int, g.Columns), Width: g.Columns, Unknown: g.Columns}
@@ -102,7 +103,7 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 // seedBounds returns the smallest and the largest seed of a result.
 func seedBounds(sc *verdict.Scenario) (first, last uint64) {
 	first, last = sc.FirstSeed, sc.LastSeed
-	if first == 0 && last == 0 { // from elsewhere, without the seeds
+	if first == 0 && last == 0 { // written by another program, without the seeds
 		first, last = 1, uint64(max(1, sc.Seeds)) //nolint:gosec // not negative
 	}
 	for _, seed := range failedSeeds(sc) {
@@ -148,7 +149,7 @@ func (g *grid) newRow(sc *verdict.Scenario) gridRow {
 	return r
 }
 
-// drawCells sets the paths and the words of a row.
+// drawCells sets a row's SVG paths and its list of seeds.
 func (g *gridRow) drawCells() {
 	most := slices.Max(g.Counts)
 	var paths [3]strings.Builder

@@ -11,25 +11,25 @@ import (
 	"handoff/core/execution"
 )
 
-// HistorySchema is the version of the format that WriteHistory writes and ReadHistory reads.
+// HistorySchema is the version of the history format that WriteHistory writes and ReadHistory reads.
 const HistorySchema = 1
 
 // historyHeader is the first line of a history.
 type historyHeader struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario"`
-	// Profile points into the record that is written or read, so that reports need not know its type.
+	// Profile points into the record that is written or read, so that reports don't have to know its type.
 	Profile any                           `json:"profile"`
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
-	// Kinds are the kinds of events that the history always records; left out: all.
+	// Kinds are the kinds of events that the history records completely; omitted if it records all.
 	Kinds []string `json:"kinds,omitempty"`
 	// TimeScale is the time scale of a run on real daemons.
 	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
-// historyLine is any other line: one event.
+// historyLine is any line after the first: one event.
 type historyLine struct {
 	At          *int64                `json:"at_ns"`
 	Step        uint64                `json:"step,omitempty"`
@@ -69,10 +69,9 @@ type historyLine struct {
 //
 //	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"","workers":{"1":"shell-1"}}
 //
-// A history from elsewhere may lack kinds of events. Its header lists the kinds that it records
-// whenever they happen, with "kinds":["created","transition",…]; rules that need others are then
-// reported as not judged. A run on real daemons has the time scale of the scenario in its
-// header, such as "time_scale":0.2.
+// A history that another program wrote may lack kinds of events. Its header lists the kinds that it records
+// whenever they happen, with "kinds":["created","transition",…]; rules that need others are then reported as
+// not judged. A run on real daemons has the time scale of the scenario in its header, such as "time_scale":0.2.
 //
 // Every other line is one event, in order:
 //
@@ -87,9 +86,8 @@ type historyLine struct {
 // writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
 // are free text. Zero fields are left out. history.Kind documents the fields of each kind.
 //
-// Judgements, violations and fault intervals are not written, because they can be recomputed
-// from the events that ReadHistory returns. The constants of HistoryReader limit what can be read
-// back.
+// Judgements, violations and fault intervals are not written, because they can be recomputed from the events
+// that ReadHistory returns. The constants of HistoryReader limit what can be read back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
 	out := bufio.NewWriter(w)
 	enc := newHistoryEncoder(out)

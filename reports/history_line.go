@@ -15,7 +15,7 @@ func newFieldProblem(name, message string, args ...any) fieldProblem {
 	return fieldProblem{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
 }
 
-// checkFields validates the numbers and the lengths of the names in a line. A result without a message means
+// checkFields validates the numbers in a line and the lengths of its names. A result without a message means
 // that they are valid.
 func (h *historyLine) checkFields() fieldProblem {
 	const day = int64(24 * time.Hour)
@@ -50,7 +50,7 @@ func (h *historyLine) checkFields() fieldProblem {
 	}
 	most := maxName
 	if h.Kind == history.FaultBegan.String() || h.Kind == history.FaultEnded.String() {
-		// Process of a fault's event is a list of targets.
+		// In a fault's event, Process is a list of targets.
 		most = maxNames
 	}
 	for _, s := range [...]struct {
@@ -77,7 +77,7 @@ func (h *historyLine) checkFields() fieldProblem {
 	return fieldProblem{}
 }
 
-// toEvent is the inverse of lineOf, except for the fields that parseNames parses.
+// toEvent converts a line back to the event that lineOf wrote, without the fields that parseNames parses.
 func (h *historyLine) toEvent() history.Event {
 	return history.Event{
 		At: time.Duration(*h.At), Step: h.Step,
@@ -112,7 +112,7 @@ func unknownName(name, value string, allowed []string) fieldProblem {
 	}}
 }
 
-// The names of the values of each enumeration in a history. The zero values have none.
+// The names, in a history, of each enumeration's values. The zero values have none.
 var ( //nolint:gochecknoglobals // constant lists
 	kindNames      = namesOf(history.Kind(history.Kinds))
 	statusNames    = namesOf(execution.Status(execution.Statuses))

@@ -22,12 +22,12 @@ import (
 	"handoff/core/execution"
 )
 
-// Limits on a history. A file from elsewhere must not cost more than its length, whatever numbers and names
-// it contains. Real histories stay far below.
+// Limits on a history. A file from an unknown source must not cost more than its length, whatever numbers and
+// names it contains. Real histories stay far below.
 const (
 	// MaxHistoryLine is the maximum length of a line in bytes.
 	MaxHistoryLine = 1 << 20
-	// maxName limits a name in bytes, and maxNames a list of processes or queues that a fault strikes.
+	// maxName limits a name in bytes, and maxNames a list of processes or queues that a fault affects.
 	maxName  = 1024
 	maxNames = 1 << 16
 	// maxDistinct limits the numbers of distinct processes, actions, runtimes and incarnations of workers.
@@ -36,8 +36,8 @@ const (
 	// before the start, because a live run has several clocks.
 	maxMoment = 10 * 366 * 24 * time.Hour
 	earliest  = -24 * time.Hour
-	// maxID limits the numbers of rows; it is the largest number that every JSON reader represents exactly.
-	// maxAmount limits counts.
+	// maxID limits row numbers. It is the largest number that every JSON reader represents exactly. maxAmount
+	// limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
 	// mostWarnings is the maximum number of warnings about a header.
@@ -47,10 +47,10 @@ const (
 // HistoryReader reads a history line by line. Its memory depends on the longest line and on the number of
 // distinct names, never on the length of the file.
 //
-// It refuses lines longer than MaxHistoryLine and lines that are no JSON object in UTF-8, with file, line and
-// column. It also refuses unknown or duplicate fields, unknown names of enumerations (see Next), and values
-// beyond the limits above. Times need not ascend: the events of a live run are in order, but dated by several
-// clocks.
+// It refuses lines longer than MaxHistoryLine and lines that are not a JSON object in UTF-8, with file, line
+// and column. It also refuses unknown or duplicate fields, unknown names of enumerations (see Next), and
+// values beyond the limits above. Times don't have to ascend: the events of a live run are in order, but
+// dated by several clocks.
 type HistoryReader struct {
 	file   string
 	lines  *bufio.Scanner
@@ -65,7 +65,7 @@ type HistoryReader struct {
 	warnings yamlfile.Errors
 	// skew is the sum of the steps of the database's clock so far.
 	skew time.Duration
-	// scratch is the line that is being read.
+	// scratch holds the line that is being read.
 	scratch historyLine
 }
 
@@ -175,7 +175,7 @@ func (h *HistoryReader) refuseAt(column int, message string) error {
 	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
-// fieldProblem is a problem with one named field.
+// fieldProblem is a problem with the field that it names.
 type fieldProblem struct {
 	name string
 	yamlfile.Problem
@@ -189,7 +189,7 @@ func (h *HistoryReader) refuseField(text []byte, f fieldProblem) error {
 	return p
 }
 
-// keyColumn is the column of a key of a JSON object; 1 if it has none.
+// keyColumn returns the column of a key in a JSON object; 1 if the object lacks it.
 func keyColumn(object []byte, key string) int {
 	for d := jsontext.NewDecoder(bytes.NewReader(object)); ; {
 		token, err := d.ReadToken()
@@ -204,7 +204,7 @@ func keyColumn(object []byte, key string) int {
 	}
 }
 
-// runeColumn is the column of a byte in a line.
+// runeColumn returns the column, in characters, of a byte offset in a line.
 func runeColumn(text []byte, offset int) int {
 	return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1
 }
@@ -242,7 +242,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clipQuotation(name))
 		if err != nil {
-			// An unknown kind concerns no invariant.
+			// No invariant needs an unknown kind, so it is only a warning.
 			var unknown yamlfile.Problem
 			if errors.As(h.refuseField(text, fieldProblem{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
@@ -257,7 +257,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	return nil
 }
 
-// The fields of the first line and of the other lines, in order.
+// The fields of the first line, and of the other lines, in their order.
 var (
 	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list

@@ -15,7 +15,7 @@ import (
 	"handoff/reports"
 )
 
-// fullEvent is an event of one kind with every field set.
+// fullEvent returns an event of kind k with every field set.
 func fullEvent(k history.Kind) history.Event {
 	return history.Event{
 		At: 12402 * time.Millisecond, Step: 811, Kind: k, Execution: 7, Chain: 5, Related: 9, Epoch: 2, OldEpoch: 1, Named: 1,
@@ -189,7 +189,7 @@ func TestReadHistoryErrorsHavePositions(t *testing.T) {
 	}
 }
 
-// numberedLines returns a line for each number from 0.
+// numberedLines returns n lines, numbered from 0.
 func numberedLines(n int, line string) string {
 	var b strings.Builder
 	for i := range n {
@@ -198,7 +198,7 @@ func numberedLines(n int, line string) string {
 	return b.String()
 }
 
-// Times need not ascend: a live history is in the order of events, dated by several clocks.
+// Times don't have to ascend: a live history is in causal order, but its times come from several clocks.
 func TestReadHistoryAcceptsUnorderedTimes(t *testing.T) {
 	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`

@@ -45,7 +45,7 @@ type junitProblem struct {
 	Text    string `xml:",cdata"`
 }
 
-// junitViolations is the maximum number of violations in one failure's text; result.json has all.
+// junitViolations is the maximum number of violations in one failure's text; result.json lists all of them.
 const junitViolations = 20
 
 // WriteJUnit writes JUnit XML: a testsuite for each scenario, a testcase for each of its profiles.
@@ -112,7 +112,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	return c
 }
 
-// caseName is the profile, with whatever else distinguishes two results of one scenario.
+// caseName returns the profile, followed by whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if sc.Mutant != "" {
@@ -162,7 +162,7 @@ func violationTitle(v *verdict.Violation) string {
 	return title
 }
 
-// liveSeconds is the duration of a live result in seconds; 0 for a simulated one.
+// liveSeconds returns the duration of a live result in seconds; 0 for a simulated one.
 func liveSeconds(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0
@@ -177,8 +177,8 @@ func formatSeconds(s float64) string {
 	return fmt.Sprintf("%.3f", s)
 }
 
-// sanitizeText removes everything that XML 1.0 can't represent, even escaped: control characters, which an
-// error text of the product may contain, the two non-characters, and invalid UTF-8.
+// sanitizeText removes what XML 1.0 can't represent, even escaped: control characters, which the product's
+// error texts may contain, the two non-characters, and invalid UTF-8.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

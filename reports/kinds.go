@@ -2,26 +2,26 @@ package reports
 
 import "handoff/chaos/history"
 
-// kindRow is what reports know of one kind of event: its sentence, style and track.
+// kindRow holds the sentence, style and track of one kind of event.
 type kindRow struct {
-	// who and what are templates over a clause for the subject and the predicate of its sentence. An empty
-	// who is the process.
+	// who and what are the templates, over a clause, for the subject and the predicate of an event's
+	// sentence. If who is empty, the subject is the process.
 	who, what string
-	// class is its style on the page; empty for that of a message.
+	// class is the style on the page; empty for the style of messages.
 	class string
-	// home is its track: that of a server, of the run, or of the worker concerned; empty for that of its
-	// process.
+	// home is the track of its events: a server's, the run's or the affected worker's; empty for the track of
+	// the event's process.
 	home string
 	// state is the new state of the process or the server; empty if unchanged.
 	state string
-	// flow reports whether a trace connects it with the other events of its message.
+	// flow reports whether a trace connects the event with the other events of its message.
 	flow bool
 }
 
-// isServer reports whether events of the kind are states of a server.
+// isServer reports whether events of the kind change a server's state.
 func (k *kindRow) isServer() bool { return k.home != "" && k.state != "" }
 
-// Tracks that are no process, and that of the worker.
+// Names of the tracks that don't belong to a process, and of the worker's track.
 const (
 	homeRun      = "run"
 	homeDatabase = "database"
@@ -48,7 +48,7 @@ const (
 	byBroker   = "the broker"
 )
 
-// poison describes a message that makes the broker stop dead lettering.
+// poison names a message that makes the broker stop dead lettering.
 const poison = ", and its header breaks dead lettering: the broker creates no queue until it restarts without that message"
 
 var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant table
@@ -159,7 +159,7 @@ var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant t
 	},
 }
 
-// rowOf returns the row of a kind, or that of no kind for an unknown one.
+// rowOf returns the row of a kind, or the row of NoKind for an unknown one.
 func rowOf(k history.Kind) *kindRow {
 	if int(k) >= len(kindRows) {
 		k = history.NoKind

@@ -14,18 +14,18 @@ import (
 // ledViolations is the maximum number of violations for which the page draws the events that led to them.
 const ledViolations = 5
 
-// leadUp has the events that led to one violation, for the page.
+// leadUp holds the events that led to one violation, for the page.
 type leadUp struct {
 	// Violation is the index among the violations of the timeline.
 	Violation int `json:"violation"`
 	// Events are indexes of the record's events.
 	Events []int `json:"events"`
-	// Arrows connect earlier events to later ones.
+	// Arrows are pairs of an earlier event and a later event that it caused.
 	Arrows [][2]int `json:"arrows"`
-	// Past is the number of events in its whole past.
+	// Past is the number of events in the violation's whole past.
 	Past int `json:"past"`
 	// Said are the indexes of the last log lines about the violation, up to it; see logLinesAbout. They are
-	// for readers and are no evidence.
+	// for readers and are not evidence.
 	Said []int `json:"said"`
 }
 
@@ -41,18 +41,18 @@ func leadUpsTo(r *verdict.Record, violations []*verdict.Violation) []leadUp {
 	return all
 }
 
-// Limits of the log lines about a violation: the number in the lead-up, and the longest time between a
-// warning and the violation for it to be shown with it. A warning that does not name the execution must be of
-// the same moment, because most others concern something else.
+// Limits for the log lines about a violation: the maximum number in the lead-up, and the maximum age of a
+// warning that is shown with the violation. A warning that does not name the execution must be from almost
+// the same time, because most such warnings concern something else.
 const (
 	mostLogLines  = 6
 	warningWindow = 2 * time.Second
 	unnamedWindow = 5 * time.Millisecond
 )
 
-// logLinesAbout returns the indexes of the last log lines about a violation, since a time: lines that name
-// its execution, and warnings of a process that its message names. Of lines with the same text it returns the
-// last.
+// logLinesAbout returns the indexes of the last log lines about a violation, not older than since: lines that
+// name its execution, and warnings from a process that its message names. Of several lines with the same
+// text, it returns only the last.
 func logLinesAbout(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
 	said, known := []int{}, make(map[string]bool)
 	for i := len(r.Events) - 1; i >= 0 && len(said) < mostLogLines; i-- {
@@ -79,7 +79,8 @@ func isWarning(e *history.Event) bool {
 	return strings.HasPrefix(e.Text, "WARN ") || strings.HasPrefix(e.Text, "ERROR ")
 }
 
-// lastWarningAbout returns the last warning about a violation if it comes right before it; otherwise nil.
+// lastWarningAbout returns the last warning about a violation if the warning comes right before the
+// violation; otherwise nil.
 func lastWarningAbout(r *verdict.Record, v *verdict.Violation, t describer) *whySide {
 	said := logLinesAbout(r, v, v.At-warningWindow)
 	for _, i := range slices.Backward(said) {
@@ -98,8 +99,8 @@ func cutNote(shown, past int) string {
 	return fmt.Sprintf("These are the %d events of its past that are nearest to it; the whole past has %d.", shown, past)
 }
 
-// deadlines collects the deadlines that judges and the core apply, according to the events: for each
-// execution, the end of the wait or run that began, and for each incarnation, the end of its lease.
+// deadlines collects from the events the deadlines that the judges and the core apply: for each execution,
+// the latest end of the wait or run that has begun, and for each incarnation, the end of its lease.
 type deadlines struct {
 	t describer
 	// Rows are [k, due, what, dispatches used] by execution.

@@ -13,8 +13,8 @@ import (
 	"handoff/reports"
 )
 
-// A warning right before the violation is often decisive. It is shown with the violation, and the last log
-// lines about it are part of the lead-up.
+// A warning right before the violation often explains it, so the page shows it. It is shown with the
+// violation, and the last log lines about it are part of the lead-up.
 func TestViolationShowsRelatedLogLines(t *testing.T) {
 	r := explainedRecord()
 	v := &r.Violations[0]
@@ -61,7 +61,7 @@ func TestViolationShowsRelatedLogLines(t *testing.T) {
 	}
 }
 
-// recordWithLog is a record with a log line about the violation, a moment before it.
+// recordWithLog returns a record with a log line about the violation, just before it.
 func recordWithLog() *verdict.Record {
 	_, records := syntheticSweep()
 	r := records[0]
@@ -103,7 +103,7 @@ func TestHeadlineShowsRelatedLogLines(t *testing.T) {
 	}
 }
 
-// A queue's name has the number of its worker; the page adds the worker's name.
+// A queue's name contains its worker's number, to which the page adds the worker's name.
 func TestQueuesAreDescribedWithTheirWorkers(t *testing.T) {
 	workers := map[execution.WorkerID]string{3: "shell-4"}
 	for _, c := range []struct {

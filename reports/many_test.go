@@ -19,9 +19,9 @@ import (
 
 var keep = flag.String("keep", "", "write the pages with many results into this folder, to look at them")
 
-// Many returns a sweep of this many results: four of each scenario, under two profiles, varied or not. Every
-// seventh scenario fails, in several seeds and in one of a few ways, and every fifth is inconclusive. The
-// smallest failing seed of every failed result is recorded.
+// Many returns a sweep of the given number of results, four for each scenario: under two profiles, varied and
+// unvaried. Every seventh scenario fails, in several seeds and in one of a few ways, and every fifth is
+// inconclusive. The smallest failing seed of every failed result is recorded.
 func Many(results int) (*verdict.Sweep, []*verdict.Record) {
 	s := &verdict.Sweep{Go: "go1.26.8", Commit: "78845b2"}
 	var records []*verdict.Record
@@ -112,7 +112,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 	}
 }
 
-// Long names and texts from elsewhere don't exceed the page's limit.
+// Long names and texts in results of other programs don't make the page exceed its size limit.
 func TestPageOfManyFailuresStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -249,7 +249,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 	}
 }
 
-// A link leads to a run in the page or to an existing file.
+// Every link leads to a run in the page or to an existing file.
 func TestPageHasNoBrokenLinks(t *testing.T) {
 	dir := t.TempDir()
 	s, records := Many(164)
@@ -321,8 +321,8 @@ func TestFaultIntervalsNameTheirTargets(t *testing.T) {
 	}
 }
 
-// People begin with the default profile, so it comes first among equal results. If only one profile fails, it
-// is the headline.
+// The default profile comes first among equal results, because people begin with it. If only one profile
+// fails, it is the headline.
 func TestDefaultProfileComesFirst(t *testing.T) {
 	results := func(failing ...config.Profile) *verdict.Sweep {
 		s := &verdict.Sweep{}

@@ -2,7 +2,7 @@ package reports
 
 import "handoff/chaos/verdict"
 
-// matrix is the table of scenarios and the mutants that they kill. Weak points come first: scenarios that
+// matrix is the table that shows which scenario kills which mutant. Weak points come first: scenarios that
 // kill no mutant, and mutants that at most one scenario kills.
 type matrix struct {
 	Seeds                 int
@@ -15,7 +15,7 @@ type matrix struct {
 type matrixMutant struct {
 	verdict.MatrixMutant
 	Killers int
-	// Weak reports whether at most one scenario kills it.
+	// Weak reports whether at most one scenario kills the mutant.
 	Weak bool
 }
 
@@ -26,11 +26,11 @@ type matrixRow struct {
 }
 
 type matrixCell struct {
-	// Runs is the number of runs until the mutant was killed, 0 for never.
+	// Runs is the number of runs until the mutant was killed; 0 if it was never killed.
 	Runs   int
 	Mutant string
 	// Own reports whether the scenario was written for the mutant, and Only whether no other scenario kills
-	// it.
+	// the mutant.
 	Own, Only bool
 }
 

@@ -21,8 +21,8 @@ func messageType(t uint8) string {
 	return fmt.Sprintf("type(%d)", t)
 }
 
-// Printable escapes everything in a text that a terminal would interpret or can't show: control characters,
-// marks that change the direction of writing, and bytes that are not UTF-8 become \x1b or \u202e. Texts of
+// Printable escapes everything in a text that a terminal would interpret or can't show, as \x1b or \u202e:
+// control characters, marks that change the direction of writing, and bytes that are not UTF-8. Texts of
 // histories and scenarios may come from others. keep lists exceptions, such as "\n".
 func Printable(text, keep string) string {
 	var b strings.Builder
@@ -43,8 +43,7 @@ func Printable(text, keep string) string {
 	return b.String()
 }
 
-// FormatTime formats a time of a run for people, to the millisecond: 12.402s, 1m02.345s,
-// 1h00m02.345s.
+// FormatTime formats a time of a run for people, to the millisecond: 12.402s, 1m02.345s, 1h00m02.345s.
 func FormatTime(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -61,7 +60,7 @@ func FormatTime(d time.Duration) string {
 	return fmt.Sprintf("%s%d.%03ds", sign, s, ms)
 }
 
-// CommitText returns the commit of a program for people: some builds have no stamp.
+// CommitText describes a program's commit for people, because some builds have no stamp.
 func CommitText(commit string) string { return cmp.Or(commit, "unknown") }
 
 // plural returns a count with its noun, such as "1 queue" or "2 queues".
@@ -72,7 +71,7 @@ func plural[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// firstLines keeps at most n lines of a text, and notes the number of omitted ones.
+// firstLines keeps at most n lines of a text, and notes the number of omitted lines.
 func firstLines(text string, n int) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) <= n {

@@ -20,7 +20,7 @@ func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	return list
 }
 
-// worstFirst moves failures to the top; otherwise it keeps the order.
+// worstFirst sorts by verdict, failures first, and otherwise keeps the order.
 func worstFirst(sorted []*verdict.Scenario) []*verdict.Scenario {
 	list := slices.Clone(sorted)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Verdict, a.Verdict) })
@@ -47,12 +47,12 @@ func sortedFaults(fs []verdict.FaultCount) []verdict.FaultCount {
 type failure struct {
 	scenario  *verdict.Scenario
 	violation *verdict.Violation
-	// record is the record of its run, nil if not kept.
+	// record is the record of the failed run; nil if it was not kept.
 	record *verdict.Record
 }
 
-// firstFailure chooses the failure at the top of a report: the first violation of the first failed scenario,
-// preferably one with a recorded run, because it can be shown. It is nil if nothing was violated.
+// firstFailure chooses the failure at the top of a report: the first violation with a recorded run, which can
+// be shown, or else the first violation. It is nil if nothing was violated.
 func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 	var first *failure
 	for _, sc := range sortedScenarios(s) {

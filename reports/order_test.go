@@ -7,8 +7,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Several processes act in one step: a worker publishes a hint, and an executor receives it. The page names
-// the process in the violation's message.
+// If several processes act in one step, the page shows a violation at the event of the process named in it.
 func TestViolationEventBelongsToNamedProcess(t *testing.T) {
 	events := []history.Event{
 		{Step: 6, Kind: history.Transition, Execution: 12, Process: "shell-2"},

@@ -19,18 +19,18 @@ import (
 //go:embed page
 var assets embed.FS
 
-// pageTemplates are the templates of all pages.
+// pageTemplates returns the parsed templates of all pages.
 var pageTemplates = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as the files
 	return template.Must(template.ParseFS(assets, "page/*.html"))
 })
 
-// readAssets concatenates files of the pages.
+// readAssets concatenates embedded files of the pages.
 func readAssets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
 		text, err := assets.ReadFile("page/" + name)
 		if err != nil {
-			panic(err) // a name in this package
+			panic(err) // the names are constants of this package
 		}
 		all.Write(text)
 		all.WriteByte('\n')
@@ -49,7 +49,7 @@ const (
 	pageCoverage = 300
 )
 
-// page is the template's data; the timelines' data is embedded separately as JSON for the scripts.
+// page is the template's data. The timelines' data is embedded separately, as JSON for the scripts.
 type page struct {
 	Verdict, Sign string
 	Title         string
@@ -63,16 +63,16 @@ type page struct {
 	Table    table
 	Grid     *grid
 	Coverage coverage
-	// Sure describes what the verdict is worth; nil for a single run.
+	// Sure describes how far the verdict can be trusted; nil for a single run.
 	Sure *sureSection
 
-	// Agreement compares the two worlds; empty if only one ran.
+	// Agreement compares the results of the two worlds; empty if only one was run.
 	Agreement []verdict.Agreement
 
 	// Matrix shows which scenario kills which mutant; nil unless requested.
 	Matrix *matrix
 
-	// Simulated reports whether models took part; the page then lists their differences from real servers.
+	// Simulated reports whether models took part. Then the page lists their differences from real servers.
 	Simulated   bool
 	Differences []conformance.Difference
 	Agreed      []conformance.Result
@@ -109,14 +109,14 @@ type headline struct {
 	Rule      string
 	Title     string
 	Message   string
-	// Said is the last warning about it in a log, right before it; nil for none.
+	// Said is the last logged warning about the failure, right before it; nil for none.
 	Said      *whySide
 	Reproduce string
 	Explained *whyPage
 	Causes    []causeLine
-	// Cut notes how much of the past is omitted from the causes; empty for nothing.
+	// Cut notes how much of the past the causes omit; empty if nothing is omitted.
 	Cut string
-	// More is the number of other failing runs.
+	// More is the number of other failed runs.
 	More int
 }
 
@@ -133,7 +133,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	keys := runKeys(records)
 	shown := chooseRecords(first, records)
 	p := newPage(s, first, newRunLinker(records, keys, shown))
-	// The size of the results is known only after writing them.
+	// The size of the results is known only after they have been written.
 	var rest counter
 	p.embedRuns(nil, nil, "")
 	if err := pageTemplates().ExecuteTemplate(&rest, "page.html", p); err != nil {
@@ -145,7 +145,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	if err != nil {
 		return err
 	}
-	if len(labels) < len(shown) { // link to the pages of those that did not fit
+	if len(labels) < len(shown) { // link to the pages of records that did not fit
 		p = newPage(s, first, newRunLinker(records, keys, shown[:len(labels)]))
 	}
 	p.RecordsLeftOut = len(records) - len(labels)
@@ -164,8 +164,8 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// newRunLinker returns a function from a result to the link of the recorded run of its smallest failing seed:
-// in this page, or on a separate page. The link is empty for a result without one.
+// newRunLinker returns a function that links a result to the recorded run of its smallest failing seed, in
+// this page or on a separate page. The link is empty for a result without one.
 func newRunLinker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
 	type target struct {
 		name, profile, mutant string
@@ -178,7 +178,7 @@ func newRunLinker(records []*verdict.Record, keys map[*verdict.Record]string, sh
 		if slices.Contains(shown, r) {
 			link = "#run=" + keys[r]
 		} else if len(r.Violations) == 0 && r.Panic == "" {
-			continue // it has no folder
+			continue // the record has no folder
 		}
 		at := target{r.Scenario, string(r.Profile), r.Mutant, r.Varied != nil, r.Seed}
 		if links[at] == "" {
@@ -193,8 +193,8 @@ func newRunLinker(records []*verdict.Record, keys map[*verdict.Record]string, sh
 	}
 }
 
-// chooseRecords orders the records for the selector: first that of the headline, then other failures, then
-// the rest, each in the given order.
+// chooseRecords orders the records for the selector: first the headline's record, then other failures, then
+// the rest, each group in the given order.
 func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record {
 	rank := func(r *verdict.Record) int {
 		switch {
@@ -210,8 +210,8 @@ func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record 
 	return list[:min(len(list), pageRecords)]
 }
 
-// pageData builds the timelines, smaller each time until they fit into most bytes. json.Marshal escapes
-// everything that could end a script element.
+// pageData builds the timelines, and makes them smaller and smaller until they fit into `most` bytes.
+// json.Marshal escapes everything that could end a script element.
 func pageData(records []*verdict.Record, keys map[*verdict.Record]string, most int) (data []byte, labels []string, err error) {
 	lim := limits{events: min(6000, pageEvents/max(1, len(records))), executions: 24, queues: 16, points: 1200, beats: 600}
 	for {

@@ -16,8 +16,8 @@ import (
 	"handoff/core/execution"
 )
 
-// PerfettoEvents is the maximum number of events in a trace. With 300 bytes for a text, an event takes at
-// most 2 KB.
+// PerfettoEvents is the maximum number of events in a trace. An event, with texts of at most 300 bytes, takes
+// at most 2 KB.
 const PerfettoEvents = 100_000
 
 // afterViolation is the number of events shown after the first violation of a longer history.
@@ -29,13 +29,13 @@ const perfettoText = 300
 // WritePerfetto writes a run as a trace for Perfetto's viewer, https://ui.perfetto.dev, as JSON trace events,
 // which Chrome's tools read too. Times are microseconds since the start of the run.
 //
-// Each process and server is a process of the trace: its events are instants, and the times when it was down,
-// paused or frozen are slices. Below it, a worker has its actions as slices, and the broker the messages in
-// its queues. Above them, each execution is a track with a slice for each status, and each fault is a slice.
-// The events of one message are connected by a flow.
+// Each process and server is a process of the trace: its events are instants, and the periods in which it was
+// down, paused or frozen are slices. Below a worker, its actions are slices, and below the broker, the
+// messages in its queues. Above them, each execution is a track with a slice for each status, and each fault
+// is a slice. The events of one message are connected by a flow.
 //
-// Of a longer history than PerfettoEvents, the events around the first violation or the last ones are shown;
-// an instant of the track "run" gives the number of omitted events.
+// If a history has more than PerfettoEvents events, only the ones around the first violation, or else the
+// last ones, are shown. An instant of the track "run" states the number of omitted events.
 func WritePerfetto(w io.Writer, r *verdict.Record) error {
 	p := &perfetto{r: r, t: newDescriber(r.Workers), threads: make(map[traceTrack][]*traceThread)}
 	p.chooseEvents()
@@ -71,10 +71,10 @@ type traceEvent struct {
 	message  uint64
 }
 
-// traceTrack is a track of a process; the process's main track has the same name.
+// traceTrack is a track of a process. The process's main track has the process's name.
 type traceTrack struct{ process, name string }
 
-// traceThread is a row of a track, in which slices don't overlap.
+// traceThread is one row of a track. Its slices don't overlap.
 type traceThread struct {
 	id    int
 	until time.Duration
@@ -84,7 +84,7 @@ type traceThread struct {
 type perfetto struct {
 	r *verdict.Record
 	t describer
-	// from and to bound the drawn events, to excluded; begin and end are their times.
+	// from and to bound the drawn events (excluding to). begin and end are their times.
 	from, to   int
 	begin, end time.Duration
 	threads    map[traceTrack][]*traceThread
@@ -93,7 +93,7 @@ type perfetto struct {
 	drawn      []*traceEvent
 }
 
-// Processes of the trace that are no processes of the run.
+// Processes of the trace that don't stand for a process of the run.
 const (
 	traceExecutions = "executions"
 	traceFaults     = "faults"
@@ -156,7 +156,7 @@ func (p *perfetto) drawPeriods() {
 		for _, s := range q.stays {
 			e := &p.r.Events[s.k]
 			if e.Limit > 1 {
-				continue // another dispatch of the same message
+				continue // skip another dispatch of the same message
 			}
 			what := messageType(e.Type)
 			if e.Execution != 0 {
@@ -179,7 +179,7 @@ func (p *perfetto) drawPeriods() {
 	}
 }
 
-// numberProcess returns the number of a process of the trace, which is also that of its main track.
+// numberProcess returns the number of a process of the trace. Its main track has the same number.
 func (p *perfetto) numberProcess(name string) int {
 	on := traceTrack{name, name}
 	if p.threads[on] == nil {
@@ -191,8 +191,8 @@ func (p *perfetto) numberProcess(name string) int {
 	return p.threads[on][0].id
 }
 
-// takeThread takes the first row of a track that is free from a time on, and returns its number. Numbers are
-// unique, because the viewer finds a thread by its number alone.
+// takeThread occupies the first row of a track that is free at from, until to, and returns the row's number.
+// Numbers are unique, because the viewer finds a thread by its number alone.
 func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
 	process := p.numberProcess(on.process)
 	for _, row := range p.threads[on] {
@@ -207,7 +207,7 @@ func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
 	return p.last
 }
 
-// nameTrack names a process or a thread, and places it below those named before.
+// nameTrack names a process or a thread, and places it below the ones named before.
 func (p *perfetto) nameTrack(what, name string, process, thread int) {
 	p.named = append(p.named,
 		&traceEvent{Name: what + "_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": traceText(name)}},
@@ -218,7 +218,7 @@ func executionTrack(id execution.ID) traceTrack {
 	return traceTrack{traceExecutions, fmt.Sprintf("execution %d", id)}
 }
 
-// drawSlice draws a period, unless it ended before the shown part.
+// drawSlice draws a period, unless the period ended before the shown part of the run.
 func (p *perfetto) drawSlice(on traceTrack, s period, category, name string) {
 	if s.to < p.begin || s.to == p.begin && s.from < p.begin {
 		return
@@ -238,8 +238,8 @@ func (p *perfetto) drawInstant(on traceTrack, e traceEvent) {
 
 func (p *perfetto) addEvent(e *traceEvent) { p.drawn = append(p.drawn, e) }
 
-// drawEvents draws each event as an instant of its process, and the end of an execution also on the track of
-// the execution.
+// drawEvents draws each event as an instant of its process. It draws the end of an execution also on the
+// execution's track.
 func (p *perfetto) drawEvents() {
 	if left := len(p.r.Events) - (p.to - p.from); left > 0 {
 		p.drawInstant(traceTrack{homeRun, homeRun}, traceEvent{
@@ -267,7 +267,7 @@ func (p *perfetto) drawEvents() {
 	}
 }
 
-// homeOf returns the process, server or other track of an event.
+// homeOf returns the process, server or other track to which an event belongs.
 func (p *perfetto) homeOf(e *history.Event) string {
 	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
 		return home
@@ -301,7 +301,7 @@ func (p *perfetto) drawViolations() {
 	}
 }
 
-// writeEvents writes the names of the tracks, then the events in order of time.
+// writeEvents writes the names of the tracks, and then the events in order of time.
 func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	slices.SortStableFunc(p.drawn, func(a, b *traceEvent) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.k, b.k)) })
 	steps, last := make(map[uint64]int), make(map[uint64]int)
@@ -343,7 +343,7 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	return out.Flush()
 }
 
-// traceMicros is a duration in the trace's unit.
+// traceMicros converts a duration to the trace's unit.
 func traceMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func traceText(text string) string {

@@ -10,12 +10,12 @@ import (
 	"handoff/core/execution"
 )
 
-// processLane is one process, or one server that went down, over time.
+// processLane shows one process, or one server that went down, over time.
 type processLane struct {
 	Name string `json:"name"`
 	// Role is executor, worker, server or client.
 	Role string `json:"role"`
-	// Periods are named by the state.
+	// Periods are named after the process's state.
 	Periods []period `json:"periods"`
 	// Lives are [from, k, state that the worker reports, incarnation].
 	Lives []any   `json:"lives"`
@@ -69,8 +69,8 @@ func (p *processLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// nameOf is the process of an event, empty for none. A worker's reports are drawn on its own lane, whichever
-// process wrote them.
+// nameOf returns the process of an event; empty for none. A worker's reports are drawn on its own lane,
+// whichever process wrote them.
 func (p *processLanes) nameOf(e *history.Event) string {
 	switch row := rowOf(e.Kind); {
 	case row.isServer():
@@ -115,7 +115,7 @@ func (p *processLanes) sortedLanes(end time.Duration, lim limits) []*processLane
 	return list
 }
 
-// thinOut keeps every n-th element of a list that is too long.
+// thinOut keeps every n-th element of a list that is longer than its limit.
 func thinOut[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list
@@ -128,7 +128,7 @@ func thinOut[T any](list []T, most int) []T {
 	return kept
 }
 
-// compareNatural orders names with shell-2 before shell-10.
+// compareNatural compares names by their numbers, so that shell-2 precedes shell-10.
 func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")),
 		cmp.Compare(len(a), len(b)), cmp.Compare(a, b))

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// queueLane is one queue over time.
+// queueLane shows one queue over time.
 type queueLane struct {
 	Name  string `json:"name"`
 	Label string `json:"label"`
@@ -27,7 +27,7 @@ type queueLane struct {
 	events         int
 }
 
-// stay is the time of one message in one queue.
+// stay is one message's stay in one queue.
 type stay struct {
 	execution execution.ID
 	from      time.Duration
@@ -95,7 +95,7 @@ func (q *queueLanes) observeEvent(k int, e *history.Event) {
 		}
 		lane.addMark(k, e)
 	case history.DeadLettered:
-		// Its expiry or rejection has already removed it.
+		// The expiry or rejection has already removed the copy.
 		q.removeCopy(lane, key, e)
 	case history.Acked:
 		q.removeCopy(lane, key, e)
@@ -106,7 +106,7 @@ func (q *queueLanes) observeEvent(k int, e *history.Event) {
 	lane.addPoint(k, e.At)
 }
 
-// findCopy returns an open copy; received reports whether a consumer has it.
+// findCopy returns a copy that is still in its queue. received selects a copy that a consumer has received.
 func (q *queueLanes) findCopy(key copyKey, received bool) *stay {
 	for _, s := range q.open[key] {
 		if (s.received >= 0) == received {
@@ -116,8 +116,8 @@ func (q *queueLanes) findCopy(key copyKey, received bool) *stay {
 	return nil
 }
 
-// removeCopy removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an expired
-// one was not.
+// removeCopy removes a copy from its queue. A consumer had received an acknowledged or rejected copy, but not
+// an expired copy.
 func (q *queueLanes) removeCopy(lane *queueLane, key copyKey, e *history.Event) {
 	received := e.Kind == history.Acked || e.Kind == history.Rejected
 	s := q.findCopy(key, received)
@@ -162,7 +162,7 @@ func (q *queueLanes) chooseLanes(b *builder, shown []*rowLane) (lanes []*queueLa
 	for _, l := range q.byName {
 		lanes = append(lanes, l)
 	}
-	// Keep the busiest, then sort them in an order independent of their activity.
+	// Keep the busiest queues, then sort them in an order that does not depend on their activity.
 	slices.SortFunc(lanes, func(a, b *queueLane) int {
 		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.Name, b.Name))
 	})
@@ -202,7 +202,7 @@ func (q *queueLanes) chooseLanes(b *builder, shown []*rowLane) (lanes []*queueLa
 	return lanes, leftOut
 }
 
-// thinOutside thins out a line with too many points, mostly outside the first view.
+// thinOutside thins out a line with too many points, mostly outside the period that is shown first.
 func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
 	if len(points) <= b.lim.points {
 		return points

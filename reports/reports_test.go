@@ -94,7 +94,7 @@ type junitDetail struct {
 	Text    string `xml:",chardata"`
 }
 
-func TestJUnit(t *testing.T) {
+func TestJUnitHasCaseForEachProfile(t *testing.T) {
 	sweep, _ := syntheticSweep()
 	twin := *sweep.Scenarios[2]
 	twin.Profile = config.Documented
@@ -242,7 +242,7 @@ func TestPageIsReproducible(t *testing.T) {
 	}
 }
 
-// The page of a simulated verdict describes how far to trust the models.
+// The page of a simulated verdict describes how far the models can be trusted.
 func TestPageListsModelDifferences(t *testing.T) {
 	sweep, _ := syntheticSweep()
 	for world, want := range map[string]int{"sim": 1, "live": 0} {
@@ -281,7 +281,7 @@ func TestPageExplainsEachVerdict(t *testing.T) {
 	}
 }
 
-// TestPageStaysSmall repeats the history until the full data would be too large for a browser.
+// The page stays small even if the history is repeated until its full data would be too large for a browser.
 func TestPageStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")

@@ -10,8 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ResultSchema is the version of result.json; it grows when a field is removed or changes its
-// meaning.
+// ResultSchema is the version of result.json. It is incremented when a field is removed or changes its meaning.
 const ResultSchema = 1
 
 type result struct {
@@ -53,7 +52,7 @@ type violationResult struct {
 	At        string       `json:"at"`
 	Message   string       `json:"message"`
 	Reproduce string       `json:"reproduce"`
-	// Varied lists the drawn changes of the scenario; left out for an unvaried run.
+	// Varied lists the changes drawn for the scenario; omitted for an unvaried run.
 	Varied []string `json:"varied,omitempty"`
 }
 
@@ -108,13 +107,13 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 	return r
 }
 
-// outcome is the number of chains with one last status.
+// outcome is the number of chains that ended with one status.
 type outcome struct {
 	Name  string
 	Count int64
 }
 
-// outcomeCounts counts chains by their last status, in the order of the statuses, stuck ones last.
+// outcomeCounts counts chains by their last status, in the order of the statuses, with stuck chains last.
 func outcomeCounts(sc *verdict.Scenario) []outcome {
 	var list []outcome
 	for s := execution.Requested; int(s) < execution.Statuses; s++ {

@@ -10,15 +10,15 @@ import (
 	"handoff/core/execution"
 )
 
-// rowLane is one execution over time.
+// rowLane shows one execution over time.
 type rowLane struct {
 	ID    execution.ID `json:"id"`
 	Chain execution.ID `json:"chain"`
-	// Retry is its number within the chain, 0 for the first row.
+	// Retry is the execution's number within its chain; 0 for the first row.
 	Retry int64 `json:"retry"`
-	// Periods are named by the status, and have the owner and the epoch.
+	// Periods are named after the status, and contain the owner and the epoch.
 	Periods []period `json:"periods"`
-	// Actions are named by the worker, and have the outcome, empty if never ended.
+	// Actions are named after the worker, and contain the outcome, which is empty if the action has not ended.
 	Actions  []period `json:"actions"`
 	Violated bool     `json:"violated"`
 
@@ -86,7 +86,7 @@ func (r *rowLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// enterStatus closes the period of the old status and begins that of the new one.
+// enterStatus closes the period of the old status and opens one for the new status.
 func (r *rowLane) enterStatus(k int, e *history.Event, owner string) {
 	r.closePeriod(e.At)
 	r.status, r.owner, r.epoch, r.since, r.k = e.To, owner, e.Epoch, e.At, k
@@ -100,12 +100,12 @@ func (r *rowLane) closePeriod(at time.Duration) {
 	}
 }
 
-// fewRows is the number of executions drawn at first, so that all lanes fit on a screen.
+// fewRows is the number of executions that are drawn at first, so that all lanes fit on a screen.
 const fewRows = 12
 
-// chooseLanes chooses the executions to draw, the most important first: the violated executions, their
-// chains, those in the causes, those with an unusual life, the others, and last those outside the first view;
-// within each group the nearest to the moment.
+// chooseLanes chooses the executions to draw, the most important first: violated executions, their chains,
+// executions in the causes, executions with an unusual life, other executions, and last the executions
+// outside the first view. Within a group, executions closer to the violation come first.
 func (r *rowLanes) chooseLanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
 	named := make(map[execution.ID]bool)
 	chains := make(map[execution.ID]bool)

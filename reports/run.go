@@ -28,13 +28,13 @@ type oneRun struct {
 
 type runViolation struct {
 	Title, Statement, Message string
-	// When is the end of a sentence: "at 3.500s".
+	// When ends a sentence, as in "at 3.500s".
 	When string
-	// Said is the last warning about it in a log, right before it; nil for none.
+	// Said is the last logged warning about the failure, right before it; nil for none.
 	Said *whySide
 }
 
-// runViolations is the maximum number of violations above the timeline, which has them all.
+// runViolations is the maximum number of violations listed above the timeline, which shows all of them.
 const runViolations = 10
 
 // WriteRun writes the page of one failed run: the timeline, the state at the cursor and the story of each

@@ -12,7 +12,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// RunShares is the kind of a share of a sweep's runs.
+// RunShares is the kind of shares that divide a sweep's runs.
 const RunShares = "run"
 
 // maxTargets is the maximum number of results in a share: one for each scenario and profile.
@@ -26,7 +26,7 @@ type shareItem struct {
 	State    *shareState     `json:"state,omitempty"`
 }
 
-// shareState holds the fields of the whole sweep.
+// shareState holds fields that concern the whole sweep.
 type shareState struct {
 	Interrupted bool `json:"interrupted"`
 }
@@ -43,9 +43,8 @@ type shareAside struct {
 	Sources []Source  `json:"sources"`
 }
 
-// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares reads.
-// sources are the scenarios outside the library. That file comes last, so a reader that sees it finds
-// everything else.
+// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares reads. sources
+// are the scenarios outside the library. That file comes last, so a reader that sees it finds everything else.
 func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict.Record, sources []Source) error {
 	shown := *s
 	shown.Notes = append(shown.Notes[:len(shown.Notes):len(shown.Notes)],
@@ -82,7 +81,7 @@ func MergeShares(set shard.Set) (sweep *verdict.Sweep, sources []Source, err err
 		if sweep == nil {
 			sweep = s
 		} else if err := sweep.Merge(s); err != nil {
-			return nil, nil, fmt.Errorf("%s: it can't be added to the shares before it: %s", f.Path, Printable(err.Error(), ""))
+			return nil, nil, fmt.Errorf("%s can't be merged with the shares before it: %s", f.Path, Printable(err.Error(), ""))
 		}
 		sources = append(sources, aside.Sources...)
 	}
@@ -125,7 +124,8 @@ func readShare(f shard.File) (*verdict.Sweep, shareAside, error) {
 	return s, aside, err
 }
 
-// plainNames refuses names with characters that a terminal would interpret or can't show.
+// plainNames refuses names that are too long, or have characters that a terminal would interpret or can't
+// show.
 func plainNames[T ~string](first string, profile T, others ...string) error {
 	for _, name := range append(others, first, string(profile)) {
 		if len(name) > maxName || name != Printable(name, "") {

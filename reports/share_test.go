@@ -95,8 +95,8 @@ func reportFiles(t *rapid.T, dir string) map[string]string {
 	return found
 }
 
-// The result has the same bytes however the runs were divided, and in whatever order and number the shares
-// are given.
+// The merged result is the same to the byte, however the runs were divided, and however often and in whatever
+// order the shares are given.
 func TestSharesMergeByteForByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -148,7 +148,7 @@ func TestSharesMergeByteForByte(t *testing.T) {
 		if err := reports.Write(filepath.Join(home, "merged"), merged, records); err != nil {
 			t.Fatal(err)
 		}
-		// Results that no report file shows, such as the durations of detections, are also equal.
+		// Data that no report file shows, such as the durations of detections, is also equal.
 		if want, got := one.Scenarios[0].Store(), merged.Scenarios[0].Store(); storedText(want) != storedText(got) {
 			t.Fatalf("one run\n%s\nmerged\n%s", storedText(want), storedText(got))
 		}
@@ -194,7 +194,7 @@ func writeTwoShares(t *testing.T) string {
 	return dir
 }
 
-// A complete file may still have content that this program never writes.
+// A file with a valid checksum may still contain data that this program never writes.
 func TestForgedShareIsRefused(t *testing.T) {
 	tests := []struct {
 		name string

@@ -65,7 +65,7 @@ type soakCurve struct {
 	Name, Of, Last, Text, Class, Word string
 }
 
-// soakPlan is the drawing of when each part was struck.
+// soakPlan is the drawing of each part's faults over time.
 type soakPlan struct {
 	Width, Height, Left, Right, Bottom float64
 	Rows                               []planRow
@@ -83,7 +83,7 @@ type planBar struct {
 	Class, Title        string
 }
 
-// soakChart is the chart of one figure, with a line for each process.
+// soakChart is the chart for one figure, with a line for each process.
 type soakChart struct {
 	Name                       string
 	Width, Height, Left, Right float64
@@ -253,7 +253,7 @@ func newSoakPlan(r *soak.Result, span time.Duration) soakPlan {
 	return p
 }
 
-// timeTicks returns round times; most is their approximate number.
+// timeTicks returns round times for an axis; most is their approximate number.
 func timeTicks(span time.Duration, most int, x func(time.Duration) float64) (ticks []chartTick) {
 	step := 24 * time.Hour
 	for _, s := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour} {
@@ -326,7 +326,7 @@ func newSoakChart(r *soak.Result, name string, of []*soak.Curve, span time.Durat
 	return c
 }
 
-// chartWord summarizes the results of a chart's lines.
+// chartWord summarizes in a word how a chart's lines were judged.
 func chartWord(of []*soak.Curve) (class, word string) {
 	class, word = "dim", "told"
 	for _, s := range of {

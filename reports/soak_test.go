@@ -14,7 +14,7 @@ import (
 	"handoff/reports"
 )
 
-// soakResult returns an hour in which the number of one worker's goroutines grows.
+// soakResult returns the result of a soak of an hour, in which the number of one worker's goroutines grows.
 func soakResult() *soak.Result {
 	plan := soak.Draw(7, time.Hour, soak.Default())
 	r := &soak.Result{
@@ -62,7 +62,7 @@ func soakResult() *soak.Result {
 	return r
 }
 
-// The page of a soak needs no other files, escapes quotations, stays small, and shows growing figures and
+// A soak's page needs no other files, escapes quoted texts, stays small, and shows growing figures and
 // unjudged rules.
 func TestSoakPageIsSelfContainedAndSmall(t *testing.T) {
 	var page bytes.Buffer

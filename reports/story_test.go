@@ -13,8 +13,8 @@ import (
 
 const reproduceTTL = "chaos run ttl-race --profile documented --seed 41 --mutant unguarded-monitor"
 
-// script writes a synthetic history: events may be added in any order of time, and are sorted and numbered at
-// the end.
+// script builds a synthetic history. Events can be added in any order, and are sorted and numbered at the
+// end.
 type script struct {
 	events  []history.Event
 	message uint64
@@ -33,7 +33,7 @@ func (s *script) sortedEvents() []history.Event {
 	return s.events
 }
 
-// chainOf returns the chain of an execution; the only retry is 31, of 7.
+// chainOf returns an execution's chain. The only retry is execution 31, a retry of 7.
 func chainOf(id execution.ID) execution.ID {
 	if id == 31 {
 		return 7
@@ -70,8 +70,8 @@ func (s *script) addMessage(at time.Duration, queue string, id execution.ID, kin
 
 const ms = time.Millisecond
 
-// addDispatch adds the events from an execution's creation to a worker's queue; to is empty if no worker
-// receives it.
+// addDispatch adds the events from an execution's creation to its dispatch to a worker. to is empty if no
+// worker receives the dispatch.
 func (s *script) addDispatch(at time.Duration, id execution.ID, worker execution.WorkerID, to string) (scheduled time.Duration, message uint64) {
 	s.addEvent(at, history.Event{Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, By: execution.API, Process: "load"})
 	s.addMessage(at+2*ms, "attune.executor.requested", 0, 1, "load", "executor-1", 5*ms)
@@ -188,7 +188,7 @@ func (s *script) addRace() {
 	s.addCompletion(320300*ms, 31, 2, "shell-2")
 }
 
-// ttlViolation returns a checker's finding about the unlawful write.
+// ttlViolation returns a judge's finding about the illegal write.
 func ttlViolation(r *verdict.Record) verdict.Violation {
 	v := verdict.Violation{
 		Invariant: 2, Name: "ownership", Seed: 41, Execution: 7,

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// struckNames is the maximum number of targets that a fault interval names.
+// struckNames is the maximum number of targets that an interval's label names.
 const struckNames = 3
 
 // labelIntervals labels each fault interval with the fault and its targets, for example "kill one worker →
@@ -51,8 +51,8 @@ func (b *builder) labelIntervals(intervals []verdict.FaultInterval) []string {
 	return labels
 }
 
-// intervalOf returns the index of the interval of a fault's event: the last one begun, because evidence may
-// come after the end. It is -1 if there is none.
+// intervalOf returns the index of the interval to which a fault's event belongs: the fault's last one that
+// has begun, because evidence may come after the end. It is -1 if there is none.
 func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	at := -1
 	for i := range intervals {
@@ -63,7 +63,7 @@ func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	return at
 }
 
-// namesStruck returns the targets of a fault in an event.
+// namesStruck returns the fault's targets that an event names.
 func (b *builder) namesStruck(e *history.Event) []string {
 	switch {
 	case e.Process != "":
@@ -80,7 +80,8 @@ func (b *builder) namesStruck(e *history.Event) []string {
 	return nil
 }
 
-// containsName reports whether a text has a name as a whole word: "shell-1" is not in "kill shell-12".
+// containsName reports whether a text contains a name as a whole word: "kill shell-12" does not contain
+// "shell-1".
 func containsName(text, name string) bool {
 	part := func(r byte) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the summary: CI pages truncate a long text at its end.
+// Limits of the summary, because CI pages cut off the end of a long text.
 const (
 	summaryFailures = 10
 	summaryLines    = 4
@@ -41,10 +41,10 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-// verdictSign is a symbol for the verdict, always printed together with the word.
+// verdictSign returns a symbol for the verdict, which is always printed together with the word.
 func verdictSign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
-// overallText summarizes a sweep in one sentence.
+// overallText summarizes the whole sweep in one sentence.
 func overallText(s *verdict.Sweep) string {
 	var count [3]int
 	seeds := 0
@@ -113,7 +113,7 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 	var lines []string
 	for _, sc := range list {
 		if sc.Strategy == verdict.Varied {
-			continue // varied runs need not cover anything
+			continue // varied runs don't have to cover anything
 		}
 		where := markdownCell(sc.Name) + ", " + markdownCell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {

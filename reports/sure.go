@@ -11,9 +11,9 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// Sure describes in one sentence what a sweep's verdict is worth: how many distinct situations its runs
-// showed, how many more twice the seeds would show, and how often a run may fail; empty if nothing was run.
-// Situations are counted separately for each scenario and profile.
+// Sure describes in one sentence how far a sweep's verdict can be trusted: how many distinct situations its
+// runs showed, how many more twice the seeds would show, and how often a run may fail. It is empty if nothing
+// was run. Situations are counted separately for each scenario and profile.
 func Sure(s *verdict.Sweep) string { return sureText(s.Scenarios) }
 
 func sureText(list []*verdict.Scenario) string {
@@ -41,10 +41,10 @@ func sureText(list []*verdict.Scenario) string {
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns is the number of runs that could have failed: those that no checker gave up on.
+// judgedRuns returns the number of runs that could have failed, which excludes runs that a checker gave up on.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
-// moreText describes what twice the seeds would show, if there are enough for an estimate.
+// moreText describes what twice the seeds would show, if there are enough seeds for an estimate.
 func moreText(all []discovery.Summary) string {
 	more, few := 0.0, true
 	for _, i := range all {
@@ -97,7 +97,7 @@ func nounFor(n int, word string) string {
 	return word + "s"
 }
 
-// situationsResult is the part of result.json about the distinct situations of a scenario.
+// situationsResult is the part of result.json about a scenario's distinct situations.
 type situationsResult struct {
 	Distinct int  `json:"distinct"`
 	Once     int  `json:"once"`
@@ -106,8 +106,8 @@ type situationsResult struct {
 	Capped   bool `json:"capped"`
 	// Coverage is the share of a run's situations that earlier runs have shown.
 	Coverage float64 `json:"coverage"`
-	// More is the number of new situations that the same number of further seeds would show; left out if
-	// there are too few seeds.
+	// More is the number of new situations that as many additional seeds would show; omitted for too few
+	// seeds.
 	More *float64 `json:"more,omitempty"`
 }
 
@@ -123,18 +123,18 @@ func situationsOf(sc *verdict.Scenario) situationsResult {
 	return r
 }
 
-// roundTo keeps this many decimals: the last digits of a float differ between processors.
+// roundTo rounds to the given number of decimals, because the last digits of a float differ between processors.
 func roundTo(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit
 }
 
-// sureSection is the part of the page about what a green result is worth.
+// sureSection is the part of the page about how far a green result can be trusted.
 type sureSection struct {
 	Text string
-	// Rows are the results that would gain most from more seeds.
+	// Rows are the results that would benefit most from more seeds.
 	Rows []sureRow
-	// LeftOut counts the other results that would gain.
+	// LeftOut counts the other results that would benefit.
 	LeftOut int
 }
 
@@ -144,7 +144,7 @@ type sureRow struct {
 	more float64
 }
 
-// sureRows is the number of results shown.
+// sureRows is the maximum number of results shown.
 const sureRows = 12
 
 // newSureSection returns nil if there is nothing to show.
@@ -167,7 +167,7 @@ func newSureSection(list []*verdict.Scenario) *sureSection {
 	return s
 }
 
-// coverageText never shows 100 %: no sample proves completeness.
+// coverageText never shows 100 %, because no sample proves completeness.
 func coverageText(share float64) string {
 	if share > 0.999 {
 		return "above 99.9 %"

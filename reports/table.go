@@ -11,7 +11,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the table. Every shown part of a result has a limit, so that the page has one.
+// Limits of the table. Every shown part of a result has a limit, so that the size of the page is limited too.
 const (
 	pageResults = 3000
 	cellReasons = 4
@@ -28,7 +28,7 @@ const (
 type table struct {
 	Columns []string
 	Rows    []tableRow
-	// LeftOut counts the hidden results: those of the last rows, which passed.
+	// LeftOut counts the hidden results, which belong to the last rows and passed.
 	LeftOut int
 	// Pass, Inconclusive and Fail count the scenarios by their worst verdict.
 	Pass, Inconclusive, Fail int
@@ -37,8 +37,8 @@ type table struct {
 // tableRow is one scenario.
 type tableRow struct {
 	Name, About string
-	// Verdict is the worst of its results. For sorting, Rank is its number, Share the largest share of failed
-	// seeds in thousandths, and Executions the sum.
+	// Verdict is the worst verdict of the scenario's results. For sorting, Rank is that verdict's number,
+	// Share the largest share of failed seeds in thousandths, and Executions the sum.
 	Verdict    string
 	Rank       verdict.Verdict
 	Share      int
@@ -55,9 +55,9 @@ type tableCell struct {
 
 type cellResult struct {
 	Sign, Verdict string
-	// Label distinguishes several results of a cell; empty for one.
+	// Label distinguishes several results in a cell; empty for a single result.
 	Label string
-	// Seeds describes the number of runs and of failed ones.
+	// Seeds describes the numbers of runs and of failed runs.
 	Seeds string
 	// Link leads to the run of the smallest failing seed; empty if there is none.
 	Link     string
@@ -137,8 +137,8 @@ func severalWorlds(list []*verdict.Scenario) bool {
 	return slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World != list[0].World })
 }
 
-// columnOf names the column of a result: its profile, and whatever else except the mutant distinguishes two
-// results of a scenario.
+// columnOf names the column of a result: its profile, and everything except the mutant that may distinguish
+// two results of a scenario.
 func columnOf(sc *verdict.Scenario, worlds bool) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if worlds {
@@ -147,7 +147,7 @@ func columnOf(sc *verdict.Scenario, worlds bool) string {
 	return name
 }
 
-// profileOf is the profile of a column.
+// profileOf returns the profile of a column.
 func profileOf(column string) string {
 	name, _, _ := strings.Cut(column, " ")
 	return strings.TrimSuffix(name, ",")
@@ -172,7 +172,7 @@ func newCellResult(sc *verdict.Scenario, link string) cellResult {
 	return r
 }
 
-// shortenReasons keeps one short reason.
+// shortenReasons keeps only one short reason.
 func (c *cellResult) shortenReasons() {
 	if len(c.Why) > 0 {
 		c.MoreWhys += len(c.Why) - 1
@@ -182,7 +182,7 @@ func (c *cellResult) shortenReasons() {
 
 func htmlLength(s string) int { return len(template.HTMLEscapeString(s)) }
 
-// shortenText truncates a text to this many characters.
+// shortenText truncates a text to the given number of characters.
 func shortenText(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -21,7 +21,8 @@ type limits struct {
 	beats      int
 }
 
-// pageMicros is a time in the page's unit, which JavaScript numbers represent exactly for centuries.
+// pageMicros converts a time to the page's unit: microseconds, which JavaScript numbers represent exactly for
+// centuries.
 func pageMicros(d time.Duration) int64 { return d.Microseconds() }
 
 // timeline is the data of one drawn record. Times are in microseconds. "k" is an event's index in the record:
@@ -38,12 +39,12 @@ type timeline struct {
 	Processes      []*processLane  `json:"processes"`
 	Queues         []*queueLane    `json:"queues"`
 	Executions     []*rowLane      `json:"executions"`
-	// Few is the number of executions drawn until the reader asks for all.
+	// Few is the number of executions that are drawn until the reader asks for all of them.
 	Few int `json:"few"`
 	// Who holds the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
-	// Led has the events that led to the first violations. Dues and Leases are deadlines; see deadlines.
+	// Led holds the events that led to the first violations. Dues and Leases are deadlines; see deadlines.
 	Led    []leadUp               `json:"led"`
 	Dues   map[execution.ID][]any `json:"dues"`
 	Leases map[string][]any       `json:"leases"`
@@ -53,7 +54,7 @@ type timeline struct {
 	EventsLeftOut     int `json:"eventsLeftOut"`
 }
 
-// period is a part of a lane: [from, to, k, name, and more].
+// period is a part of a lane, written as [from, to, k, name, more...].
 type period struct {
 	from, to time.Duration
 	k        int
@@ -61,7 +62,7 @@ type period struct {
 	more     []any
 }
 
-// MarshalJSON writes a list, which is shorter than an object.
+// MarshalJSON writes a list, because it is shorter than an object.
 func (p period) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]any{pageMicros(p.from), pageMicros(p.to), p.k, p.name}, p.more...))
 }
@@ -71,12 +72,12 @@ type violationMark struct {
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
-	// K is the event at which it happened, or the last event before it.
+	// K is the index of the event at which the violation happened, or of the last event before it.
 	K int `json:"k"`
 }
 
 type intervalMark struct {
-	// Label is the fault with those targets that its name omits.
+	// Label is the fault's name, with the targets that the name omits.
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
@@ -91,7 +92,7 @@ type builder struct {
 	t   describer
 	lim limits
 	end time.Duration
-	// moment is the center of the chosen data: the first violation, otherwise the end.
+	// moment is the time around which data is chosen: the time of the first violation, or else the end.
 	moment time.Duration
 	focus  [2]time.Duration
 	// close is the period just before the violation: a race takes milliseconds, although its causes may be
@@ -171,8 +172,9 @@ func (b *builder) markViolation(v *verdict.Violation) violationMark {
 	}
 }
 
-// chooseFocus chooses the part of the run that is shown first: from the start of the violated execution or of
-// the earliest known cause until shortly after the violation. A run without a violation is shown completely.
+// chooseFocus chooses the part of the run that is shown first: from the start of the violated execution, or
+// from the earliest known cause, until shortly after the violation. A run without a violation is shown
+// completely.
 func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
 	b.close = b.focus
@@ -205,7 +207,8 @@ func (b *builder) paddedPeriod(from, to time.Duration) [2]time.Duration {
 	return [2]time.Duration{begin, end}
 }
 
-// lastActs is the time of the fifth-last event about a violation's execution, up to the violation.
+// lastActs returns the time of the fifth-last event about a violation's execution, counted back from the
+// violation.
 func (b *builder) lastActs(v *verdict.Violation) time.Duration {
 	at, acts := v.At, 0
 	for i := len(b.r.Events) - 1; i >= 0 && acts < 5; i-- {
@@ -255,10 +258,9 @@ func (b *builder) writeEvents(out *timeline) {
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events. First come the lead-ups to the violations, the events of
+// chooseEvents chooses at most limits.events events. First come the lead-ups to the violations, the events of
 // the violated executions and of the faults, then those of the other drawn executions, then the rest. Within
-// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as
-// ticks.
+// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {
@@ -315,5 +317,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// eventClass is the style of events of a kind on the page.
+// eventClass returns the style of a kind's events on the page.
 func eventClass(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }

@@ -18,8 +18,8 @@ type whyPage struct {
 	EndsHere                  string
 	EndsThere                 string
 	Others                    []string
-	// Unneeded states that no fault was needed, so that a run without one of them reveals nothing about the
-	// cause and is folded; otherwise it is empty.
+	// Unneeded states that no fault was needed. A comparison with a run without a fault then reveals nothing
+	// about the cause, so it is folded. It is empty if a fault was needed.
 	Unneeded string
 	// Fold is the note in the title of the folded comparison.
 	Fold       string
@@ -70,7 +70,7 @@ func newWhy(r *verdict.Record) *whyPage {
 	return p
 }
 
-// unneededText states that no fault was needed, and where the cause is instead.
+// unneededText states that no fault was needed, and where to look for the cause instead.
 func unneededText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "No fault is a cause: " + ownText(x) + "."
@@ -86,7 +86,7 @@ func unneededText(x *explain.Explanation) string {
 	return text
 }
 
-// besideTitle describes the result of the run compared with the failing one.
+// besideTitle describes the result of the run with which the failing one is compared.
 func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	switch {
 	case !c.Passes:
@@ -101,7 +101,7 @@ func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	return "Beside a run without this failure"
 }
 
-// changeText describes what differs in the compared run, and what both draw.
+// changeText describes what was changed in the compared run, and whether both draw the same random numbers.
 func changeText(c *explain.Counterpart) string {
 	if c.Anew {
 		return "The same " + c.Change + ". It draws other random numbers, so much differs by chance."
@@ -166,7 +166,7 @@ func asSentence(line string) string {
 	return line
 }
 
-// needOf returns the mark of a fault in the timeline: whether the failure needed it, if known.
+// needOf returns a fault's mark in the timeline, which shows whether the failure needed the fault, if known.
 func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 	if x == nil {
 		return "", false

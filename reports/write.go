@@ -11,8 +11,8 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Files in the folder of a failure: the history of its run, and its scenario, whose configuration sets the
-// bounds of the judgement. The folder needs nothing else to be judged again.
+// Files in the folder of a failure: the history of its run, and its scenario, whose configuration determines
+// the bounds of judges. The folder needs nothing else to be judged again.
 const (
 	HistoryFile  = "history.jsonl"
 	ScenarioFile = "scenario.yaml"
@@ -83,7 +83,7 @@ func WriteFolder(dir string, r *verdict.Record) (page string, err error) {
 	return filepath.Join(dir, key, runPage), writeFailure(dir, key, r)
 }
 
-// recordFolders names the folder of each record, empty for records without a failure.
+// recordFolders returns the name of each record's folder; empty for records without a failure.
 func recordFolders(records []*verdict.Record) []string {
 	folders, taken := make([]string, len(records)), make(map[string]bool)
 	for i, r := range records {
@@ -94,7 +94,7 @@ func recordFolders(records []*verdict.Record) []string {
 	return folders
 }
 
-// runKeys names every record for links, after its folder if it has one.
+// runKeys returns a name for links to each record: the name of its folder, if it has one.
 func runKeys(records []*verdict.Record) map[*verdict.Record]string {
 	keys, taken := make(map[*verdict.Record]string, len(records)), make(map[string]bool)
 	for i, folder := range recordFolders(records) {
@@ -110,8 +110,8 @@ func runKeys(records []*verdict.Record) map[*verdict.Record]string {
 	return keys
 }
 
-// folderOf names the folder of a failure, and marks a varied run. The name contains the mutant only if two
-// records would otherwise share a folder.
+// folderOf returns a name for the folder of a failure. The name marks a varied run. The name contains the
+// mutant only if two records would otherwise share a folder.
 func folderOf(r *verdict.Record, taken map[string]bool) string {
 	profile := string(r.Profile)
 	if r.Varied != nil {
@@ -128,7 +128,7 @@ func folderOf(r *verdict.Record, taken map[string]bool) string {
 	return name
 }
 
-// fileName makes a file name that stays inside its folder, whatever the name in the scenario file is.
+// fileName turns s into a file name that can't lead out of its folder, whatever the scenario file contains.
 func fileName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -143,7 +143,7 @@ func fileName(s string) string {
 	return s
 }
 
-// WriteFile writes a file that is complete or absent: under another name first, then renamed.
+// WriteFile writes a file that is either complete or absent: it is written under another name, then renamed.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".handoff-report-*")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The name of a varied run's folder marks it, with and without a mutant: the unvaried run of the same seed is
-// another one.
+// A varied run's folder is marked in its name, with and without a mutant, because it differs from the
+// unvaried run of the same seed.
 func TestFolderNameMarksVariedRuns(t *testing.T) {
 	run := func(mutant string, varied []string) *verdict.Record {
 		return &verdict.Record{Run: verdict.Run{Scenario: "s", Profile: config.Hardened, Seed: 1, Mutant: mutant, Varied: varied, Panic: "boom"}}
@@ -33,7 +33,7 @@ func TestFolderNameMarksVariedRuns(t *testing.T) {
 	}
 }
 
-// A failure that concerns no execution links to the timeline, but to no execution's story.
+// A failure that concerns no execution has a link to the timeline, but none to an execution's story.
 func TestOnlyExecutionFailuresLinkToStory(t *testing.T) {
 	for id, want := range map[execution.ID]bool{0: false, 7: true} {
 		v := verdict.Violation{Invariant: 15, Name: "alerts", Seed: 1, Execution: id}
@@ -52,7 +52,7 @@ func TestOnlyExecutionFailuresLinkToStory(t *testing.T) {
 	}
 }
 
-// A refused change that sets no status is described without one.
+// A refused change that sets no status is described without naming a status.
 func TestRefusedWriteWithoutStatusNamesNone(t *testing.T) {
 	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
 	if want := "tried to change execution 19 at epoch 1 and was refused"; !strings.Contains(got, want) {

@@ -1,7 +1,7 @@
-// Package scenarios is the scenario library, embedded in the programs: the YAML files of the folders here.
-// The folder order has the scenarios that the harness was ordered for, and seed those of the core's source
-// documents. The folder regressions has failures that were found once. Each other folder is named after the
-// broken part. Package chaos/scenario defines their language.
+// Package scenarios embeds the scenario library in the programs: the YAML files in the folders of this
+// directory. The folder order has the scenarios that the harness was ordered for, and seed those of the
+// core's source documents. The folder regressions has failures that were found once. Each other folder is
+// named after the broken part. Package chaos/scenario defines their language.
 package scenarios
 
 import (
@@ -21,7 +21,7 @@ var files embed.FS
 
 const regressions = "regressions"
 
-// readScenarios reads the files of the selected folders, in the order of their names.
+// readScenarios reads the files in the selected folders, in the order of their names.
 func readScenarios(of func(folder string) bool) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	for _, file := range filePaths(of) {
@@ -58,12 +58,13 @@ func Library() ([]*scenario.Scenario, error) {
 	return list, err
 }
 
-// Regressions reads the failures that were found once, shrunk, and kept. They are not part of the library.
+// Regressions reads the scenarios that reproduce earlier failures, shrunk to what the failure needs. They are
+// not part of the library.
 func Regressions() ([]*scenario.Scenario, error) {
 	return readScenarios(func(folder string) bool { return folder == regressions })
 }
 
-// Names lists the library without reading the files: each has the name of its scenario.
+// Names lists the library without reading the files, because each file has its scenario's name.
 func Names() []string {
 	names := filePaths(isLibrary)
 	for i, file := range names {

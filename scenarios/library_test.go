@@ -31,12 +31,12 @@ func TestLibrary(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=../schema.json\n") {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
-		// These have no faults, but load, long runs, a broken action or a missing runtime.
+		// These have no faults, but test load, long runs, a broken action or a missing runtime.
 		calm := []string{
 			"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
 			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together", "held-for-hours", "late-behind-short-runs",
 		}
-		// The documented profile fails these by its policy, or adds only run time.
+		// Under the documented profile, these fail by its policy or would only take more time.
 		hardened := []string{
 			"every-time-scale", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-retried", "more-than-a-batch",
 			"keys-used-again", "pinned-backlog", "pinned-beyond-a-batch", "step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",
@@ -66,8 +66,8 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// Lost claimed work fails under documented, and is abandoned under hardened. A scenario that expects the
-// opposite has confused the two.
+// An execution that is lost after its claim fails under documented, and is abandoned under hardened. A
+// scenario that expects the opposite has confused the two profiles.
 func TestLibraryKnowsItsProfiles(t *testing.T) {
 	s, err := Find("worker-stops-mid-execution")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// An alert that no scenario expects might never fire, or never end.
+// Every alert is expected by a scenario, because an untested alert might never fire or never end.
 func TestLibraryCoversEveryAlert(t *testing.T) {
 	library, err := Library()
 	if err != nil {

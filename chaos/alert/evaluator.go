@@ -1,5 +1,5 @@
-// Package alert evaluates the alert rules of core/telemetry during a run: it receives the core's figures
-// and evaluates the rules every sample interval, as Prometheus would.
+// Package alert evaluates the alert rules of core/telemetry during a run: it collects the core's metrics and
+// evaluates the rules every sample interval, as Prometheus would.
 package alert
 
 import (
@@ -10,25 +10,25 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Evaluator receives the figures of all processes of a run and evaluates the rules. Only one task at a time
-// may use it.
+// Evaluator collects the metrics that a run's processes export, and evaluates the rules. It is not safe for
+// concurrent use.
 type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
-	// counters are sums over all processes and their restarts, like the result of Prometheus'
-	// increase() for counters that restart from zero. measured is the number of measurements of each
-	// histogram; counters holds their sums. All are indexed by figure.
+	// counters are sums over all processes and their restarts, like the result of Prometheus' increase() for
+	// counters that restart from zero. For a histogram, measured is the number of measurements, and counters
+	// holds their sum. All are indexed by figure.
 	counters, measured []map[telemetry.Labels]int64
 	gauges             []map[gauge]int64
 }
 
-// gauge is a gauge of one process.
+// gauge identifies a gauge by its process and labels.
 type gauge struct {
 	process string
 	labels  telemetry.Labels
 }
 
-// rule is a rule with its state.
+// rule is an alert rule with its state of evaluation.
 type rule struct {
 	telemetry.Rule
 	of, per window
@@ -52,13 +52,13 @@ func NewEvaluator() *Evaluator {
 	return b
 }
 
-// Change is an alert that began to fire, or was resolved.
+// Change reports that an alert began to fire or was resolved.
 type Change struct {
 	Alert  string
 	Firing bool
 }
 
-// Look takes one sample and returns the changes.
+// Look takes one sample, evaluates the rules, and returns the alerts that changed.
 func (e *Evaluator) Look(now time.Duration) (changes []Change) {
 	for _, r := range e.rules {
 		holds := e.judgeRule(r)
@@ -75,7 +75,7 @@ func (e *Evaluator) Look(now time.Duration) (changes []Change) {
 	return changes
 }
 
-// Firing reports whether an alert fires.
+// Firing reports whether the alert is firing.
 func (e *Evaluator) Firing(name string) bool {
 	for _, r := range e.rules {
 		if r.Name == name {
@@ -164,7 +164,7 @@ func (w *window) addSample(q *telemetry.Query, counter bool, value int64, known 
 	}
 	most := int(q.Window / telemetry.SampleInterval)
 	if counter {
-		// The growth needs one sample from before the window.
+		// The growth is measured from the last sample before the window.
 		most++
 	}
 	if known {

@@ -18,7 +18,7 @@ func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 	return story
 }
 
-// reporting is an evaluator that gets figures from one executor.
+// reporting returns an evaluator to which one executor has reported.
 func reporting() *Evaluator {
 	b := NewEvaluator()
 	b.Process("executor-0").Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})

@@ -17,26 +17,26 @@ import (
 	"handoff/core/telemetry"
 )
 
-// story is the input of one rule, sample by sample, and when its alert fires.
+// story holds the input of one rule, sample by sample, and the samples at which its alert must fire or not.
 type story struct {
 	name string
 	rule telemetry.Rule
-	// absent reports whether the rule holds while no process reports the figure.
+	// absent reports whether the rule fires because no process reports its figure.
 	absent bool
 	series []*told
-	// looks are the times, in samples, at which both evaluators are compared.
+	// looks holds the samples at which the evaluator and Prometheus must agree.
 	looks []look
 }
 
-// told is one input series: a gauge's values, a counter's growth in each sample, or the duration in seconds
-// and the number of a histogram's measurements.
+// told is one input series: a gauge's values, a counter's growth in each sample, or a histogram's
+// measurements (their number, and the seconds that each took).
 type told struct {
 	figure         telemetry.Figure
 	labels         telemetry.Labels
 	values, counts []int64
 }
 
-// silence is the value of a gauge that no process reports.
+// silence stands for a missing sample: no process reports the gauge.
 const silence = -1
 
 type look struct {
@@ -45,8 +45,8 @@ type look struct {
 }
 
 // stories returns two stories for a rule. In the first, its value goes from exactly the limit to one above
-// it and back. In the second, for percentages and means that need a minimum of samples, the value is bad in
-// one sample too few.
+// it and back. The second is for percentages and means that need a minimum number of samples: there the value
+// exceeds the limit, but with one sample too few.
 func stories(r telemetry.Rule, written fileRule) []*story {
 	whole := &story{name: r.Name, rule: r, absent: strings.HasPrefix(written.Expr, "absent(")}
 	quiet, loud := whole.levels()
@@ -87,10 +87,10 @@ func stories(r telemetry.Rule, written fileRule) []*story {
 	return []*story{whole, few}
 }
 
-// perSample returns the base of a rule's percentage or mean in each sample.
+// perSample is the base of a percentage, or the number of measurements of a mean, in each sample.
 const perSample = 100
 
-// levels returns the values in each sample at which the rule is at its limit, and beyond it.
+// levels returns the value per sample that puts the rule exactly at its limit, and one beyond it.
 func (s *story) levels() (quiet, loud int64) {
 	r := &s.rule
 	switch {
@@ -121,13 +121,13 @@ func (s *story) tell(of, per int64) {
 	first.values, first.counts = append(first.values, of), append(first.counts, per)
 	if p := s.rule.Per; p != nil {
 		if p.Figure == first.figure && p.Matches(first.labels) {
-			per -= of // it also counts in the base
+			per -= of // of is part of the base, too
 		}
 		s.series[1].values = append(s.series[1].values, per)
 	}
 }
 
-// selected returns labels that one query selects, and another, if given, doesn't.
+// selected returns labels that match the query q but, unless not is nil, don't match not.
 func selected(q, not *telemetry.Query) (l telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		switch {
@@ -142,7 +142,7 @@ func selected(q, not *telemetry.Query) (l telemetry.Labels) {
 	return l
 }
 
-// judged returns the evaluator's answers at the times of the story.
+// judged replays the story to an evaluator and returns what it says at the story's looks.
 func (s *story) judged() (all []look) {
 	b := NewEvaluator()
 	r := b.Process("executor-1")
@@ -160,7 +160,7 @@ func (s *story) judged() (all []look) {
 	return all
 }
 
-// report passes a sample to an evaluator.
+// report reports sample i of the series.
 func (t *told) report(b *Evaluator, r telemetry.Recorder, i int) {
 	v := t.values[i]
 	info := telemetry.Table()[t.figure]
@@ -202,7 +202,7 @@ func ruleFile(t *testing.T) map[string]fileRule {
 	return all
 }
 
-// The harness's evaluator evaluates every rule as its text specifies.
+// The harness's evaluator fires at one above each rule's limit, and not at the limit.
 func TestRulesFireOnlyBeyondTheirLimit(t *testing.T) {
 	written := ruleFile(t)
 	for _, r := range telemetry.Rules() {
@@ -214,7 +214,7 @@ func TestRulesFireOnlyBeyondTheirLimit(t *testing.T) {
 	}
 }
 
-// The files of promtool's unit tests.
+// The following types are the file format of promtool's unit tests.
 type (
 	unitTests struct {
 		RuleFiles []string   `yaml:"rule_files"`
@@ -243,10 +243,10 @@ type (
 	}
 )
 
-// address is the external label with which links in annotations begin.
+// address is the external label that starts every link in an annotation.
 const address = "https://handoff.example"
 
-// promtool returns the story as a unit test of Prometheus' rules.
+// promtool returns the story as a unit test for promtool.
 func (s *story) promtool(annotations map[string]string) unitTest {
 	test := unitTest{Name: s.name, Interval: telemetry.SampleInterval.String(), ExternalLabels: map[string]string{"handoff": address}}
 	for _, one := range s.series {
@@ -276,7 +276,7 @@ func (s *story) promtool(annotations map[string]string) unitTest {
 	return test
 }
 
-// spelled formats values for promtool.
+// spelled formats values in promtool's notation.
 func spelled(values []int64) string {
 	var all []string
 	for _, v := range values {
@@ -289,8 +289,8 @@ func spelled(values []int64) string {
 	return strings.Join(all, " ")
 }
 
-// sums returns the values of a counter that grows by each; times, unless nil, multiplies the
-// growth.
+// sums returns a counter's values in promtool's notation. The counter grows by each, multiplied by times if
+// any.
 func sums(each, times []int64) string {
 	var all []int64
 	sum := int64(0)
@@ -304,8 +304,8 @@ func sums(each, times []int64) string {
 	return spelled(all)
 }
 
-// Prometheus evaluates the rule file like the harness evaluates the rules, and its alerts have the rule's
-// annotations, with this system's address in their links.
+// Prometheus' alerts fire exactly when the harness's do, and have the rule's annotations, with this system's
+// address in their links.
 func TestPrometheusAgreesOnEveryRule(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -352,7 +352,7 @@ func expanded(t *testing.T, r fileRule, value int64) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for name, text := range r.Annotations {
-		// Prometheus adds this prefix.
+		// Prometheus defines these variables in the same way.
 		parsed, err := template.New(name).Funcs(template.FuncMap{"humanizeDuration": humanize}).Parse("{{ $externalLabels := .Labels }}{{ $value := .Value }}" + text)
 		var out strings.Builder
 		if err == nil {

@@ -1,5 +1,5 @@
-// Package audit judges external histories, from a production database's audit table or a recorded file, by
-// the same invariants as a simulated run.
+// Package audit judges external histories, from a production database's audit table or a recorded file, with
+// the same invariants that judge a simulated run.
 //
 // A database's audit is evidence, because triggers write it in the audited transactions. It is incomplete: it
 // has no messages, leases or runs of actions. Some invariants that need those are judged in part (Rule.Part);
@@ -21,11 +21,11 @@ import (
 	"handoff/core/execution"
 )
 
-// Result is the judgement of a history.
+// Result is the outcome of judging a history.
 type Result struct {
 	// Executions and Events count the executions and events that were read.
 	Executions, Events int
-	// Open is the number of unfinished executions that may still be unfinished at their age.
+	// Open is the number of unfinished executions that are young enough to be unfinished.
 	Open int
 	// Rules has the judgement of every invariant, by number.
 	Rules []Rule
@@ -37,8 +37,8 @@ type Result struct {
 	Unread  int
 	Unknown []string
 	Aside   int
-	// Since is the time from which the audit is complete: retention has deleted earlier lines. It is the zero
-	// time if nothing was deleted. Executions that were created before Since are not judged. Left is the
+	// Since is the time since which the audit is complete: retention has deleted earlier lines. It is the
+	// zero time if nothing was deleted. Executions that were created before Since are not judged. Left is the
 	// number of deleted executions that the audit still has lines about.
 	Since time.Time
 	Left  int
@@ -54,7 +54,7 @@ func (r *Result) Count(of Outcome) (n int) {
 	return n
 }
 
-// mostUnknown is the greatest length of Result.Unknown.
+// mostUnknown is the maximum length of Result.Unknown.
 const mostUnknown = 5
 
 // Outcome is the result for one invariant.
@@ -71,14 +71,13 @@ const (
 type Rule struct {
 	Invariant *invariant.Invariant
 	Outcome   Outcome
-	// Occasions is how often the rule was judged; see invariant.Suite.Judged.
+	// Occasions counts the occasions on which the rule was judged; see invariant.Suite.Judged.
 	Occasions uint64
-	// Why is the reason why it was not judged.
+	// Why explains why the rule was not judged.
 	Why string
-	// Part describes the part that was judged; empty for all of it.
+	// Part describes which part of the rule was judged; empty for the whole rule.
 	Part string
-	// Never lists the kinds of events that the rule needs, but that never occurred although the history
-	// records them.
+	// Never lists the recorded kinds of events that the rule needs but that never occurred.
 	Never []history.Kind
 }
 
@@ -86,19 +85,19 @@ type Rule struct {
 type History struct {
 	// Config is the configuration of the recorded processes.
 	Config config.Config
-	// Unconfigured reports whether the configuration is unknown: then only rules without bounds from it are
+	// Unconfigured reports whether the configuration is unknown. Then rules whose bounds depend on it are not
 	// judged.
 	Unconfigured bool
 	// Kinds are the kinds of events that the history records completely; nil for all.
 	Kinds []history.Kind
-	// Alerts are the expectations of alerts. Without any, alerts were not watched.
+	// Alerts holds the scenario's expectations of alerts. Without any, alerts were not evaluated.
 	Alerts invariant.Alerts
-	// Tolerance is for invariant.Suite.SetTolerance; 0 keeps the default.
+	// Tolerance is passed to invariant.Suite.SetTolerance; 0 keeps the default.
 	Tolerance time.Duration
 }
 
-// noFigures is the reason why invariant 15 is judged in part at most: detecting a wrong figure requires
-// access to the reporting process.
+// noFigures explains why invariant 15 is judged at most in part: detecting a wrong figure requires access to
+// the reporting process.
 const noFigures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
 
 // JudgeHistory judges a recorded history. next reads the next event, and returns io.EOF after the last one.
@@ -138,21 +137,21 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 	}
 }
 
-// judge streams events through the invariants for which the evidence suffices. It stores no events.
+// judge passes events to the invariants for which there is enough evidence. It stores no events.
 type judge struct {
 	r     *Result
 	h     History
 	suite *invariant.Suite
 	last  history.Kind
-	// seen are the kinds of events that occurred.
+	// seen holds the kinds of events that occurred.
 	seen [history.Kinds]bool
 }
 
-// newJudge begins a judgement. lacks returns why the evidence is insufficient for an invariant, empty if it
-// suffices.
+// newJudge returns a judge that has read no events yet. lacks returns why the evidence is insufficient for an
+// invariant, empty if it suffices.
 func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	r := new(Result)
-	numbers := []int{} // nil would mean all of them
+	numbers := []int{} // nil would mean all kinds
 	for _, i := range invariant.All() {
 		rule := Rule{Invariant: i, Why: lacks(i)}
 		if rule.Why == "" {
@@ -195,7 +194,7 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
-// finishJudgement judges rules that depend on the end of the history; now is the present.
+// finishJudgement judges rules that depend on the end of the history. now is the current time.
 func (j *judge) finishJudgement(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
 	if !settled {
@@ -214,9 +213,8 @@ func (j *judge) finishJudgement(now time.Duration) *Result {
 	return j.r
 }
 
-// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if it
-// could not be (Rule.Why, Suite.Blind), if it had no occasion, or if no event of the kinds that it needs
-// occurred.
+// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if it could
+// not be (Rule.Why, Suite.Blind), if it had no occasion, or if no event of the kinds that it needs occurred.
 func (j *judge) setOutcome(rule *Rule) {
 	i := rule.Invariant
 	for _, kind := range i.Needs {
@@ -253,8 +251,8 @@ func (r *Result) blindReason() string {
 	return "it needs events that could not be read, or that retention has deleted"
 }
 
-// missingKindsReason names the kinds of events that an invariant needs and a history does not record; empty
-// if it records all.
+// missingKindsReason names the kinds of events that an invariant needs but the history lacks; empty if there
+// are none.
 func missingKindsReason(i *invariant.Invariant, kinds []history.Kind) string {
 	var lacks []history.Kind
 	for _, kind := range i.Needs {
@@ -268,7 +266,7 @@ func missingKindsReason(i *invariant.Invariant, kinds []history.Kind) string {
 	return "the history has no " + joinKinds(lacks) + " events"
 }
 
-// joinKinds lists kinds of events as part of a sentence.
+// joinKinds joins kinds of events to a phrase of a sentence.
 func joinKinds(kinds []history.Kind) string {
 	text := ""
 	for i, kind := range kinds {

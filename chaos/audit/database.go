@@ -17,14 +17,13 @@ import (
 
 // Options configures Judge.
 type Options struct {
-	// Config is the configuration of the daemons; it determines how long an execution may be open.
+	// Config is the configuration of the daemons; it determines how long an execution may remain open.
 	Config config.Config
 	// StatementTimeout limits every statement; zero means a minute.
 	StatementTimeout time.Duration
 }
 
-// ErrNoAudit means that the database has no audit table: it does not belong to Handoff, or its schema is
-// older.
+// ErrNoAudit means that the database has no audit table: it is not Handoff's, or its schema is too old.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
 // evidence lists the kinds of events that the audit and the executions record completely. Cancellation

@@ -12,8 +12,8 @@ import (
 	"handoff/reports"
 )
 
-// FuzzHistory reads and judges arbitrary input: it never panics, every error names a position, and
-// the time depends only on the length.
+// FuzzHistory reads and judges arbitrary input: it never panics, every error names a position, and the time
+// taken depends only on the input's length.
 func FuzzHistory(f *testing.F) {
 	const header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 	for _, text := range []string{
@@ -52,7 +52,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// placed checks that an error names a position and contains no terminal control characters.
+// placed checks that an error names a position in the input and contains no terminal control characters.
 func placed(t *testing.T, err error) {
 	t.Helper()
 	if text := err.Error(); !strings.HasPrefix(text, "h:") || len(text) > 2000 || strings.ContainsAny(text, "\x00\x1b\n") {

@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// An unknown word in a row is an error, but the rest of the row is read.
+// An unknown word in a row causes an error, but the row's other columns are still read.
 func TestUnknownWordKeepsRestOfRow(t *testing.T) {
 	known := record{id: 3, execution: 7, chain: 5, from: "requested", to: "scheduling", writer: "scheduler", reason: "", worker: 2}
 	for name, c := range map[string]struct {
@@ -38,7 +38,7 @@ func TestUnknownWordKeepsRestOfRow(t *testing.T) {
 	}
 }
 
-// A rule may lack events because they are unreadable, or because retention has deleted them.
+// The reason why a rule is blind says whether its events are unreadable, deleted by retention, or both.
 func TestBlindRuleReportsCause(t *testing.T) {
 	since := time.Unix(1, 0)
 	for _, c := range []struct {

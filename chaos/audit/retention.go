@@ -12,7 +12,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// readRetention reads what retention has deleted: nothing in a database with an older schema.
+// readRetention reads what retention has deleted. A database with an older schema has no such record.
 func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	var there bool
 	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition_gone') is not null").Scan(&there); err != nil || !there {
@@ -20,7 +20,7 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	}
 	var since *time.Time
 	if err := tx.QueryRow(ctx, "select max(at) from execution_transition_gone").Scan(&since); err != nil {
-		return fmt.Errorf("reading up to when the audit was deleted: %w", err)
+		return fmt.Errorf("reading until when retention has deleted the audit: %w", err)
 	}
 	if since != nil {
 		r.Since = *since
@@ -28,12 +28,12 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	err := tx.QueryRow(ctx, `select count(distinct t.execution) from execution_transition t
 		where not exists (select from execution_record e where e.id = t.execution)`).Scan(&r.Left)
 	if err != nil {
-		return fmt.Errorf("counting the deleted executions that the audit still has lines about: %w", err)
+		return fmt.Errorf("counting deleted executions with remaining audit lines: %w", err)
 	}
 	return nil
 }
 
-// setAsideTruncated records an event of an execution whose first events retention has deleted.
+// setAsideTruncated counts, but doesn't judge, an event of an execution whose first events were deleted.
 func (j *judge) setAsideTruncated(e *history.Event) {
 	j.r.Events++
 	j.suite.SetAside(e)

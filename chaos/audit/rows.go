@@ -86,7 +86,7 @@ func readHistory(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, e
 	return present.Sub(first), nil
 }
 
-// The ranks order rows of one moment: causes before consequences. Only a transition has a writer.
+// The ranks order rows with the same time: causes before consequences. Only a transition has a writer.
 const (
 	rankRegistered = -2
 	rankCancelled  = -1
@@ -108,7 +108,7 @@ type record struct {
 	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
 	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
-	// truncated reports whether the audit no longer has the beginning of this execution.
+	// truncated reports whether retention has deleted the execution's first audit lines.
 	truncated bool
 }
 
@@ -138,7 +138,7 @@ func (r *record) historyEvent(at time.Duration) (history.Event, error) {
 	}
 	switch {
 	case r.rank == rankCancelled:
-		// The row has the current status, not the status at the request.
+		// The row holds the current status, not the status at the time of the request.
 		e.Kind, e.To, errs[0] = history.CancelRequested, execution.None, nil
 	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)

@@ -17,10 +17,10 @@ import (
 // MostCauses is the maximum number of events shown as causes of a violation.
 const MostCauses = 25
 
-// Violation holds the properties of a violation from which FindCauses starts.
+// Violation identifies a violation whose causes FindCauses is to find.
 type Violation struct {
 	Execution execution.ID // 0 for none
-	Step      uint64       // 0 if the world doesn't count steps
+	Step      uint64       // 0 if the world doesn't number its steps
 	At        time.Duration
 	Message   string
 }
@@ -36,7 +36,7 @@ type Causes struct {
 	Past int
 }
 
-// FindCauses returns at most that many events that led to a violation: the nearest ones in its past.
+// FindCauses returns the events that led to a violation: the nearest ones in its past, at most most.
 func FindCauses(r *Run, v *Violation, most int) *Causes {
 	n := countEventsUntil(r.Events, v)
 	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
@@ -58,11 +58,11 @@ func countEventsUntil(events []history.Event, v *Violation) int {
 	return n
 }
 
-// search walks back from a violation, the nearest events first.
+// search walks back in time from a violation, visiting the nearest events first.
 type search struct {
 	*graph
 	v *Violation
-	// story holds the executions that the violation concerns, cast the processes.
+	// story holds the executions that the violation concerns, and cast the processes.
 	story map[execution.ID]bool
 	cast  map[string]bool
 
@@ -153,7 +153,7 @@ func (s *search) addStartEvents() {
 	}
 }
 
-// processDistance returns the distance of a process's last event from the violation.
+// processDistance returns the distance from the violation that a process's last event gets.
 func (s *search) processDistance(process string) int32 {
 	if s.cast[process] {
 		return 4
@@ -167,7 +167,7 @@ func (s *search) reachExecution(of map[execution.ID]int32, id execution.ID, far 
 	}
 }
 
-// reachEvent sets an event's distance, unless the event is already nearer.
+// reachEvent records that an event was reached at a distance, unless it was reached at a smaller one.
 func (s *search) reachEvent(i, from, far int32) {
 	if s.far[i] >= 0 && s.far[i] <= far {
 		return
@@ -229,7 +229,7 @@ func (s *search) nearestCauses(most int) *Causes {
 }
 
 // edgesBetween returns an edge from each chosen event to the chosen event through which the search reached
-// it, perhaps via others.
+// it, directly or via events that were not chosen.
 func (s *search) edgesBetween(chosen []int) [][2]int {
 	arrows := [][2]int{}
 	for _, i := range chosen {
@@ -263,7 +263,7 @@ func (s *search) eventCommonness(i int32) int32 {
 // reachedEvent is an event with its distance or rank.
 type reachedEvent struct{ far, i int32 }
 
-// heapOf is a heap of reached events: the nearest first, and of equally near ones the latest.
+// heapOf is a heap of reached events, the nearest first. If two are equally near, the later one comes first.
 type heapOf []reachedEvent
 
 func (h heapOf) Len() int { return len(h) }

@@ -23,8 +23,8 @@ func transitionEvent(id execution.ID, to execution.Status, process string) histo
 	return history.Event{Kind: history.Transition, Execution: id, Chain: id, To: to, Process: process}
 }
 
-// lostExecutionRun returns a run in which a partition makes a worker lose an execution, among events of
-// another one.
+// lostExecutionRun returns a run in which a partition makes a worker lose an execution, while another
+// execution runs undisturbed.
 func lostExecutionRun() (*explain.Run, *explain.Violation) {
 	claimed := transitionEvent(7, execution.Running, "shell-1")
 	claimed.Worker, claimed.Incarnation = 1, 1
@@ -74,7 +74,8 @@ func TestFindCausesPrefersOwnExecution(t *testing.T) {
 	}
 }
 
-// Recorded parents count: here a log line links an executor's work on execution 8 to the end of execution 7.
+// FindCauses follows recorded parents: a log line links an executor's work on execution 8 to the end of
+// execution 7.
 func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	r, v := lostExecutionRun()
 	edge := [2]int{9, 13}
@@ -88,7 +89,7 @@ func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	}
 }
 
-func TestFirstMutantActRepresentsLaterOnes(t *testing.T) {
+func TestFindCausesIncludesFirstMutantActs(t *testing.T) {
 	mark := func(at string) history.Event {
 		return history.Event{Kind: history.MutantActed, Process: at, Text: "forgot a row"}
 	}
@@ -110,7 +111,7 @@ func TestEmptyHistoryHasNoCauses(t *testing.T) {
 	}
 }
 
-// The same record yields the same causes, whatever the order of maps.
+// Repeated calls for the same record return the same causes, although Go's map order varies.
 func TestFindCausesIsDeterministic(t *testing.T) {
 	r, v := lostExecutionRun()
 	v.Message = "shell-1 shell-2 executor-1 client execution 7 execution 8"

@@ -15,7 +15,7 @@ import (
 // Difference describes where two runs, the first (here) and the second (there), diverged. It splits each run
 // into strands. A strand holds the events of one execution, worker, fault, queue or process.
 type Difference struct {
-	// Same is the number of equal events with which both runs begin, and Until the time of the last of them.
+	// Same is the length of the two runs' common prefix, in events. Until is the time of its last event.
 	// Between Until and the first of Pairs, only details differ: times, acting processes, the order of
 	// events, perhaps messages and heartbeats.
 	Same  int
@@ -24,10 +24,9 @@ type Difference struct {
 	// none acted. There reports whether it is in the second.
 	Act   *history.Event
 	There bool
-	// ActOn is the first act on the execution that matters most, in the same run; nil for none, or if Act is
-	// that act.
+	// ActOn is that run's first act on the execution that matters most; nil for none, or if it is Act.
 	ActOn *history.Event
-	// Pairs holds the first differences of strands, by time, at most the requested number; see Compare.
+	// Pairs holds the first differences of strands, by time, at most as many as Compare was asked for.
 	Pairs []Pair
 	// More is the number of further strands that differ. Moved is the number of strands that have the same
 	// events by another process, at other times or in another order.
@@ -42,20 +41,20 @@ func (d *Difference) Equal() bool {
 	return len(d.Pairs) == 0 && d.More == 0 && d.Act == nil && d.Moved == 0
 }
 
-// Pair is the first difference of one strand.
+// Pair is the first difference between the two runs on one strand.
 type Pair struct {
 	// Here and There are the differing events of the two runs. One is nil if its run has no counterpart of
-	// the other.
+	// the other event.
 	Here, There *history.Event
 	// About is the number of the execution in the first run, 0 for none.
 	About execution.ID
-	// Over reports, for a pair with one side, whether the other run has no further event on this strand.
+	// Over reports whether the run without an event in this pair has no further event on this strand.
 	Over bool
 
 	strand string
 }
 
-// At is the time of the pair's earlier event.
+// At returns the time of the pair's earlier event.
 func (p *Pair) At() time.Duration {
 	switch {
 	case p.Here == nil:
@@ -92,7 +91,7 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 		}
 	}
 	if d.ActOn != nil && most > 1 {
-		most-- // its line takes the place of a difference
+		most-- // its line replaces a difference
 	}
 	d.choosePairs(familyOf(here, about), about, most)
 	return d
@@ -138,12 +137,12 @@ func (d *Difference) compareAt(deep depth, a, b *strandSet) bool {
 	return len(d.Pairs) > 0
 }
 
-// tooLate reports whether all differences follow the failure, and so can't explain it.
+// tooLate reports whether every difference is later than the failure, so none can explain it.
 func (d *Difference) tooLate(failed time.Duration) bool {
 	return failed != 0 && !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.At() <= failed })
 }
 
-// findActs finds the first act of a mutant, and the first act on an execution.
+// findActs finds the first event at which a mutant acted, and the first at which it acted on an execution.
 func (d *Difference) findActs(here, there Run, about execution.ID) {
 	for _, r := range [...]Run{here, there} {
 		for i := range r.Events {
@@ -174,9 +173,9 @@ func (d *Difference) findActs(here, there Run, about execution.ID) {
 type depth uint8
 
 const (
-	// fates: the states of executions, workers, faults and servers.
+	// fates compares only the states of executions, workers, faults and servers.
 	fates depth = iota
-	// everything: messages and heartbeats, too.
+	// everything compares messages and heartbeats, too.
 	everything
 )
 
@@ -227,8 +226,8 @@ func strandsOf(r Run) *strandSet {
 	return l
 }
 
-// executionNames gives each execution a name that is the same in another run. An execution without a key has
-// none.
+// executionNames returns a name for each execution by which it can be found in another run. An execution
+// without an idempotency key has no name.
 func executionNames(r Run) map[execution.ID]string {
 	names := make(map[execution.ID]string)
 	for i := range r.Events {
@@ -282,7 +281,7 @@ func signatureOf(e *history.Event) signature {
 	return signature{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
 }
 
-// compareStrands compares the strands of the first run with those of the second one.
+// compareStrands compares each strand of the first run with the same strand of the second.
 func (d *Difference) compareStrands(a, b *strandSet, deep depth) {
 	for _, here := range a.order {
 		there := b.named[here.name]
@@ -298,8 +297,8 @@ func (d *Difference) compareStrands(a, b *strandSet, deep depth) {
 	}
 }
 
-// compareStrand adds the first difference of one strand: an event that only one side has. If both sides
-// have the same events in another order, the strand goes to swapped.
+// compareStrand adds the first difference of one strand: an event that one run has and the other lacks. If
+// both sides have the same events in another order, the strand goes to swapped.
 func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 	x, y := eventsAtDepth(here.events, deep), eventsAtDepth(there.events, deep)
 	moved, n := false, 0
@@ -321,7 +320,7 @@ func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 		p.Here, p.There = x[0], y[0]
 		d.swapped = append(d.swapped, p)
 		return
-	// Two events form a pair if one is in place of the other.
+	// Two events form one pair if the second run has one where the first has the other.
 	case i < len(x) && j < len(y) && (x[i].Kind == y[j].Kind || i == 0 && j == 0):
 		p.Here, p.There = x[i], y[j]
 	case j == len(y), i < len(x) && x[i].At <= y[j].At:
@@ -332,7 +331,7 @@ func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplusIndex returns the index of the first event in a that b lacks or has less often; len(a) for none.
+// surplusIndex returns the index of the first event in a that b has fewer times, len(a) for none.
 func surplusIndex(a, b []*history.Event) int {
 	left := make(map[signature]int, len(b))
 	for _, e := range b {
@@ -397,8 +396,8 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 	}
 }
 
-// choosePairs keeps the earliest difference and those of the family of the execution that matters most, its
-// own first. Without such an execution it keeps the earliest ones.
+// choosePairs keeps the earliest difference, and the differences of the execution that matters most and of
+// its family, its own first. Without such an execution it keeps the earliest ones.
 func (d *Difference) choosePairs(family func(strand string) bool, about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	all := d.Pairs
@@ -409,7 +408,7 @@ func (d *Difference) choosePairs(family func(strand string) bool, about executio
 	d.More = len(all) - len(d.Pairs)
 }
 
-// nearestPairs chooses at most that many of the differences, which are ordered by time.
+// nearestPairs chooses at most most of the differences, which are ordered by time.
 func nearestPairs(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
 	rank := func(i int) int {
 		switch p := &all[i]; {

@@ -53,7 +53,7 @@ func TestComparePairsFirstDifference(t *testing.T) {
 	}
 }
 
-// Each run draws the names of the executors' dead letter canary queues.
+// The dead letter canary queues have random names, so runs don't differ by those names alone.
 func TestCompareIgnoresDrawnQueueNames(t *testing.T) {
 	run := func(queue string, last history.Kind) explain.Run {
 		return completedRun(func(events *[]history.Event) {
@@ -98,9 +98,9 @@ func TestCompareOnlyCountsMovedEvents(t *testing.T) {
 	}
 }
 
-// Another order is no difference as long as there is a real one. An event of one side stands alone, without
-// whatever came in its place on the other side.
-func TestReorderedEventsAreNoDifference(t *testing.T) {
+// Events in another order are not shown as differences if there is a real difference. An event that only one
+// run has is shown without a counterpart.
+func TestCompareIgnoresReorderedEvents(t *testing.T) {
 	swap := func(events *[]history.Event) {
 		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
 	}
@@ -133,7 +133,7 @@ func TestCompareAlwaysShowsFailingExecution(t *testing.T) {
 }
 
 // Compare shows the first difference and those of the failing execution, its retries, its parent and its
-// children. Other executions' later differences are mostly remote consequences.
+// children. Later differences of other executions are mostly remote consequences, and left out.
 func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	run := func(to execution.Status) explain.Run {
 		var events []history.Event
@@ -188,7 +188,7 @@ func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	}
 }
 
-// If no execution's state differs, messages and heartbeats are compared.
+// If the states of executions, workers, faults and servers are equal, messages and heartbeats are compared.
 func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	d := explain.Compare(completedRun(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), completedRun(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {
@@ -196,8 +196,8 @@ func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	}
 }
 
-// Differences after the failure don't explain it. Compare then shows earlier messages and heartbeats, if
-// those differ.
+// If all differences are later than the failure, they don't explain it. Compare then shows earlier
+// differences of messages and heartbeats, if there are any.
 func TestCompareIgnoresDifferencesAfterFailure(t *testing.T) {
 	later := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
 	both := func(events *[]history.Event) { later(events); (*events)[3].Kind = history.HealthReported }

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// edge leads from an event back to one that led to it.
+// edge leads from an event back to an earlier event that contributed to it.
 type edge struct {
 	to  int32
 	why relation
@@ -18,24 +18,24 @@ type edge struct {
 type relation uint8
 
 const (
-	world   relation = iota // the world recorded it
+	world   relation = iota // the world recorded this edge
 	row                     // an earlier event of the same execution
-	chain                   // the execution that this one retries, or whose child it is
+	chain                   // an event of the execution that this one retries, or of its parent
 	message                 // an earlier event of the same message
 	action                  // the run of the same execution and epoch
 	owner                   // the incarnation that owns the row
-	struck                  // the fault of which it is evidence
-	hit                     // the latest fault that struck the process
+	struck                  // the beginning of the fault whose effect this event shows
+	hit                     // the latest fault that targeted the process
 	lived                   // the start, stop or pause of its process
-	worked                  // the previous event of the same process, whatever its task
+	worked                  // the previous event of the same process, in any task
 	acted                   // an act of a mutant in the same process, which reports only some of its acts
 	relations
 )
 
-// graph holds the edges of a run up to some event, from each event to those that led to it:
+// graph holds the edges among a run's events up to some event. There are two kinds:
 //
-//   - The world that ran it may know some (Run.Parents): the simulator knows a task's previous event, and the
-//     message or timer that woke it.
+//   - The world may have recorded edges (Run.Parents): the simulator knows a task's previous event, and the
+//     message or timer that woke the task.
 //   - Others follow from the events alone, and so exist for real daemons, too: a change of a row follows the
 //     previous change, a delivery its publish, an action its claim, a fault's evidence its beginning, and a
 //     process's acts its start.
@@ -54,10 +54,9 @@ type graph struct {
 	states, works      map[string]int32
 	hits               map[string]int32 // the latest fault of each target
 	queues, alerts     map[string]int32
-	// kinds counts the events of each kind; acts with different texts are different.
+	// kinds counts the events of each class; mutant acts with different texts are different classes.
 	kinds map[eventClass]int32
-	// marks holds a mutant's first act with each text in each process, texts the first act with each text in
-	// any.
+	// marks holds a mutant's first act for each process and text, and texts the first for each text anywhere.
 	marks map[string][]int32
 	texts map[string]int32
 }
@@ -76,7 +75,7 @@ func newGraph(r *Run, n int) *graph {
 	return g
 }
 
-// eventClass holds the fields in which events of one class agree.
+// eventClass holds the fields that all events of a class have in common.
 type eventClass struct {
 	kind   history.Kind
 	from   execution.Status
@@ -180,7 +179,7 @@ func (g *graph) noteMutantAct(i int32, e *history.Event) {
 	g.marks[e.Process] = append(g.marks[e.Process], i)
 }
 
-// recordLatest makes an event the latest one of its subjects.
+// recordLatest records an event as the latest event of each of its subjects.
 func (g *graph) recordLatest(i int32, e *history.Event) {
 	if e.Queue != "" && !isFault(e.Kind) {
 		g.queues[e.Queue] = i
@@ -209,8 +208,8 @@ func (g *graph) addEdge(from, to int32, known bool, why relation) {
 	}
 }
 
-// isHidden reports whether an event is not shown among causes: log lines of the core, and events that repeat
-// another one. Paths through hidden events still count.
+// isHidden reports whether an event is never shown as a cause: a log line of the core, or a repetition of
+// another event. Paths through hidden events still count.
 func isHidden(e *history.Event) bool {
 	k := e.Kind
 	return k.ForReaders() && k != history.MutantActed && k != history.ToldGone && k != history.EndAsked

@@ -9,8 +9,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// knownLabels maps each judged counter to the number of its labels that the history knows. Other counters,
-// such as the passes of a loop, have values that only the process itself knows.
+// knownLabels maps each judged counter to the number of its leading labels whose values follow from the
+// history. Other counters, such as the passes of a loop, count events that the history doesn't contain.
 var knownLabels = map[telemetry.Figure]int{
 	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
 	telemetry.WorkerDowntime: 0,
@@ -20,7 +20,7 @@ var knownLabels = map[telemetry.Figure]int{
 
 const malformed = "malformed" // outcome of an unreadable message
 
-// Labels of the counter of workers that a prober would avoid, if it only observes.
+// Labels with which an observing prober counts the workers that it would mark (un)reachable.
 const (
 	prober      = "health_prober"
 	reachable   = "reachable"
@@ -30,14 +30,14 @@ const (
 // unhandled is the outcome of a dead letter that the executor gave up on.
 const unhandled = "unhandled"
 
-// recordCount records what a process counted, under the labels that the history knows.
+// recordCount adds to a process's own count, under the labels that follow from the history.
 func (p *process) recordCount(f telemetry.Figure, n int64, l telemetry.Labels) {
 	labels, judged := knownLabels[f]
 	if !judged {
 		return
 	}
 	if f == telemetry.Dispatches && l[0] != "confirmed" && l[0] != "returned" && l[0] != "refused" {
-		return // the broker does not report second attempts or the fate of unanswered dispatches
+		return // the history lacks second attempts and the outcome of unanswered dispatches
 	}
 	if f == telemetry.DeadLetters && l[1] == malformed {
 		// Every malformed letter is settled in the same way, whatever its queue.
@@ -49,8 +49,8 @@ func (p *process) recordCount(f telemetry.Figure, n int64, l telemetry.Labels) {
 	p.counted[series{f, l}] += n
 }
 
-// hasUnknownSteps reports whether the process may have made steps that change the counter without learning
-// their outcome.
+// hasUnknownSteps reports whether the process may have made calls that change the counter, with an unknown
+// outcome.
 func (p *process) hasUnknownSteps(of series) bool {
 	for _, step := range stepsChanging(of) {
 		if p.open[step] > 0 {
@@ -60,7 +60,7 @@ func (p *process) hasUnknownSteps(of series) bool {
 	return p.crashed && len(stepsChanging(of)) == 0
 }
 
-// stepsChanging returns the database calls that may change a counter.
+// stepsChanging returns the kinds of database calls that may change a counter.
 func stepsChanging(of series) []string {
 	from, to, by := of.labels[0], of.labels[1], of.labels[2]
 	switch of.figure {
@@ -102,7 +102,7 @@ func stepsChanging(of series) []string {
 	return []string{"finish", "heartbeat"}
 }
 
-// judgeCounters compares a process's counters with its actions in the history.
+// judgeCounters compares a process's counters with what the process did according to the history.
 func (j *Judge) judgeCounters(p *process) {
 	all := maps.Clone(p.happened)
 	maps.Copy(all, p.counted)

@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// judgeGauge judges a gauge when the process sets it.
+// judgeGauge judges a gauge that the process has just set.
 func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	switch f {
 	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
@@ -46,7 +46,7 @@ func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	}
 }
 
-// sampledGauges are the gauges whose values come from the database.
+// sampledGauges are the gauges that the sampler computes from the database's answers.
 var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
@@ -54,12 +54,12 @@ var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.UnreadableRows: true, telemetry.StreamHeld: true, telemetry.UnclaimedAge: true, telemetry.UnfitAge: true,
 }
 
-// recordViolation records a wrong figure of this process, with the time.
+// recordViolation records a wrong figure of this process, with its name and the time.
 func (w *Watch) recordViolation(format string, args ...any) {
 	w.j.recordViolation("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
 }
 
-// expectGauge compares one gauge of the last sample with the value from the database.
+// expectGauge compares one gauge of the last sample with the value that follows from the database's answers.
 func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
@@ -72,8 +72,8 @@ func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	}
 }
 
-// judgeSample compares the gauges with the last answers of the database. It is called when the sampler starts
-// its next sample: only then must all gauges have been set.
+// judgeSample compares the gauges with the database's last answers. It is called when the sampler starts its
+// next sample, because all gauges must be set only then.
 func (w *Watch) judgeSample() {
 	s := &w.sample
 	switch {
@@ -115,7 +115,7 @@ func (w *Watch) judgeSample() {
 	w.judgeConditions(s.workers)
 }
 
-// judgeUnanswered demands that no sampled gauge is shown after two consecutive samples without an answer.
+// judgeUnanswered requires that no sampled gauge is exported after two consecutive samples without an answer.
 func (w *Watch) judgeUnanswered() {
 	if w.sample.asked == nil {
 		return
@@ -132,7 +132,7 @@ func (w *Watch) judgeUnanswered() {
 	}
 }
 
-// judgeHidden demands that the gauge of an object that no longer exists is not shown.
+// judgeHidden requires that the gauge of an object that no longer exists is not exported.
 func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	of := series{f, telemetry.Labels{label}}
 	w.j.judged++
@@ -169,8 +169,9 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 	w.expectGauge(telemetry.QueueDepthMean, queued/max(1, alive))
 }
 
-// judgeConditions compares the number of workers shown in each condition. A worker that is healthy by its own
-// reports may be shown as degraded if probes fail. Only the process knows the results of its probes.
+// judgeConditions compares the exported number of workers in each condition with the database's. A worker
+// that is healthy by its own reports may be shown as degraded if probes fail. Only the process knows the
+// results of its probes.
 func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
 	const live, stale, deaf = 0, 1, 2
@@ -206,7 +207,7 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	}
 }
 
-// expectedHealth is the health that follows from a worker's evidence.
+// expectedHealth returns the health that follows from a worker's evidence.
 func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
 	for _, ago := range row.Expired {
@@ -217,10 +218,10 @@ func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	return j.thresholds.Health(e)
 }
 
-// judgeFreshness demands that an executor samples its gauges on time, unless it is stalled.
+// judgeFreshness requires that an executor samples its gauges on time, unless it is stalled.
 func (w *Watch) judgeFreshness() {
 	x := &w.j.config.Executor
-	// An unanswered call of the database or the broker ends with its timeout; a clock may drift.
+	// Each unanswered call to the database or the broker takes its whole timeout, and a clock may drift.
 	within := 2*x.FiguresInterval + 4*x.StatementTimeout
 	if !w.samples || w.ending || w.fresh < 0 {
 		return
@@ -263,20 +264,21 @@ func (w *Watch) judgeUnreadable(executions, workers int) {
 	}
 }
 
-// judgeSuspicion demands a test of the dead letter path soon after the number of open dead letters has grown,
-// whoever stored them. A sender of unreadable messages may also have sent one that ends dead lettering.
+// judgeSuspicion requires a test of the dead letter path soon after the number of open dead letters has
+// grown, whoever stored them. Whoever sends unreadable messages may also have sent one that makes the broker
+// stop dead-lettering.
 func (w *Watch) judgeSuspicion(open int) {
 	now, x := w.j.now(), &w.j.config.Executor
 	path := series{telemetry.DeadLetterPathBroken, telemetry.Labels{}}
 	broken, tested := w.gauges[path]
-	// The next test may have to wait soonTested, and the current one may take as long as its message.
+	// The next test may have to wait for soonTested, and a test takes until its message has arrived.
 	within := soonTested + broker.CanaryWait + 4*x.StatementTimeout
 	switch {
 	case !w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || w.ending:
 		w.suspicious = -1
 	case w.suspicious < 0:
 	case !tested || broken != 0 || w.session == nil || w.session.Closed() || w.connected > w.suspicious || w.fresh < 0 || w.hindered > w.suspicious:
-		// A failed test is repeated at growing intervals, and a test that can't start waits for the broker.
+		// After a failed test the intervals grow, and without a usable session no test can start.
 		w.suspicious = now
 	case now-w.suspicious > within:
 		w.j.judged++
@@ -289,5 +291,5 @@ func (w *Watch) judgeSuspicion(open int) {
 	w.open = open
 }
 
-// soonTested is the longest time between two tests of the dead letter path while unreadable messages arrive.
+// soonTested is the maximum interval of tests of the dead letter path while unreadable messages arrive.
 const soonTested = 30 * time.Second

@@ -2,7 +2,7 @@
 // latest answer of the database or the broker, and every counter must equal the events in the history.
 //
 // A [Judge] sits between the world and the core. It gives the core a store, a broker and a recorder that
-// note each question, answer and report, and it observes the history. The truth comes from the world: the
+// record each call, answer and report, and it observes the history. The truth comes from the world: the
 // answers of its database and broker, and its events. Nothing of the core computes it.
 //
 // Judges skip what can't be known, by process and kind of step: a step with an unknown outcome may have
@@ -22,7 +22,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Judge judges the figures of all processes of a run. Like the run, it is for one task at a time.
+// Judge judges the figures that a run's processes report. It is not safe for concurrent use.
 type Judge struct {
 	config     config.Config
 	thresholds *oracle.Thresholds
@@ -42,20 +42,20 @@ type series struct {
 	labels telemetry.Labels
 }
 
-// process is a process by name, across its restarts.
+// process holds the counts of the process with this name, across its restarts.
 type process struct {
 	name string
-	// counted has the reported counts, and happened the counts by the history. Trailing labels that can't be
-	// known are empty in both.
+	// counted holds the reported counts, and happened the counts that follow from the history. In both,
+	// labels that don't follow from the history are empty.
 	counted, happened map[series]int64
-	// open counts the steps by kind that are under way or whose outcome the process does not know.
+	// open counts, by kind, the database calls under way and those whose outcome the process never learned.
 	open map[string]int
-	// crashed reports whether the process was ever killed, so that counts may be lost.
+	// crashed reports whether the process was ever killed, so some of its counts may be lost.
 	crashed bool
 	current *Watch
 }
 
-// New returns a judge that has seen nothing. now is the run's clock, for messages.
+// New returns a judge for a run that begins now. now returns the run's time.
 func New(c config.Config, now func() time.Duration) *Judge {
 	return &Judge{
 		config: c, thresholds: oracle.NewThresholds(&c.Health), now: now, table: telemetry.Table(), processes: make(map[string]*process),
@@ -79,7 +79,7 @@ func (j *Judge) recordViolation(format string, args ...any) {
 	}
 }
 
-// seriesText is a series in the notation of Prometheus.
+// seriesText returns a series in Prometheus' notation.
 func (j *Judge) seriesText(of series) string {
 	info := j.table[of.figure]
 	text := ""
@@ -92,8 +92,8 @@ func (j *Judge) seriesText(of series) string {
 	return info.Name + "{" + text[min(2, len(text)):] + "}"
 }
 
-// End judges the remaining figures. wrong describes the first wrong figure, empty for none; judged is the
-// number of comparisons.
+// End judges the figures that can only be judged at the end of the run. wrong describes the first wrong
+// figure, empty for none; judged is the number of comparisons.
 func (j *Judge) End() (wrong string, judged uint64) {
 	for _, name := range slices.Sorted(maps.Keys(j.processes)) {
 		p := j.processes[name]

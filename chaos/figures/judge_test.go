@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// database returns the answers that the test sets.
+// database is a store that returns the answers set by the test.
 type database struct {
 	store.Store
 	survey   store.Survey
@@ -54,7 +54,8 @@ func newFixture() *fixture {
 	return f
 }
 
-// runSampler asks like a sampler, and shows these values if it gets an answer.
+// runSampler queries the database as an executor's sampler does. If both queries are answered, it sets the
+// gauges to these values.
 func (f *fixture) runSampler(executions, load int64) {
 	_, err := f.store.Survey(context.Background())
 	if _, e := f.store.Workers(context.Background(), nil); err != nil || e != nil {
@@ -90,7 +91,7 @@ func (f *fixture) runSampler(executions, load int64) {
 	set(telemetry.Workers, 1, execution.Active.String(), "live", execution.Healthy.String())
 }
 
-// setAnswers makes the database return this number of requested executions, and one worker with this load.
+// setAnswers makes the database return this number of requested executions, and a worker with this load.
 func (f *fixture) setAnswers(executions, load int) {
 	f.db.survey = store.Survey{Waiting: []store.Waiting{{Status: execution.Requested, Count: executions}}}
 	f.db.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}, Lifecycle: execution.Active, ConsumerAlive: true, Load: load, Queued: 1}}
@@ -105,7 +106,7 @@ func (f *fixture) expectWrong(t *testing.T, what, want string) {
 	}
 }
 
-func TestUnreadableRowsAreJudged(t *testing.T) {
+func TestUnreadableRowGaugeMustMatchDatabase(t *testing.T) {
 	for shown, want := range map[int64]string{2: "", 0: "handoff_unreadable_rows{kind=execution} is 0, and the database said 2"} {
 		f := newFixture()
 		f.setAnswers(3, 2)
@@ -115,7 +116,7 @@ func TestUnreadableRowsAreJudged(t *testing.T) {
 	}
 }
 
-// statedHealth is an executor with this text about unreadable rows.
+// statedHealth is the readiness of an executor that reports this text about unreadable rows.
 type statedHealth string
 
 func (statedHealth) DeadLetterPath() error { return nil }
@@ -160,7 +161,7 @@ func TestGaugeMustMatchDatabase(t *testing.T) {
 	}
 }
 
-func TestStaleGaugeFailsOnlyAfterAnAnswer(t *testing.T) {
+func TestStaleGaugeIsWrongOnlyAfterAnswer(t *testing.T) {
 	f := newFixture()
 	f.setAnswers(3, 2)
 	f.runSampler(3, 2)
@@ -230,7 +231,7 @@ func TestCrashExcusesMissingCounts(t *testing.T) {
 	}
 }
 
-// stillClock is a machine with the clocks of the run.
+// stillClock is a machine whose clocks show the fixture's time.
 type stillClock struct{ f *fixture }
 
 func (s stillClock) Now() time.Time           { return time.Unix(1000, 0).Add(s.f.now) }
@@ -306,7 +307,7 @@ func TestLoopReportsLagFromSecondPass(t *testing.T) {
 	}
 }
 
-func TestNewDeadLettersRequireCanarySoon(t *testing.T) {
+func TestNewDeadLettersRequirePromptCanary(t *testing.T) {
 	for what, c := range map[string]struct {
 		tested bool
 		want   string
@@ -329,7 +330,7 @@ func TestNewDeadLettersRequireCanarySoon(t *testing.T) {
 	}
 }
 
-// openSession is a session that stays open.
+// openSession is a session that is always open and never blocked.
 type openSession struct{ broker.Session }
 
 func (openSession) Closed() bool  { return false }

@@ -14,27 +14,26 @@ type Clock interface {
 	Monotonic() time.Duration
 }
 
-// Clock sets the clocks by which the process measures. Without them, the handling time of dead letters is not
-// judged.
+// Clock sets the clocks of the process's machine. Without them, handling times are not judged.
 func (w *Watch) Clock(c Clock) { w.clock = c }
 
-// clockSlack is the tolerated difference between two measurements: the calls in between take a moment.
+// clockSlack is the tolerated difference between the process's measurement and the judge's, because the calls
+// between them take time.
 const clockSlack = time.Second
 
 // letter is the dead letter that the process is handling.
 type letter struct {
-	// died is when its message died, by the monotonic clock of the process.
+	// died is when its message died, by the process's monotonic clock.
 	died time.Duration
-	// measured reports whether its handling time was reported. unhandled counts the parts that were given up
-	// on: each dispatch of a block is handled separately.
+	// measured reports whether its handling time was reported. unhandled counts the dispatches of its message
+	// that were given up on; each dispatch is handled separately.
 	measured  bool
 	unhandled int
-	// named counts reports by their labels of action and worker.
+	// named counts the reported dead-lettered dispatches by their labels.
 	named map[telemetry.Labels]int
 }
 
-// beginLetter records the delivery of a dead letter. The broker dates deaths in whole seconds of its own
-// clock.
+// beginLetter records a dead letter's delivery. The broker records deaths in whole seconds by its clock.
 func (w *Watch) beginLetter(d *broker.Delivery) {
 	w.letter = &letter{named: make(map[telemetry.Labels]int)}
 	if w.clock == nil {
@@ -58,8 +57,8 @@ func (w *Watch) judgeLetterTime(d time.Duration) {
 	}
 }
 
-// finishLetter expects the counts of an acknowledged dead letter. Its handling time must have been reported
-// unless it was given up on.
+// finishLetter records the counts that an acknowledged dead letter must lead to. Its handling time must have
+// been reported unless it was given up on.
 func (w *Watch) finishLetter(d *broker.Delivery) {
 	j, name, of := w.j, w.p.name, w.letter
 	w.letter = nil
@@ -90,7 +89,7 @@ func (w *Watch) finishLetter(d *broker.Delivery) {
 		}
 		labels := telemetry.Labels{reason, action, strconv.FormatInt(int64(ds[i].Worker), 10)}
 		if gaveUp > 0 {
-			// Only the process knows whether it could read the subject of the letter.
+			// Whether the process could read the letter's subject does not follow from the history.
 			if of.named[labels] == 0 {
 				continue
 			}

@@ -6,8 +6,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// passCounts has the reported passes of one loop. For each pass, the process reports how late it began, then
-// its duration, then its count.
+// passCounts counts the reports about one loop's passes. For each pass, the process reports how late it
+// began, then its duration, then that it is finished.
 type passCounts struct {
 	counted, measured, late int64
 	// began is the start of the last pass.
@@ -44,7 +44,7 @@ func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) 
 	}
 }
 
-// judgePass judges a finished pass of a loop. A worker restarts its loops with each session.
+// judgePass judges the report that a loop's pass is finished. A worker restarts its loops in each session.
 func (w *Watch) judgePass(loop string) {
 	p := w.passesOf(loop)
 	w.j.judged++

@@ -13,47 +13,47 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Watch sits between the world and one process, from its start to its end.
+// Watch observes the calls and reports of one process, from its start to its end.
 type Watch struct {
 	j *Judge
 	p *process
 	// samples reports whether the process is an executor, which samples its gauges. fresh is when it last
-	// asked for them, or was last stalled; negative while no sample can be expected.
+	// began a sample or was last stalled; negative while no sample can be expected.
 	samples bool
 	// ending reports whether the process was asked to stop.
 	ending bool
 	fresh  time.Duration
-	// gauges are the reported values.
+	// gauges holds the last reported value of each gauge.
 	gauges map[series]int64
 	sample sample
 	// unanswered is the number of consecutive samples that the database did not answer.
 	unanswered int
-	// health gives the process's readiness; nil if it can't be asked.
+	// health returns the process's readiness; nil if the judge has no access to it.
 	health Health
 	// session is the current session, nil before the first.
 	session broker.Session
-	// connected is when that session began.
+	// connected is when session began.
 	connected time.Duration
-	// queue is the last state of the dead letter queue until it is reported; nil for none.
+	// queue is the dead letter queue's state as last read by the process, until it reports that; nil for
+	// none.
 	queue *broker.QueueState
-	// loops has the counts of each loop by its name.
+	// loops holds the counts of each loop, by its name.
 	loops map[string]*passCounts
 	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that the process
 	// is handling, nil for none.
 	clock  Clock
 	letter *letter
-	// open is the number of open dead letters in the last sample. suspicious is when the first of them was
-	// seen since the last test of the dead letter path, negative for none.
+	// open is the number of open dead letters in the last sample. suspicious is when their number first grew
+	// since the last test of the dead letter path, negative if it has not.
 	open       int
 	suspicious time.Duration
 	// hindered is when the process was last stalled.
 	hindered time.Duration
 }
 
-// sample has the answers that the sampler got since it last asked.
+// sample holds the database's answers to the sampler's current sample.
 type sample struct {
-	// asked is the context of the sampler's calls, which distinguishes them from calls of other parts of the
-	// process.
+	// asked is the context of the sampler's calls, which distinguishes them from the process's other calls.
 	asked   context.Context
 	survey  store.Survey
 	workers []store.WorkerRow
@@ -62,24 +62,24 @@ type sample struct {
 	answered, gaugeSet bool
 }
 
-// Health gives an executor's readiness.
+// Health reports an executor's readiness.
 type Health interface {
-	// DeadLetterPath is the defect of the dead letter path, nil for none.
+	// DeadLetterPath returns why the dead letter path is broken, nil if it works.
 	DeadLetterPath() error
 	// Connected reports whether a publish would be accepted now.
 	Connected() bool
-	// Unreadable describes the rows that the executor can't read; empty if there are none.
+	// Unreadable returns a description of the rows that the executor can't read, empty if there are none.
 	Unreadable() string
 }
 
-// Ask makes the judge compare an executor's readiness at each of its samples. A nil judge does nothing.
+// Ask makes the judge check an executor's readiness at each of its samples. A nil judge does nothing.
 func (j *Judge) Ask(process string, h Health) {
 	if j != nil {
 		j.processNamed(process).current.health = h
 	}
 }
 
-// Process watches a process that starts. samples reports whether it is an executor.
+// Process returns a Watch for a process that starts. samples reports whether it is an executor.
 func (j *Judge) Process(name string, samples bool) *Watch {
 	p := j.processNamed(name)
 	p.current = &Watch{
@@ -89,7 +89,7 @@ func (j *Judge) Process(name string, samples bool) *Watch {
 	return p.current
 }
 
-// Recorder judges the process's reports and passes them on.
+// Recorder returns a recorder that judges the process's reports and forwards them to inner.
 func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorderTap{inner, w} }
 
 type recorderTap struct {
@@ -143,7 +143,7 @@ func (r *recorderTap) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
 	r.Recorder.Drop(f, dropped...)
 }
 
-// Store notes the process's database calls and their answers.
+// Store returns a store that records the process's database calls and their answers.
 func (w *Watch) Store(inner store.Store) store.Store { return &storeTap{inner, w} }
 
 type storeTap struct {
@@ -151,7 +151,7 @@ type storeTap struct {
 	w *Watch
 }
 
-// trackStep makes a step, and counts it as open until the process knows its outcome.
+// trackStep makes a database call, and counts it as open until the process knows its outcome.
 func trackStep[T any](s *storeTap, kind string, call func() (T, error)) (T, error) {
 	open := s.w.p.open
 	open[kind]++
@@ -162,8 +162,7 @@ func trackStep[T any](s *storeTap, kind string, call func() (T, error)) (T, erro
 	return answer, err
 }
 
-// Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same
-// context.
+// Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same context.
 func (s *storeTap) Survey(ctx context.Context) (store.Survey, error) {
 	s.w.judgeSample()
 	s.w.judgeFreshness()
@@ -254,7 +253,8 @@ func (s *storeTap) Release(ctx context.Context, w store.WorkerKey) ([]execution.
 	return trackStep(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
 }
 
-// Broker notes the outcomes of dispatches, the state of the dead letter queue, and the settled dead letters.
+// Broker returns a broker that records the outcomes of dispatches, the state of the dead letter queue, and
+// the settled dead letters.
 func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &brokerTap{inner, w} }
 
 type brokerTap struct {
@@ -307,7 +307,7 @@ func (s *sessionTap) Publish(ctx context.Context, ms []broker.Message) []broker.
 // Declare implements broker.Session.
 func (s *sessionTap) Declare(ctx context.Context, t broker.Topology) error {
 	s.declared = true
-	// Only the canary's session reads the state of the queue before declaring anything.
+	// A session that has read a queue's state before declaring anything is the canary's.
 	if !s.looked {
 		s.w.session, s.w.connected = s.Session, s.w.j.now()
 	}
@@ -337,7 +337,7 @@ func (s *sessionTap) Consume(ctx context.Context, queue string, prefetch int) (b
 	return &consumerTap{c, s.w, queue == s.w.deadLetters()}, nil
 }
 
-// deadLetters is the name of the dead letter queue.
+// deadLetters returns the name of the dead letter queue.
 func (w *Watch) deadLetters() string {
 	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 }

@@ -8,23 +8,22 @@ import (
 )
 
 // This file excludes from judgement everything that an unreadable event may have changed. An event is
-// unreadable because a newer program wrote it, so the state of its execution is unknown from then on. No
-// finding about that execution or its chain counts, nor does any rule that compares executions. If the event
-// is about a worker, the same holds for every execution of that incarnation from then on, and for rules that
+// unreadable because a newer program wrote it, so the state of its execution is unknown from then on.
+// Findings about that execution or its chain don't count, nor do rules that compare executions. If the event
+// is about a worker, the same applies from then on to every execution of that incarnation, and to rules that
 // need every event of that kind.
 
 // excludedHistory is the part of the history that a suite does not judge.
 type excludedHistory struct {
-	// executions are the executions that are not judged, and their chains.
+	// executions holds the executions that are not judged, and their chains.
 	executions map[execution.ID]bool
-	// workers are the incarnations whose state is unknown.
+	// workers holds the incarnations whose state is unknown.
 	workers map[execution.Incarnation]bool
-	// kinds are the kinds of unreadable events that are not about an execution.
+	// kinds holds the kinds of the unreadable events that are not about an execution.
 	kinds []history.Kind
 }
 
-// SetAside reports an unreadable event. e has the fields that could be read; its kind may be
-// history.NoKind.
+// SetAside reports an unreadable event. e has the fields that could be read; its kind may be history.NoKind.
 func (s *Suite) SetAside(e *history.Event) {
 	if s.excluded.executions == nil {
 		s.excluded.executions, s.excluded.workers = make(map[execution.ID]bool), make(map[execution.Incarnation]bool)
@@ -69,7 +68,7 @@ func (s *Suite) excludeRelated(e *history.Event) {
 	}
 }
 
-// Aside is the number of executions that are not judged because one of their events is unreadable.
+// Aside returns the number of executions that are not judged because one of their events is unreadable.
 func (s *Suite) Aside() int { return len(s.excluded.executions) }
 
 // Blind reports whether unreadable events make it impossible to judge an invariant.

@@ -7,9 +7,10 @@ import (
 	"handoff/core/execution"
 )
 
-// Calls follows one worker process from one start to its end by its calls to the database and to its machine:
-// what it knows of its lease and its claimed runs, and which replies it got. Several invariants judge how the
-// process reacts. Only the simulated world reports calls, each in the task that makes it.
+// Calls follows the calls of one worker process to the database and to its machine, from its start to its
+// end. It knows what the process must know about its lease and its claimed runs, and which replies it got.
+// Several invariants judge its reactions. Only the simulated world reports calls, each in the task that makes
+// it.
 //
 // Times are on the process's monotonic clock, which the core measures with too.
 type Calls struct {
@@ -30,10 +31,10 @@ type Calls struct {
 	ends    countedEnds
 	behind  lookBehindState
 	// gone reports whether the process got a reply that its incarnation is over. draining is when the process
-	// first reported to the database that it drains, in time of the run; negative if it has not.
+	// first reported to the database that it drains, by the run's clock; negative if it has not.
 	gone     bool
 	draining time.Duration
-	// runs are the executions that the process has claimed or is trying to claim.
+	// runs holds the executions that the process has claimed or is trying to claim.
 	runs map[execution.Key]*callsOfRun
 }
 
@@ -42,17 +43,16 @@ type callsOfRun struct {
 	// sent is when the latest claim was sent. asked is when the effective claim was sent; if that is unknown,
 	// the first claim that may have taken effect. limit is when the run timeout ends.
 	sent, asked, limit time.Duration
-	// uncertain reports whether a claim got no answer, unwritten whether a write of the end got no answer.
+	// uncertain reports whether a claim got no answer, and unwritten whether a write of the end got none.
 	uncertain, unwritten bool
 	lost, cancelled      bool
-	// started reports whether the machine was asked to start the action, refused whether it could not start
-	// it.
+	// started reports whether the machine was asked to start the action, and refused whether it failed to.
 	started, refused bool
-	// byItself reports whether the action ended by itself, with status to for reason. exited is when the
-	// worker learned of it.
+	// byItself reports whether the action ended by itself. It then ended with the status to, for reason, and
+	// the worker learned of it at the time exited.
 	byItself bool
 	exited   time.Duration
-	// killed is when the worker learned that the action had ended on request; 0 if it has not.
+	// killed is when the worker learned that the action had ended on its request; 0 if it has not.
 	killed time.Duration
 	to     execution.Status
 	reason execution.Reason
@@ -62,7 +62,7 @@ type callsOfRun struct {
 	attempts [lastCall + 1]attempt
 }
 
-// Calls returns a follower of a worker process that has just started, which judges the process's calls.
+// Calls returns a Calls for a worker process that has just started. It judges the calls reported to it.
 func (s *Suite) Calls(process string, capacity int) *Calls {
 	c := &Calls{s: s, process: process, capacity: capacity}
 	for later := s.later; later != nil; later = later.later {
@@ -99,7 +99,7 @@ func (c *Calls) Registered(asked time.Duration) {
 	c.runs = make(map[execution.Key]*callsOfRun)
 }
 
-// Gone notes a reply that the process's incarnation is over.
+// Gone records a reply saying that the process's incarnation is over.
 func (c *Calls) Gone() { c.gone = true }
 
 // Drains notes that the process is reporting to the database that it drains.
@@ -110,7 +110,7 @@ func (c *Calls) Drains() {
 	c.behind.sure = false
 }
 
-// currentTime is the current time of the run.
+// currentTime returns the current time of the run.
 func (s *Suite) currentTime() time.Duration {
 	if s.clock == nil {
 		return s.now.At
@@ -119,7 +119,7 @@ func (s *Suite) currentTime() time.Duration {
 	return at
 }
 
-// Told notes the reply to a heartbeat about one of the process's executions: it is lost, or to be cancelled.
+// Told records what the reply to a heartbeat said about an execution: lost, or else to be cancelled.
 func (c *Calls) Told(key execution.Key, lost bool) {
 	if r := c.runs[key]; r != nil {
 		r.lost, r.cancelled = r.lost || lost, r.cancelled || !lost
@@ -129,7 +129,7 @@ func (c *Calls) Told(key execution.Key, lost bool) {
 // Cancelled notes that the process has read a request to cancel an execution.
 func (c *Calls) Cancelled(key execution.Key) { c.Told(key, false) }
 
-// Claims judges a claim before it is sent.
+// Claims judges a claim that the process is about to send.
 func (c *Calls) Claims(now time.Duration, key execution.Key) {
 	c.judgeNextQuestion(now)
 	r := c.runs[key]
@@ -149,7 +149,8 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 	if r == nil {
 		return
 	}
-	// An error of a batch of claims may be about another claim. Then each claim is sent alone, at once.
+	// The error for a batch of claims may be about another claim. Each claim is then repeated separately,
+	// without a pause.
 	r.attempts[callClaim].noteAnswer(now, o.Failed && !(o.Wrong && o.Shared))
 	if o.Applied || o.Unknown && !r.uncertain {
 		r.asked = r.sent
@@ -168,12 +169,13 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 
 // Answer is the answer to a statement about one execution.
 type Answer struct {
-	// Applied reports whether it took effect, Ours whether the row already is as the statement would make it,
-	// and Late whether the deadline had passed.
+	// Applied reports whether the statement took effect, Ours whether the row was already as the statement
+	// would have made it, and Late whether the deadline had passed.
 	Applied, Ours, Late bool
-	// Failed reports whether the answer was an error. Unknown: the error leaves open whether the statement
-	// took effect. Wrong: the error isn't known to be transient. Shared: the statement was about several
-	// executions, so the error may be about another one, and the claim is repeated.
+	// Failed reports whether the answer was an error. Unknown reports whether the statement may have taken
+	// effect despite the error. Wrong reports whether the error isn't known to be transient. Shared reports
+	// whether the statement was about several executions: the error may be about another, so the claim is
+	// repeated.
 	Failed, Unknown, Wrong, Shared bool
 }
 
@@ -182,8 +184,7 @@ func (c *Calls) forgetRun(now time.Duration, key execution.Key) {
 	delete(c.runs, key)
 }
 
-// Finishes judges the end of a run before it is written. words are the error and message to be
-// stored.
+// Finishes judges the end of a run that the process is about to write. words holds its error and message.
 func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	c.judgeNextQuestion(now)
 	r := c.runs[e.Key]
@@ -215,7 +216,7 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	if !o.Failed && (o.Applied || r.unwritten && o.Ours) {
 		if e.Reason != execution.WorkerShutdown {
 			ended := r.ended
-			// The result may have waited for others while its worker was paused; that time is not part of the
+			// The result may have waited for others while its worker was paused. That time isn't part of the
 			// run.
 			switch {
 			case r.byItself:
@@ -230,7 +231,7 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	r.unwritten = r.unwritten || o.Unknown
 }
 
-// Keeps judges a refused end before it is stored as a dead letter.
+// Keeps judges a refused end that the process is about to store as a dead letter.
 func (c *Calls) Keeps(now time.Duration, e End, words string) {
 	if r := c.runs[e.Key]; r != nil {
 		c.judgeReason(now, &e, r)
@@ -238,7 +239,7 @@ func (c *Calls) Keeps(now time.Duration, e End, words string) {
 	}
 }
 
-// Kept notes the answer to the storing of a refused end.
+// Kept records whether the refused end was stored.
 func (c *Calls) Kept(now time.Duration, key execution.Key, failed bool) {
 	if r := c.runs[key]; r != nil {
 		r.attempts[callKeep].noteAnswer(now, failed)

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// never is later than any moment of a run.
+// never is later than any time in a run.
 const never = time.Duration(1<<63 - 1)
 
 // candidate is the state of one incarnation as a possible target of dispatches, according to the history.
@@ -25,8 +25,7 @@ type candidate struct {
 	// leaseOver is when the lease ends by a clock that never jumps.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy reports whether an executor may consider it unhealthy, surelyUnhealthy whether every executor
-	// must.
+	// unhealthy reports whether an executor may consider it unhealthy, surelyUnhealthy whether all must.
 	unhealthy, surelyUnhealthy bool
 	load                       int
 	// claims is the number of runs that it has claimed.
@@ -34,28 +33,26 @@ type candidate struct {
 	// waiting is the number of dispatches that it has not claimed.
 	waiting int
 
-	// failures are the ends of runs for reasons that blame the worker, the latest last. They are the true
-	// figures, with which its reports are compared.
+	// failures holds the ends of runs for reasons that blame the worker, the latest last. The worker's
+	// reports must agree with them.
 	failures []ownFailure
-	// snapshots are the evidence for its health over time, the oldest first.
+	// snapshots holds the evidence for its health over time, the oldest first.
 	snapshots []snapshot
 
-	// Each is the time since which a condition has held without a break, never if it does not hold now.
-	// fitSince: it could be given work. goodSince: it could be given work and was not unhealthy. wellSince:
-	// it could be given work and was not surely unhealthy. idleSince: it holds nothing.
+	// Each of these is the start of the current period in which a condition has held, never if it does not
+	// hold now. fitSince: the worker could be given work. goodSince: it could, and was not unhealthy.
+	// wellSince: it could, and was not surely unhealthy. idleSince: it held no execution.
 	fitSince, goodSince, wellSince, idleSince time.Duration
-	// fitUntil is the end of the last period, longer than brief, in which it could be given work. Executors
-	// look at waiting executions twice, brief apart, so they can't know of shorter periods.
+	// fitUntil is the end of the last period longer than brief in which it could be given work. Executors
+	// look at waiting executions twice, brief apart, so they may miss shorter periods.
 	fitUntil, brief time.Duration
-	// wellUntil is the end of the last period in which it could be given work and was not surely
-	// unhealthy.
+	// wellUntil is the end of the last period in which it could be given work and was not surely unhealthy.
 	wellUntil time.Duration
 	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration
 	// busySince is the time since which it has held an execution; never while it holds none.
 	busySince time.Duration
-	// freed holds the times at which executions were last taken from it, the latest last, at most as many as
-	// its capacity.
+	// freed holds when executions last left the worker, the latest last, at most as many as its capacity.
 	freed []time.Duration
 }
 
@@ -64,13 +61,13 @@ type ownFailure struct {
 	key execution.Key
 	// process is the process that wrote the end.
 	process string
-	// at is when the database last answered the write. A run counts for its worker from the answer on, and a
-	// worker that gets no answer repeats the write.
+	// at is when the database last answered the write. The worker counts the run from the answer on, and
+	// repeats the write until it gets one.
 	at time.Duration
 }
 
-// noteRefusedEnd notes that the database refused to write an end that it had already stored. Earlier answers
-// may have been lost, so the worker may learn of the end only now.
+// noteRefusedEnd records that the database refused an end because it had already stored it. Earlier answers
+// may have been lost, so the worker may count the run only from now on.
 func (c *candidate) noteRefusedEnd(e *history.Event) {
 	for n, f := range c.failures {
 		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
@@ -81,18 +78,18 @@ func (c *candidate) noteRefusedEnd(e *history.Event) {
 	}
 }
 
-// snapshot is the evidence for a worker's health from a moment on.
+// snapshot is the evidence for a worker's health, valid from the time from until the next snapshot.
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
 	// lastFailure is when the last failure ended, by the database's clock.
 	lastFailure time.Duration
-	// expired holds when each dispatch that it left unclaimed while active ended, by the database's clock,
-	// which also measures their age.
+	// expired holds when each dispatch that the active worker left unclaimed ended, by the database's clock,
+	// by which their age is measured.
 	expired []time.Duration
 }
 
-// latestSnapshot is the latest snapshot, the zero value if there is none.
+// latestSnapshot returns the latest snapshot, or the zero value if there is none.
 func (c *candidate) latestSnapshot() snapshot {
 	if n := len(c.snapshots); n > 0 {
 		return c.snapshots[n-1]
@@ -111,20 +108,20 @@ func (c *candidate) applyLifecycle(e *history.Event, cordoned bool) {
 	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
-// endFitPeriod ends at at the period in which the worker could be given work.
+// endFitPeriod ends, at the time at, the period in which the worker could be given work.
 func (c *candidate) endFitPeriod(at time.Duration) {
 	c.fitUntil = c.lastFit(at)
 	c.endWellPeriod(at)
 }
 
-// endWellPeriod ends at at the period in which the worker was not surely unhealthy.
+// endWellPeriod ends, at the time at, the period in which the worker was not surely unhealthy.
 func (c *candidate) endWellPeriod(at time.Duration) {
 	if c.wellSince != never {
 		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))
 	}
 }
 
-// lastFit is the end of the latest period, longer than brief, in which the worker could be given
+// lastFit returns the end of the latest period, longer than brief, in which the worker could be given
 // work. It is negative if there was none.
 func (c *candidate) lastFit(now time.Duration) time.Duration {
 	if until := min(now, c.leaseOver); c.fitSince != never && until-c.fitSince > c.brief {
@@ -136,7 +133,7 @@ func (c *candidate) lastFit(now time.Duration) time.Duration {
 // renewLease renews the lease. now is the database's clock, by which leases end.
 func (c *candidate) renewLease(e *history.Event, now time.Duration, cordoned bool) {
 	if now > c.leaseEnds {
-		// The lease was over, so the periods start afresh.
+		// The lease was over, so new periods begin.
 		c.endFitPeriod(e.At)
 		c.fitSince, c.goodSince, c.wellSince = never, never, never
 	}
@@ -149,7 +146,7 @@ func (c *candidate) markActive(at time.Duration, cordoned bool) {
 	c.updatePeriods(at, cordoned)
 }
 
-// updatePeriods updates the starts and ends of periods after a change.
+// updatePeriods updates the starts and ends of the periods after a change of the worker's state.
 func (c *candidate) updatePeriods(at time.Duration, cordoned bool) {
 	fit := c.state == execution.Active && !c.left && c.consuming && !cordoned
 	switch {
@@ -163,7 +160,8 @@ func (c *candidate) updatePeriods(at time.Duration, cordoned bool) {
 	c.wellSince = conditionSince(c.wellSince, at, fit && !c.surelyUnhealthy)
 }
 
-// conditionSince returns before, or at if the condition has just begun to hold; never if it does not hold.
+// conditionSince returns the time since which a condition holds: before if it already held, otherwise at;
+// never if it does not hold.
 func conditionSince(before, at time.Duration, holds bool) time.Duration {
 	switch {
 	case !holds:
@@ -192,7 +190,7 @@ func (c *candidate) countDispatch(at time.Duration) {
 	}
 }
 
-// countRelease removes from the load an execution that a transition takes from the worker.
+// countRelease subtracts an execution that a transition takes from the worker from the worker's load.
 func (c *candidate) countRelease(e *history.Event) {
 	if e.From == execution.Scheduled && c.waiting > 0 {
 		c.waiting--
@@ -211,9 +209,9 @@ func (c *candidate) countRelease(e *history.Event) {
 	}
 }
 
-// seemedFull reports whether an executor that looked at the workers at or after look may consider the worker
-// full. The executor still counts executions that were taken from the worker since then, in addition to those
-// that it dispatched in the same pass.
+// seemedFull reports whether an executor that read the workers at or after look may consider the worker full.
+// Besides the dispatches of its own pass, that executor still counts the executions that have left the worker
+// since it read them.
 func (c *candidate) seemedFull(look time.Duration) bool {
 	load := c.load
 	for _, at := range c.freed {

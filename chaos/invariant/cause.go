@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// cause is a set of possible causes of a bad end. Causes that strike one worker come first, then
-// those that strike every worker.
+// cause is a set of possible causes of a bad end. Causes that affect a single worker come first, then those
+// that affect every worker.
 type cause uint32
 
 const (
@@ -50,17 +50,17 @@ const (
 	causes = 17
 )
 
-// serverCauses are the causes that strike every worker.
+// serverCauses is the set of causes that affect every worker.
 const serverCauses = brokerFails | databaseFails | renewalFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
 
-// causeNames describes each cause; %s stands for the worker.
+// causeNames describes each cause. %s is replaced by the worker's name.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
 	"the broker", "the database", "the tables that leases need", "the database's clock", "lost or late dispatches", "an executor or its links", "a broker that makes no queue",
 }
 
-// describeFor lists the causes of a set in words.
+// describeFor returns the set's causes in words, as they concern the worker.
 func (c cause) describeFor(worker string) string {
 	var words []string
 	for i, name := range causeNames {
@@ -74,8 +74,8 @@ func (c cause) describeFor(worker string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// trouble records whether a cause is present now, and when it last was. That suffices to decide whether it
-// was present at any time since a given moment, in constant space.
+// trouble records whether a cause is present now, and when it was last present. That is enough to decide, in
+// constant space, whether it was present at any time since a given time.
 type trouble struct {
 	lasting int16
 	seen    bool
@@ -85,7 +85,7 @@ type trouble struct {
 func (t *trouble) begin(at time.Duration) { t.lasting, t.seen, t.last = t.lasting+1, true, at }
 func (t *trouble) end(at time.Duration)   { t.lasting, t.last = max(0, t.lasting-1), at }
 
-// recordMoment records a momentary cause, such as a clock step.
+// recordMoment records a cause without duration, such as a clock step.
 func (t *trouble) recordMoment(at time.Duration) { t.seen, t.last = true, at }
 
 // presentSince reports whether the cause was present at or after from.
@@ -93,7 +93,7 @@ func (t *trouble) presentSince(from time.Duration) bool {
 	return t.lasting > 0 || t.seen && t.last >= from
 }
 
-// processCauses records the causes that have struck one process.
+// processCauses records the causes that have affected one process.
 type processCauses struct {
 	name string
 	// worker is the last worker as which the process registered, 0 for an executor.
@@ -101,26 +101,25 @@ type processCauses struct {
 	of     [causes]trouble
 	// held records when the process was paused or frozen. A restarted process is no longer held.
 	held trouble
-	// silent records when connections to the database went silent. A process detects that within the time of
-	// a statement, so it is no cause by itself.
+	// silent records when connections to the database went silent. A process detects that within the
+	// statement timeout, so it is not a cause by itself.
 	silent trouble
 }
 
-// hadCause reports whether a cause was present at or after a moment.
+// hadCause reports whether the cause c was present at or after from.
 func (a *processCauses) hadCause(c cause, from time.Duration) bool {
 	return a.of[c.bitIndex()].presentSince(from) || c == standsStill && a.held.presentSince(from)
 }
 
-// ledger records which causes struck which process. It prefers observed events to announced faults:
-// processes that end or pause, servers that are down, clocks that jump. Links, slow servers and
-// sick workers leave no events of their own; for these the ledger relies on the announcement of the
-// fault.
+// ledger records which causes affected which process, and when. Where the history has events about a cause
+// (processes that end or pause, servers that are down, clocks that jump), it relies on these. Bad links, slow
+// servers and sick workers cause no such events, so for them it relies on the announced faults.
 type ledger struct {
 	processes []*processCauses
 	byName    map[string]*processCauses
-	// common holds the causes that strike every worker.
+	// common holds the causes that affect every worker.
 	common [causes]trouble
-	// noQueueFrom is the time since which the broker has created no queue.
+	// noQueueFrom is when the broker stopped creating queues.
 	noQueueFrom time.Duration
 	// cordoned records when each worker was cordoned.
 	cordoned map[execution.WorkerID]*trouble
@@ -140,10 +139,10 @@ func (l *ledger) entryOf(name string) *processCauses {
 	return p
 }
 
-// bitIndex is the index of a single cause in the arrays.
+// bitIndex returns the index of a single cause in arrays of causes.
 func (c cause) bitIndex() int { return bits.TrailingZeros32(uint32(c)) }
 
-// observeRelevant observes an event, except the frequent kinds that hold no information about causes.
+// observeRelevant observes an event unless it is of a frequent kind that says nothing about causes.
 func (l *ledger) observeRelevant(e *history.Event) {
 	switch e.Kind {
 	case history.Transition, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.HeartbeatRenewed,
@@ -153,7 +152,7 @@ func (l *ledger) observeRelevant(e *history.Event) {
 	}
 }
 
-// observeEvent applies events of processes, servers and clocks, and announced faults.
+// observeEvent applies an event about a process, a server, a clock or an announced fault.
 func (l *ledger) observeEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
@@ -219,11 +218,11 @@ func (l *ledger) observeEvent(e *history.Event) {
 // dispatchType is the type of the messages that carry dispatches.
 var dispatchType = broker.ExecutionScheduled.String() //detlint:ok a constant, never written
 
-// tablesOfLeases are the tables that a heartbeat needs.
+// tablesOfLeases holds the names of the tables that a heartbeat needs.
 var tablesOfLeases = []string{"worker", "worker_incarnation", "execution_work"} //detlint:ok a constant table, never written
 
-// noteAnnouncedFault notes the beginning or end of a fault that leaves no events of its own: the causes that
-// its kind can excuse, for the targets that it strikes.
+// noteAnnouncedFault records the beginning or end of a fault that causes no other events. It records the
+// causes that this kind of fault can be, for each of the fault's targets.
 func (l *ledger) noteAnnouncedFault(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	if kind == nil {
@@ -286,14 +285,14 @@ func (l *ledger) noteAnnouncedFault(e *history.Event, note func(*trouble, time.D
 	}
 }
 
-// causeLasts reports whether a cause of a single process has struck the process and has not ended.
+// causeLasts reports whether a cause that affects single processes is present for this process now.
 func (l *ledger) causeLasts(c cause, process string) bool {
 	p := l.byName[process]
 	return p != nil && p.of[c.bitIndex()].lasting > 0
 }
 
-// hasStruck reports whether one of the causes was present at or after a moment, for a worker or for the
-// process that runs its incarnation. worker is 0 if the caller knows only the process.
+// hasStruck reports whether any of the causes affected the worker, or the process running it, at or after
+// from. worker is 0 if the caller knows only the process.
 func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i
@@ -319,8 +318,8 @@ func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, 
 	if of&hasTwin == 0 {
 		return false
 	}
-	// A twin is announced for the process whose name it takes. All processes that registered as
-	// that worker are affected, among them two twins that follow each other.
+	// A twin is announced for the process whose name it takes. It affects all processes that registered as
+	// that worker, even another twin.
 	if p := l.byName[process]; worker == 0 && p != nil {
 		worker = p.worker
 	}
@@ -329,8 +328,7 @@ func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, 
 	})
 }
 
-// lastPresence returns when one of the causes was last present for a process, 0 for never, and whether one
-// still is.
+// lastPresence returns when any cause in of was last present for a process, 0 for never, and if one still is.
 func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts bool) {
 	note := func(t *trouble) {
 		if t.seen {
@@ -353,7 +351,7 @@ func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts
 	return at, lasts
 }
 
-// anyExecutorTroubled reports whether an executor or its links had trouble since a moment.
+// anyExecutorTroubled reports whether any executor or its links had trouble at or after from.
 func (l *ledger) anyExecutorTroubled(from time.Duration) bool {
 	return slices.ContainsFunc(l.processes, func(p *processCauses) bool {
 		if p.worker != 0 {

@@ -6,10 +6,10 @@ import (
 	"handoff/core/broker"
 )
 
-// Conduct receives a world's reports about what the parts of the core do and the history does not record:
-// failed calls, log lines, waits, contexts and sessions held, and hints sent. Invariants 18, 26, 29 and 30
-// judge them. Only the simulated world has them, because real daemons don't show their tasks. Report each
-// thing as it happens; the order among parts doesn't matter.
+// Conduct receives reports about what the core's parts do that the history does not record: failed calls, log
+// lines, waits, contexts and sessions held, and hints sent. Invariants 18, 26, 29 and 30 judge them. Only the
+// simulated world makes them, because real daemons don't show their tasks. Each report must be made as its
+// subject happens; the order among parts doesn't matter.
 type Conduct struct {
 	failures *failureChecker
 	held     *heldChecker
@@ -17,7 +17,7 @@ type Conduct struct {
 	hints    *hintChecker
 }
 
-// Conduct returns the receiver of a world's reports; nil if nothing judges them.
+// Conduct returns the receiver of these reports; nil if no judged invariant uses them.
 func (s *Suite) Conduct() *Conduct {
 	var c Conduct
 	for _, one := range s.checkers {
@@ -38,7 +38,7 @@ func (s *Suite) Conduct() *Conduct {
 	return &c
 }
 
-// CallFailed reports that a call was answered with an error. again is whether the same call may succeed if it
+// CallFailed reports that a call was answered with an error. again reports whether the call may succeed if it
 // is repeated. A call may have several answers; under identifies the call.
 func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
 	if c.failures != nil {
@@ -46,7 +46,7 @@ func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
 	}
 }
 
-// NamesNothing reports a call with an empty list: it has no effect, but costs as much as any call.
+// NamesNothing reports a call with an empty list, which has no effect but costs as much as any other call.
 func (c *Conduct) NamesNothing(p Part, call string) {
 	if c.work != nil {
 		c.work.s.countOccasion(c.work.i)
@@ -54,8 +54,8 @@ func (c *Conduct) NamesNothing(p Part, call string) {
 	}
 }
 
-// Failing reports whether the part has unresolved failed calls since its last wait. Only then does
-// CallAnswered matter.
+// Failing reports whether the part has failed calls since its last wait that it has neither logged nor
+// repeated. Only then does CallAnswered matter.
 func (c *Conduct) Failing(task uint64) bool {
 	return c.failures != nil && len(c.failures.parts) > 0 && c.failures.parts[task] != nil
 }
@@ -74,7 +74,7 @@ func (c *Conduct) CallAnswered(p Part, under any, call string) {
 	}
 }
 
-// Logged reports a log line of a part that has an error, should have one, or is about a worker.
+// Logged reports a part's log line if the line has an error, should have one, or is about a worker.
 func (c *Conduct) Logged(p Part, l Line) {
 	if c.failures != nil {
 		c.failures.judgeLine(p, l)
@@ -103,7 +103,7 @@ func (c *Conduct) Suppressed(p Part) {
 	}
 }
 
-// Counted reports that a part has counted a pass of its loop.
+// Counted reports that a part has incremented the metric of its loop's passes.
 func (c *Conduct) Counted(p Part, loop string, failed bool) {
 	if c.failures != nil {
 		c.failures.judgePass(p, loop, failed)
@@ -111,8 +111,8 @@ func (c *Conduct) Counted(p Part, loop string, failed bool) {
 }
 
 // Waits reports that a part begins to wait for something that it or another part triggers. deadlines is the
-// number of contexts with a deadline that it has made and not ended, except those under which it waits; plain
-// is the number without a deadline.
+// number of contexts with a deadline that it has created and not cancelled, except those under which it
+// waits; plain is the number of those without a deadline.
 func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	if c.failures != nil {
 		c.failures.judgeWait(p)
@@ -122,8 +122,7 @@ func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	}
 }
 
-// Ends reports that a part has ended by itself. contexts is the number of contexts that it has made
-// and not ended.
+// Ends reports that a part has ended by itself. contexts counts contexts that it created and did not cancel.
 func (c *Conduct) Ends(p Part, contexts int) {
 	if c.failures != nil {
 		delete(c.failures.parts, p.Task)
@@ -133,16 +132,15 @@ func (c *Conduct) Ends(p Part, contexts int) {
 	}
 }
 
-// CalledTooLate reports a call under a context with a deadline that the part had made itself and had already
-// ended, at ended.
+// CalledTooLate reports a call under a context with a deadline that the part itself had created, and had
+// already cancelled at ended.
 func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	if c.held != nil {
 		c.held.judgeLateCall(p, call, ended)
 	}
 }
 
-// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one
-// included.
+// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one included.
 func (c *Conduct) Starts(p Part, worker bool, concurrency, tasks int) {
 	if c.held != nil {
 		c.held.judgeTasks(p, worker, concurrency, tasks)
@@ -170,24 +168,23 @@ func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration
 	}
 }
 
-// Published reports the broker's answer to a message with hints that the process sent over a
-// session.
+// Published reports the broker's answer to a message with hints that the process sent over a session.
 func (c *Conduct) Published(process string, over Open, m *broker.Message, o broker.Outcome, at time.Duration) {
 	if c.hints != nil {
 		c.hints.noteOutcome(process, over, m, o, at)
 	}
 }
 
-// GoesOn reports that a part waits or calls under a context although it has observed that the context is
-// done.
+// GoesOn reports that a part waits or makes a call under a context that it knows to be done.
 func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
 	if c.failures != nil {
 		c.failures.judgeDoneContext(p, what, since)
 	}
 }
 
-// Undeclared reports that a process is about to consume a queue that it has not declared on this session
-// since the session was opened. If taken, since the broker cancelled one of the session's consumers.
+// Undeclared reports that a process is about to consume a queue that it has not declared on this session.
+// taken reports whether the broker has cancelled one of the session's consumers: then only a later
+// declaration counts.
 func (c *Conduct) Undeclared(process, queue string, taken bool) {
 	if c.failures != nil {
 		c.failures.judgeUndeclared(process, queue, taken)

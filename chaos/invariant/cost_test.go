@@ -10,8 +10,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// The time to judge a history is linear in its length: a production history may have any number of
-// registrations.
+// The time to judge a history must be linear in its length, because a production history may have any number
+// of registrations.
 func TestJudgingTimeGrowsLinearly(t *testing.T) {
 	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){
@@ -63,7 +63,7 @@ func TestJudgingTimeGrowsLinearly(t *testing.T) {
 	}
 }
 
-// asExecution passes events of execution 1 on as those of another execution.
+// asExecution returns a function that reports an event of execution 1 as an event of execution id.
 func asExecution(id int64, tell func(history.Event)) func(history.Event) {
 	return func(e history.Event) {
 		e.Execution, e.Chain = execution.ID(id), execution.ID(id)

@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// fleet is the state of all workers according to the history. It knows when so many leases were over at once
-// that an executor's reaper may, or must, have braked. An executor detects the end of a lease late but never
-// early.
+// fleet is the state of all workers according to the history. It knows when so many leases were over at the
+// same time that an executor's reaper may, or must, have braked. An executor may detect the end of a lease
+// late, but never early.
 type fleet struct {
 	config  config.Config
 	brakes  *oracle.Brakes
@@ -23,37 +23,36 @@ type fleet struct {
 
 	next time.Duration
 	// massSince and massUntil bound the latest period in which a reaper may have braked. episode is the start
-	// of the first such period since every reaper has seen a moment with no lease over. none is the time
-	// since which no lease is over. Each is negative for never.
+	// of the first such period since every reaper has last seen that no lease was over. none is the time
+	// since which no lease has been over. Each is negative if there is no such time.
 	massSince, massUntil, episode, none time.Duration
-	// unsure is the last moment at which the decision depended on whether a reaper counted the stopped
-	// workers.
+	// unsure is when the decision to brake last depended on whether a reaper counted the stopped workers.
 	unsure time.Duration
 }
 
-// headcount is the number of workers in each state, as a reaper sees them at a moment.
+// headcount is the number of workers in each state, as a reaper counts them.
 type headcount struct {
-	// alive counts workers that are present or were present less than a lease ago. Of these, over counts
-	// those whose lease is over, and lost those that were marked lost.
+	// alive counts the workers that are present or were present less than a lease ago. Among these, over
+	// counts the workers whose lease is over, and lost those that were marked lost.
 	alive, over, lost int
 	// stopped counts workers that stopped by themselves. Whether a reaper counts them as alive depends on
 	// when it last saw them.
 	stopped int
 }
 
-// mustBrake reports whether every reaper brakes when so many leases are over.
+// mustBrake reports whether every reaper brakes when over leases have expired.
 func (h headcount) mustBrake(b *oracle.Brakes, over int) bool {
 	return b.Hold(h.alive, over) && b.Hold(h.alive+h.stopped, over)
 }
 
-// mayBrake reports whether some reaper may brake, depending on which stopped workers it has seen.
+// mayBrake reports whether some reaper may brake, depending on which of the stopped workers it has seen.
 func (h headcount) mayBrake(b *oracle.Brakes, over int) bool {
 	few := max(0, b.Least-h.alive)
 	return few <= h.stopped && b.Hold(h.alive+few, over)
 }
 
-// reaper describes a reaper that counts workers: its process, the greatest age of its knowledge, since when
-// nothing has hindered it, when it was started, and when the database last returned.
+// reaper describes a reaper that counts workers: its process, the maximum age of its information (margin),
+// the time since which nothing has hindered it, its start, and when the database last returned.
 type reaper struct {
 	process  string
 	margin   time.Duration
@@ -66,20 +65,19 @@ type member struct {
 	*session
 	incarnation execution.Incarnation
 	joined      time.Duration
-	// left is when an executor marked the incarnation lost, negative if none did; leftBy is that executor's
-	// process.
+	// left is when an executor marked the incarnation lost, negative if none did. leftBy is its process.
 	left   time.Duration
 	leftBy string
 }
 
-// examineInterval is the interval at which the fleet is examined; the reaper's interval is longer.
+// examineInterval is the interval at which the fleet is examined. It is shorter than a reaper's interval.
 const examineInterval = time.Second
 
 func newFleet(c config.Config) *fleet {
 	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, none: -1, unsure: -1}
 }
 
-// leaseEnd is when a lease is over both by the database's clock and by a clock that never jumps.
+// leaseEnd returns when a lease is over both by the database's clock and by a clock that never jumps.
 func (f *fleet) leaseEnd(t *session) time.Duration {
 	return max(t.leaseEnds-f.skew, t.renewed+oracle.Lease(&f.config.Worker)*(driftTolerance-1)/driftTolerance)
 }
@@ -102,15 +100,16 @@ func (f *fleet) applyEvent(e *history.Event, t *session) {
 	}
 }
 
-// examineUntil examines the fleet once a second up to a moment.
+// examineUntil examines the fleet once a second, up to now.
 func (f *fleet) examineUntil(now time.Duration) {
 	if now < f.next {
 		return
 	}
-	// Between two events leases only run out, and after a few leases nothing changes. The examinations are
-	// one second apart whatever the events, because otherwise two could be two seconds apart.
+	// Between two events leases can only end, and after a few leases nothing changes any more. The
+	// examinations are always one second apart, independently of the events, which could otherwise stretch an
+	// interval to two.
 	at := max(f.next, now-4*oracle.Lease(&f.config.Worker))
-	// Count the examinations: adding to the time could overflow at the end of its range.
+	// The loop counts the examinations because at could overflow at the end of its range.
 	for n := (now - at) / examineInterval; n >= 0; n-- {
 		f.lookAt(at)
 		at += examineInterval
@@ -125,7 +124,7 @@ func (f *fleet) lookAt(at time.Duration) {
 	}
 	switch {
 	case h.over == 0:
-		// A reaper may have missed a short moment in which no lease was over.
+		// A reaper may have missed a short period in which no lease was over.
 		if f.none < 0 {
 			f.none = at
 		}
@@ -157,9 +156,9 @@ func (f *fleet) headcountAt(at time.Duration, r reaper) (h headcount) {
 	remembered := f.massSince - lease
 	if r.margin > 0 {
 		remembered += r.margin + 2*f.config.Executor.ReconcileInterval
-		// It restarts its watch after it was hindered, and may have forgotten earlier losses. After an outage
-		// of the database it takes no lease for over for the time of a lease. That releases its brake, which
-		// then forgets a worker a lease after its loss.
+		// A reaper that was hindered restarts its watch, and may have forgotten earlier losses. After a
+		// database outage it considers no lease over for the duration of a lease. That releases its brake,
+		// which then forgets a worker a lease after its loss.
 		remembered = max(remembered, r.watching-lease, r.back)
 	}
 	for _, m := range f.members {
@@ -170,7 +169,7 @@ func (f *fleet) headcountAt(at time.Duration, r reaper) (h headcount) {
 				h.over++
 			}
 		case m.left >= 0 && r.margin > 0 && r.started > 0 && (m.left <= r.started || m.left <= r.started+f.noticeTime() && m.leftBy != r.process):
-			// It has not seen this worker alive since its start, or may not have.
+			// The reaper has not, or may not have, seen this worker alive since its own start.
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):
 			h.alive++
 			if r.margin == 0 || m.leftBy == r.process || m.left < at-r.margin {
@@ -186,12 +185,12 @@ func (f *fleet) headcountAt(at time.Duration, r reaper) (h headcount) {
 	return h
 }
 
-// reaperSaw reports whether a reaper has seen a stopped worker while that worker was alive.
+// reaperSaw reports whether the reaper must have seen the stopped worker alive.
 func (f *fleet) reaperSaw(m *member, r reaper) bool {
 	return m.since > max(r.watching, m.joined)+f.noticeTime()
 }
 
-// noticeTime is the longest time until an unhindered reaper detects a change.
+// noticeTime returns the longest time until an unhindered reaper detects a change.
 func (f *fleet) noticeTime() time.Duration {
 	x := f.config.Executor
 	return 2*(x.ReconcileInterval+x.StatementTimeout) + time.Second

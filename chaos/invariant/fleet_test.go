@@ -11,8 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Examinations of the fleet are a second apart whatever events come in between, so that the events don't
-// affect their results.
+// Examinations of the fleet are always a second apart, so unrelated events don't change their results.
 func TestFleetExaminationsAreOneSecondApart(t *testing.T) {
 	f := newFleet(config.Default(config.Hardened))
 	for _, now := range []time.Duration{0, 1900 * time.Millisecond, 2300 * time.Millisecond, 5 * second} {
@@ -23,8 +22,7 @@ func TestFleetExaminationsAreOneSecondApart(t *testing.T) {
 	}
 }
 
-// An executor that was started after workers were lost has never seen them alive, so they don't engage its
-// brake.
+// An executor started after workers were lost has never seen these alive, so they don't trigger its brake.
 func TestRestartedExecutorCountsOnlySeenWorkers(t *testing.T) {
 	for _, c := range []struct {
 		started time.Duration
@@ -74,7 +72,7 @@ func TestRestartedExecutorCountsOnlySeenWorkers(t *testing.T) {
 	}
 }
 
-// An outage of the database releases the brake, which then forgets the workers that were lost before.
+// A database outage releases the brake, which then forgets the workers lost before the outage.
 func TestBrakeForgetsWorkersLostBeforeDatabaseOutage(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// legalTransitions is invariant 1 (defects D4, D16).
+// legalTransitions returns invariant 1 (defects D4, D16).
 func legalTransitions() *Invariant {
 	i := &Invariant{
 		Number: 1, Name: "legal transitions", Unconfigured: true,

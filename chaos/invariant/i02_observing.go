@@ -11,10 +11,10 @@ import (
 )
 
 // Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They record
-// what they would have done, and the rules for acting apply to these records. Invariant 12 requires that such
-// a part records in time what only it can detect.
+// what they would have done, and these records must obey the rules for real changes. Invariant 12 requires
+// that such a part records in time what no other part can detect.
 
-// monitorObserves reports whether the timeout monitor must not change a status.
+// monitorObserves reports whether the timeout monitor only observes and must not change a status.
 func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
 
 // judgeObservation judges a recorded observation.
@@ -50,18 +50,18 @@ func (o *ownershipChecker) judgeObservation(e *history.Event, l *life) {
 }
 
 // mayBeForgotten reports whether the last observation may have been deleted, because it is as old as dead
-// letters may become. An observation that still holds is then recorded anew.
+// letters may become. The monitor then records it again if it still holds.
 func (o *ownershipChecker) mayBeForgotten(l *life, e *history.Event) bool {
 	return o.s.mayBePurged(l.observedAt, e.At)
 }
 
-// mayBePurged reports whether an observation made at at may have been deleted by now. Observations are kept
-// as long as dead letters, even if the outage lasts.
+// mayBePurged reports whether an observation from the time at may have been deleted by now. Observations are
+// kept as long as dead letters, even if the outage lasts.
 func (s *Suite) mayBePurged(at, now time.Duration) bool {
 	return s.databaseTime(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }
 
-// judgeOutage judges a record of the beginning or end of an outage by the prober.
+// judgeOutage judges the prober's record of the beginning or end of an outage.
 func (o *ownershipChecker) judgeOutage(e *history.Event) {
 	t := o.s.workers.Get(e.Incarnation)
 	why := ""

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// statusOwnership is invariant 2 (defects D1, D2, D5, D37, D47, D58).
+// statusOwnership returns invariant 2 (defects D1, D2, D5, D37, D47, D58).
 func statusOwnership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
@@ -31,8 +31,8 @@ type ownershipChecker struct {
 	early string
 }
 
-// clockTolerance is how much before its bound in true time the database may decide, because its timestamps
-// have a resolution of microseconds.
+// clockTolerance is how much too early the database may decide in true time, because its timestamps have a
+// resolution of microseconds.
 const clockTolerance = time.Millisecond
 
 // observedKinds implements selective.
@@ -96,7 +96,7 @@ func (o *ownershipChecker) judgeEarlyLoss(e *history.Event) {
 	o.lost = 0
 }
 
-// changeObjection returns why a change has no grounds, empty if it has grounds.
+// changeObjection returns why a change of status was not justified, empty if it was.
 func (o *ownershipChecker) changeObjection(e *history.Event, l *life) string {
 	x := o.s.config.Executor
 	switch {
@@ -128,9 +128,9 @@ func (o *ownershipChecker) changeObjection(e *history.Event, l *life) string {
 	return ""
 }
 
-// countObjection returns what is wrong with the dispatch count after a reclaim of a scheduled execution,
-// empty for nothing. A dispatch counts only if its worker stays, and an unclaimed execution fails only when
-// no dispatch is left.
+// countObjection returns what is wrong with the dispatch count after a scheduled execution was reclaimed,
+// empty if it is right. A dispatch counts only if its worker stays in service, and an unclaimed execution
+// fails only when it has used up all its dispatches.
 func (o *ownershipChecker) countObjection(e *history.Event, l *life) string {
 	o.s.countOccasion(o.i)
 	x := o.s.config.Executor
@@ -144,9 +144,9 @@ func (o *ownershipChecker) countObjection(e *history.Event, l *life) string {
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
 		lay, due := e.At-l.entered, l.due-l.stamped
 		if e.By == execution.TimeoutMonitor {
-			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the timeout of the dispatch
+			due = min(due, x.ScheduledTimeout) // the wait ends by then, even if the dispatch timeout is longer
 		}
-		// An executor whose first reading of the database's clock follows a step can't know of the step.
+		// An executor that first read the database's clock after a step can't know of the step.
 		if o.s.stepped > l.entered && lay+o.s.unseenBack(e.Process, l.entered) < due-due/5 && o.s.missedStep(e.Process) <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
@@ -186,8 +186,8 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 		if e.To == execution.Failed && l.orphanSentLate {
 			return "its executor restarted before it sent the message, and sent it after the dispatch deadline"
 		}
-		// The handler must find out why a message died (defect D19): only an expired time to live is a queue
-		// timeout.
+		// The handler must find out why the message died (defect D19): only a message whose time to live
+		// expired is a queue timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return fmt.Sprintf("the given reason is %v, but its message had not expired: its worker had rejected it", e.Reason)
 		}
@@ -208,7 +208,7 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 		if !l.marked && e.To == execution.Failed {
 			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
-		// The action may set the dispatch timeout; due still is the dispatch deadline.
+		// The action may set its own dispatch timeout, so due is used: it is still the dispatch deadline.
 		if !l.marked && o.s.databaseTime(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-o.s.tolerance {
 			return ""
 		}

@@ -10,20 +10,20 @@ import (
 	"handoff/core/execution"
 )
 
-// reapingCheck is the part of invariant 2 about two rules. Executors mark a worker lost only with grounds;
-// that is the only lifecycle that they write. And a monitor that has watched for less than a lease can't know
-// which workers are dead (defects D35, D47, D58).
+// reapingCheck is the part of invariant 2 about lost workers, with two rules. Executors mark a worker lost
+// only for good reason, and write no other lifecycle. And a monitor that has watched for less than a lease
+// can't know which workers are dead (defects D35, D47, D58).
 type reapingCheck struct {
 	i *Invariant
 	s *Suite
 	// woke is when each process was last resumed or thawed.
 	woke map[string]time.Duration
 	// down is when the database went down. up is when it last returned from an outage so long that every
-	// executor must have detected it. Both are negative for never.
+	// executor must have detected it. Both are negative if that never happened.
 	down, up time.Duration
-	// back is when it last returned from an outage of any length.
+	// back is when the database last returned from an outage of any length.
 	back time.Duration
-	// batch counts the workers that were marked lost in step.
+	// batch counts the workers that were marked lost in the step step.
 	step  uint64
 	batch int
 }
@@ -32,7 +32,7 @@ func newReapingCheck(i *Invariant, s *Suite) *reapingCheck {
 	return &reapingCheck{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
-// driftTolerance is the reciprocal of the largest share by which a process's clock may run fast.
+// driftTolerance limits how fast a process's clock may run: too fast by at most 1/driftTolerance.
 const driftTolerance = 10
 
 func (r *reapingCheck) observeEvent(e *history.Event) {
@@ -41,7 +41,7 @@ func (r *reapingCheck) observeEvent(e *history.Event) {
 	case history.ProcessResumed, history.ProcessThawed:
 		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
-		// Faults may overlap; the end of the first one restores the database.
+		// If faults overlap, the database works again when the first of them ends.
 		if r.down < 0 {
 			r.down = e.At
 		}
@@ -54,7 +54,7 @@ func (r *reapingCheck) observeEvent(e *history.Event) {
 	}
 }
 
-// warmupObjection returns why a process has not watched for long enough to judge; empty if it has.
+// warmupObjection returns why a process has not watched long enough to mark workers lost, empty if it has.
 func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
@@ -62,7 +62,7 @@ func (r *reapingCheck) warmupObjection(e *history.Event) string {
 		return fmt.Sprintf("%s was started %v ago and has not watched for the time of a lease yet", e.Process, e.At-at)
 	}
 	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.hindrances.lasting > 0 {
-		// A call begun before the standstill, or a message that the network delayed, may arrive now.
+		// The write may have been sent before the process was halted, or delayed by the network.
 		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {
@@ -74,7 +74,7 @@ func (r *reapingCheck) warmupObjection(e *history.Event) string {
 // lossObjection returns why an incarnation must not be marked lost now; empty if it may.
 func (r *reapingCheck) lossObjection(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
-	// The database itself reports the incarnations that it has forgotten; no executor marked them.
+	// A database that lost its latest writes itself reports the incarnations in these as lost.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
@@ -92,9 +92,9 @@ func (r *reapingCheck) lossObjection(e *history.Event) string {
 	return r.brakeObjection(e)
 }
 
-// brakeObjection returns why the brake must have held; empty if it need not. No worker may be marked lost for
-// two leases from the moment at which the brake had to engage. After that it passes one a second, so several
-// in one step are too many.
+// brakeObjection returns why the brake must have held, empty if it need not have. No worker may be marked
+// lost for two leases after the brake had to engage. After that the brake lets through one worker a second,
+// so several in one step are too many.
 func (r *reapingCheck) brakeObjection(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
@@ -111,13 +111,12 @@ func (r *reapingCheck) brakeObjection(e *history.Event) string {
 		}
 		return ""
 	}
-	// Count only leases that are also over for the reaper, which saw the last heartbeat at most one pass
-	// late.
+	// Count only leases that the reaper must consider over: it saw the last heartbeat a pass late at most.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.headcountAt(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	// After an outage of the database the watch of every worker restarts, so for the time of a lease the
-	// reaper considers no lease over.
+	// After a database outage the reaper watches every worker anew, so for the duration of a lease it
+	// considers no lease over.
 	anew := r.back > f.episode
 	if h.mustBrake(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-examineInterval {
 		return fmt.Sprintf("%d of %d workers had lost their leases, so the brake had to hold until %v", h.over+h.lost, h.alive, held)

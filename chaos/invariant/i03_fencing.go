@@ -5,7 +5,7 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// epochFencing is invariant 3 (defect D3).
+// epochFencing returns invariant 3 (defect D3).
 func epochFencing() *Invariant {
 	i := &Invariant{
 		Number: 3, Name: "fencing", Unconfigured: true,

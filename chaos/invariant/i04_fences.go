@@ -7,14 +7,14 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence must be
-// exactly the latest deadline of the lease. A later fence lets an action outlive the lease. An earlier one
-// ends the action too soon if the next renewal is late.
+// This file is the part of invariant 4 about the fences that a worker sets for its actions. Each fence must
+// be exactly the deadline of the latest known lease. A later fence lets an action outlive the lease. An
+// earlier one ends the action too soon if the next renewal is late.
 
-// sameMoment is the greatest difference between two clock readings within one step of the core.
+// sameMoment is the maximum difference between two clock readings within one step of the core.
 const sameMoment = 10 * time.Millisecond
 
-// leaseKnowledge is a worker process's knowledge of its lease.
+// leaseKnowledge is what a worker process knows about its lease.
 type leaseKnowledge struct {
 	// renewed is when the last answered renewal was sent.
 	renewed time.Duration
@@ -22,13 +22,13 @@ type leaseKnowledge struct {
 	fenced bool
 }
 
-// fenceTime is when the worker must fence itself, by its own clock.
+// fenceTime returns when the worker must fence itself, by its own clock.
 func (c *Calls) fenceTime() time.Duration {
 	w := &c.s.config.Worker
 	return c.lease.renewed + oracle.Lease(w) - w.FenceMargin
 }
 
-// Renewed notes an answered heartbeat. sent is when the worker sent it.
+// Renewed records that a heartbeat, which the worker sent at sent, was answered.
 func (c *Calls) Renewed(now, sent time.Duration) {
 	c.judgeNextQuestion(now)
 	if now >= c.fenceTime() {
@@ -39,14 +39,14 @@ func (c *Calls) Renewed(now, sent time.Duration) {
 	}
 }
 
-// Answered notes which heartbeat of which incarnation was answered.
+// Answered records that incarnation i's heartbeat with this number was answered.
 func (c *Calls) Answered(i execution.Incarnation, number uint64) {
 	for s := c.s.later; s != nil; s = s.later {
 		s.noteAnsweredBeat(i, number)
 	}
 }
 
-// Fences judges a fence that the worker gives an action, at its start or later.
+// Fences judges a fence that the worker sets for an action, when it starts it or later.
 func (c *Calls) Fences(key execution.Key, given time.Duration) {
 	if c.single == nil || c.gone || c.lease.fenced {
 		return

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// singleRun is invariant 4 (defects D12, D15).
+// singleRun returns invariant 4 (defects D12, D15).
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
@@ -22,29 +22,28 @@ func singleRun() *Invariant {
 	return i
 }
 
-// liveAction is an action between its start and the end of its process, whether or not its worker
-// is alive.
+// liveAction is an action whose process has started and not ended, whether or not its worker is alive.
 type liveAction struct {
 	execution execution.ID
 	epoch     execution.Epoch
 	machine   string
 	of        execution.Incarnation
 	since     time.Duration
-	// misjudged is when an executor ended its execution without being able to know of a step of the
-	// database's clock; 0 if none did.
+	// misjudged is when an executor wrongly ended its execution because of a step of the database's clock
+	// that the executor could not know of; 0 if none did.
 	misjudged time.Duration
 }
 
 type singleRunChecker struct {
 	i *Invariant
 	s *Suite
-	// running holds the live actions by chain; spared holds empty lists for reuse.
+	// running holds the live actions by chain. spared holds empty lists for reuse.
 	running dense.Table[execution.ID, []liveAction]
 	spared  [][]liveAction
 	// frozen holds the machines that were frozen. They are exempt: their clocks stood still, so their fences
 	// could not work.
 	frozen map[string]bool
-	// goneNotices holds the incarnations that are over by a reply that their live process got.
+	// goneNotices holds, for each incarnation that is over, the reply that notified its live process.
 	// supersededProcesses holds the processes that were notified of a successor, with their worker.
 	goneNotices         map[execution.Incarnation]goneNotice
 	supersededProcesses map[string]execution.WorkerID
@@ -90,12 +89,12 @@ func (src *singleRunChecker) observeEvent(e *history.Event, l *life) {
 			src.running.Set(chain, live)
 		}
 	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
-		// observeNotice has handled it.
+		// observeNotice has already handled the event.
 	default:
 	}
 }
 
-// judgeTransition judges claims, and ends that another part than the worker wrote.
+// judgeTransition judges claims, and ends that a part other than the worker wrote.
 func (src *singleRunChecker) judgeTransition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !src.anyFrozen(l.chain) {
 		src.s.countOccasion(src.i)
@@ -115,15 +114,15 @@ func (src *singleRunChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// couldNotKnow reports whether the timeout monitor could not know that only a step of the database's clock
-// made a deadline pass: its executor may have read that clock only after the step (docs/ownership.md, "Two
-// clocks").
+// couldNotKnow reports whether a deadline seemed over only because of a step of the database's clock of which
+// the timeout monitor could not know: its executor may have first read that clock after the step
+// (docs/ownership.md, "Two clocks").
 func (src *singleRunChecker) couldNotKnow(e *history.Event, l *life) bool {
 	return e.By == execution.TimeoutMonitor && src.s.missedStep(e.Process) > l.entered
 }
 
-// markMisjudged notes that the monitor ended an execution while its action still ran, for a reason that it
-// could not know to be false.
+// markMisjudged records that the monitor ended an execution whose action still ran, for a reason that was
+// wrong although the monitor could not know that.
 func (src *singleRunChecker) markMisjudged(e *history.Event, l *life) {
 	live := src.running.Get(l.chain)
 	for k := range live {
@@ -133,14 +132,14 @@ func (src *singleRunChecker) markMisjudged(e *history.Event, l *life) {
 	}
 }
 
-// mayOverlap reports whether an action may run alongside the next one of its chain: its worker's clock was
-// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its lease
-// ends.
+// mayOverlap reports whether an action may run alongside its chain's next action: its worker's clock was
+// stopped, or its execution was misjudged. In that case the worker learns of the end with its next heartbeat,
+// or its lease ends.
 func (src *singleRunChecker) mayOverlap(a *liveAction, now time.Duration) bool {
 	return src.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&src.s.config.Worker)+src.s.tolerance
 }
 
-// judgeActionEnd judges, at the end of an action, whether it outlived its lease.
+// judgeActionEnd judges whether an action that ends has outlived its lease.
 func (src *singleRunChecker) judgeActionEnd(e *history.Event) {
 	t := src.s.workers.Get(e.Incarnation)
 	if t == nil || src.frozen[e.Process] {
@@ -162,7 +161,7 @@ func (src *singleRunChecker) anyFrozen(chain execution.ID) bool {
 	return false
 }
 
-// chainOf is the chain of an action. Executions with a live action are not retired.
+// chainOf returns the chain of an action. Executions with a live action are not retired.
 func chainOf(e *history.Event, l *life) execution.ID {
 	if l == nil {
 		return e.Execution

@@ -9,8 +9,8 @@ import (
 )
 
 // This file is the part of invariant 4 about a worker that learns that its incarnation is over (defects D12,
-// D14). Whichever reply reports this, the worker must end its actions at once: another worker may be about to
-// run the same executions. Only the simulated world reports the answers to calls.
+// D14). Whichever reply reports this, the worker must end its actions immediately, because another worker may
+// be about to run the same executions. Only the simulated world reports the answers to calls.
 
 // goneNotice is the first reply that notified a process that its incarnation is over.
 type goneNotice struct {
@@ -53,7 +53,7 @@ func (src *singleRunChecker) forgetNotices(process string) {
 	maps.DeleteFunc(src.goneNotices, func(_ execution.Incarnation, t goneNotice) bool { return t.process == process })
 }
 
-// judgeGoneIncarnations judges the incarnations whose actions should have ended by now.
+// judgeGoneIncarnations judges whether the actions of incarnations that are over have ended in time.
 func (src *singleRunChecker) judgeGoneIncarnations(now time.Duration) {
 	for of, t := range src.goneNotices { //detlint:ok each is judged by itself, and of several the first violation is found in one step
 		if now-t.at <= src.s.promptBound() {

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// nothingLost is invariant 5 (defects D8, D13, D14).
+// nothingLost returns invariant 5 (defects D8, D13, D14).
 func nothingLost() *Invariant {
 	i := &Invariant{
 		Number: 5, Name: "nothing lost",

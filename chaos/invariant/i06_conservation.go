@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// messageConservation is invariant 6 (defects D17, D22, D30).
+// messageConservation returns invariant 6 (defects D17, D22, D30).
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
@@ -27,10 +27,10 @@ func messageConservation() *Invariant {
 
 // storedMessage is the state of a message that has not left the broker.
 type storedMessage struct {
-	// moving is the number of copies that a publish or a dead-lettering has routed and that have not reached
-	// a queue yet.
+	// moving is the number of copies on their way to a queue: routed by a publish or by dead-lettering, but
+	// not yet stored.
 	moving int64
-	// in holds the message's copies, one entry a queue. A message is seldom in more than one queue.
+	// in holds the message's copies, one entry per queue. A message is rarely in more than one queue.
 	in []queuedCopy
 }
 
@@ -39,17 +39,17 @@ type queuedCopy struct {
 	queue string
 	// here is the number of copies in the queue.
 	here int
-	// delivered is when a consumer got the copy. It is valid while out is set, until the consumer
+	// delivered is when a consumer got the copy. It is valid while out is set, which is until the consumer
 	// settles the copy.
 	delivered time.Duration
 	// by is the process of that consumer.
 	by  string
 	out bool
-	// expired reports whether its time to live has ended. It may stay in its queue for a moment, or while the
-	// broker's dead-lettering hangs. tooOften reports whether it was requeued more often than its queue
-	// allows.
+	// expired reports whether the copy's time to live is over. The copy may still stay in its queue briefly,
+	// or while the broker's dead-lettering hangs. tooOften reports whether it was requeued more often than
+	// its queue allows.
 	expired, tooOften bool
-	// rounds is how often it was requeued.
+	// rounds is how often the copy was requeued.
 	rounds int
 }
 
@@ -65,7 +65,7 @@ func (l *storedMessage) copyAt(queue string) *queuedCopy {
 	return &l.in[len(l.in)-1]
 }
 
-// removeCopy removes one copy from a queue and returns its state. Further copies there stay.
+// removeCopy removes one copy from a queue and returns its state. Any other copies stay there.
 func (l *storedMessage) removeCopy(queue string) (was queuedCopy) {
 	for i := range l.in {
 		if was = l.in[i]; was.queue != queue {
@@ -84,22 +84,22 @@ func (l *storedMessage) removeCopy(queue string) (was queuedCopy) {
 type conservationChecker struct {
 	i *Invariant
 	s *Suite
-	// letters holds the messages by number; spared holds forgotten ones for reuse.
+	// letters holds the messages by number. spared holds unused entries for reuse.
 	letters dense.Table[uint64, *storedMessage]
 	spared  []*storedMessage
-	// troubled is when a fault on each process or on the database last began or ended. A halted or
+	// troubled is when a fault of each process or of the database last began or ended. A halted or
 	// disconnected process settles nothing, and no process settles a message before the database has stored
 	// its content.
 	troubled map[string]time.Duration
-	// lasting counts the announced faults on each process or server that are not over.
+	// lasting counts the announced faults of each process or server that have not ended.
 	lasting map[string]int
-	// broken counts those of them that can break connections.
+	// broken counts the lasting faults that can break connections.
 	broken map[string]int
 	// kept counts, for each process, the unreadable messages that it stored minus those that it
 	// acknowledged afterwards.
 	kept map[string]int
-	// Some evidence doesn't show which process acknowledged a message, or when. Such acknowledgements and all
-	// stored messages are counted and compared at the end.
+	// Some histories don't show which process acknowledged a message, or when. unnamed counts such
+	// acknowledgements and stored all stored messages; the two are compared at the end.
 	unnamed, stored int
 }
 
@@ -112,7 +112,7 @@ func (c *conservationChecker) messageOf(e *history.Event) *storedMessage {
 	return *l
 }
 
-// forgetIfEmpty drops a message without remaining copies.
+// forgetIfEmpty drops a message that has no copies left.
 func (c *conservationChecker) forgetIfEmpty(e *history.Event, l *storedMessage) {
 	if l.moving <= 0 && len(l.in) == 0 {
 		c.letters.Delete(e.Message)
@@ -146,7 +146,7 @@ func (c *conservationChecker) observeEvent(e *history.Event, _ *life) {
 		at := c.messageOf(e).copyAt(e.Queue)
 		at.out = false
 		c.s.countOccasion(c.i)
-		// Each time a link breaks, all its unsettled messages are requeued.
+		// Each time a link breaks, all messages delivered over it and not settled are requeued.
 		if c.broken[e.Process]+c.broken[fault.Broker] > 0 {
 			break
 		}
@@ -220,7 +220,7 @@ func (c *conservationChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// noteFault notes the beginning or end of a fault, for each of its targets.
+// noteFault records the beginning or end of a fault for each of its targets.
 func (c *conservationChecker) noteFault(e *history.Event) {
 	if c.broken == nil {
 		c.broken = make(map[string]int)
@@ -243,18 +243,18 @@ func (c *conservationChecker) noteFault(e *history.Event) {
 	}
 }
 
-// canaryQueues is the prefix of the queues with which executors test the dead letter path. Their content may
-// be lost.
+// canaryQueues is the name prefix of the queues with which executors test the dead letter path. Messages in
+// them may be lost.
 const canaryQueues = "handoff.canary."
 
 // consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the
-// channel or cancels the consumer (its default since 3.8.17). A consumer that settles later loses all its
+// channel or cancels the consumer (its default since 3.8.17). A consumer that takes longer loses all its
 // unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
 // judgeHoldTime judges how long a process held a delivery that it settles or that the broker reclaims.
-// Without a dead letter queue, a worker that rejected a delivery would lose it. It then holds the delivery
-// for the whole dispatch timeout, and the broker ends its session now and then.
+// Without a dead letter queue, a delivery that a worker rejects would be lost. So the worker holds it for the
+// whole dispatch timeout, and the broker occasionally ends the worker's session.
 func (c *conservationChecker) judgeHoldTime(e *history.Event, since time.Duration, by string) {
 	if !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || c.lasting[by]+c.lasting[fault.Database] > 0 || max(c.troubled[by], c.troubled[fault.Database]) > since {
 		return
@@ -266,11 +266,11 @@ func (c *conservationChecker) judgeHoldTime(e *history.Event, since time.Duratio
 	}
 }
 
-// mostRounds is far above the number of connections that any run loses, and far below the requeues of a hot
-// loop (defect D25).
+// mostRounds limits how often a copy may be requeued. It is far above the number of connections that any run
+// loses, and far below the number of requeues in a hot loop (defect D25).
 const mostRounds = 50
 
-// removeFromQueue removes a message from a queue, judges that it was there, and returns its copy.
+// removeFromQueue removes a copy from a queue and returns it. It judges whether the copy was there.
 func (c *conservationChecker) removeFromQueue(e *history.Event) queuedCopy {
 	c.s.countOccasion(c.i)
 	l := c.messageOf(e)

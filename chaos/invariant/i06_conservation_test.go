@@ -10,8 +10,8 @@ import (
 	"handoff/core/config"
 )
 
-// A delivery may be settled late if its consumer, or its queue, was in trouble meanwhile. The history doesn't
-// record which process rejects a message, so the rule uses the process that got it.
+// A delivery may be settled late only if its consumer, or its queue, had trouble meanwhile. The history
+// doesn't record which process rejects a message, so the rule uses the process that got it.
 func TestOnlyTroubledConsumerMaySettleLate(t *testing.T) {
 	const queue, delivered, settled = "worker.1.executions", 10 * time.Second, 10*time.Second + consumerTimeout
 	for _, x := range []struct {

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// orchestrationOnce is invariant 7 (defects D22, D24, D50).
+// orchestrationOnce returns invariant 7 (defects D22, D24, D50).
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",
@@ -71,8 +71,8 @@ func (o *orchestrationChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// judgeChild judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
-// requires that no child is left out, because that needs a time bound.
+// judgeChild judges whether a child was rightly started or skipped, given the end of its parent's chain. That
+// no child is forgotten is judged by invariant 12, because it needs a time bound.
 func (o *orchestrationChecker) judgeChild(child, parent execution.ID, started bool) {
 	o.s.countOccasion(o.i)
 	switch ended := o.s.ended.finalStatus(parent); {
@@ -102,8 +102,8 @@ func (o *orchestrationChecker) judgeHandledEnd(e *history.Event, l *life) {
 	}
 }
 
-// judgeMissingRetry requires that every execution that may be retried is retried. So an end without a retry
-// is the last of its chain.
+// judgeMissingRetry requires that every execution that may be retried is retried. An end without a retry is
+// then the last end of its chain.
 func (o *orchestrationChecker) judgeMissingRetry(e *history.Event, l *life) {
 	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || o.s.freeRetry(l)
 	if !o.s.config.Retry.Enabled || o.s.cancelled[l.chain] || !may {

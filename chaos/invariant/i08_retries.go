@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// boundedRetries is invariant 8 (defects D48 to D54).
+// boundedRetries returns invariant 8 (defects D48 to D54).
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",
@@ -22,7 +22,7 @@ func boundedRetries() *Invariant {
 type retryChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
+	// created is the most recently created retry. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 

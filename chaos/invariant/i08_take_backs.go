@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// judgeTakeBack judges the reason for a reclaim, and the delay after it, which grows with the number of
-// earlier reclaims.
+// judgeTakeBack judges a reclaim's reason and the delay after it, which grows with the number of earlier
+// reclaims.
 func (r *retryChecker) judgeTakeBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
 		r.s.countOccasion(r.i)
@@ -29,12 +29,12 @@ func (r *retryChecker) judgeTakeBack(e *history.Event, l *life) {
 }
 
 // waitsForBackoff reports whether an execution waits for its backoff after the transition. An execution that
-// a worker releases is due at once.
+// a worker releases is due immediately.
 func waitsForBackoff(e *history.Event) bool {
 	return e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker
 }
 
-// takesBackFor reports whether a part may reclaim an unclaimed execution for a reason.
+// takesBackFor reports whether the part by may reclaim an unclaimed execution for this reason.
 func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	switch by {
 	case execution.DeadLetterHandler:
@@ -42,7 +42,7 @@ func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	case execution.TimeoutMonitor:
 		return reason == execution.DispatchTimeout
 	case execution.Reconciler:
-		// Its publish was never confirmed, or its worker is gone.
+		// The dispatch was never confirmed, or its worker is gone.
 		return reason == execution.Transient || reason == execution.WorkerUnavailable
 	case execution.Scheduler:
 		return reason == execution.Unroutable || reason == execution.WorkerUnavailable

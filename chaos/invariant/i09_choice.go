@@ -14,20 +14,19 @@ import (
 // pass has ended: later events of the same pass may dispatch work to the other worker and make it a worse
 // choice.
 type doubt struct {
-	// old is the time of the oldest information on which the dispatch may rest, at the time of the dispatch,
-	// and until the end of its pass.
+	// old is the time of the oldest information on which the dispatch may be based. at is the time of the
+	// dispatch, and until the end of its pass.
 	old, at, until time.Duration
 	// refusing is the executor if the database may have refused its other dispatches, otherwise empty.
 	refusing  string
 	execution execution.ID
 	better    *candidate
-	// since returns the time since which the other worker has been the better choice. why is the violation's
-	// text.
+	// since returns since when the other worker has been the better choice. why is the violation's text.
 	since func(*candidate) time.Duration
 	why   string
 }
 
-// judgeDoubts settles the doubts about passes that have ended.
+// judgeDoubts judges the doubtful dispatches of passes that have ended.
 func (p *placementChecker) judgeDoubts(now time.Duration) {
 	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool {
 		if now <= d.until {
@@ -40,8 +39,8 @@ func (p *placementChecker) judgeDoubts(now time.Duration) {
 	})
 }
 
-// leftClaimed reports whether the pass of a dispatch holds claims on other rows that the better worker could
-// run. The pass may have meant them for that worker, and then considered it full.
+// leftClaimed reports whether the dispatch's pass has claimed other rows that the better worker could run.
+// The pass may have planned these for that worker, and so considered it full.
 func (p *placementChecker) leftClaimed(d *doubt) bool {
 	if d.refusing == "" {
 		return false
@@ -55,15 +54,15 @@ func (p *placementChecker) leftClaimed(d *doubt) bool {
 	return false
 }
 
-// wasHalted reports whether an executor was halted since it may have looked at the workers. When it resumes,
-// it decides by its earlier reading.
+// wasHalted reports whether an executor was halted after it may have read the workers. When it resumes, it
+// decides by that earlier reading.
 func (p *placementChecker) wasHalted(e *history.Event) bool {
 	return p.s.ledger.entryOf(e.Process).held.presentSince(e.At - p.memory)
 }
 
-// addDoubt notes that a dispatch should have gone to another worker, if that worker is still better once the
-// pass has ended. A pass dispatches all its rows in one statement. If the database refuses it, the rows
-// follow one by one, and those for the other worker may come last or not at all.
+// addDoubt records that a dispatch should have gone to the worker better, if that worker is still the better
+// choice once the pass has ended. A pass dispatches all its rows in one statement. If the database refuses
+// it, each row is dispatched separately, and the better worker's rows may come last or not at all.
 func (p *placementChecker) addDoubt(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
 	if better != nil && !p.wasHalted(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
@@ -75,8 +74,8 @@ func (p *placementChecker) addDoubt(e *history.Event, better *candidate, since f
 	}
 }
 
-// roomSince returns a function for the time since which a worker has had room for an execution that was
-// claimed at claimed. It returns never if the executor that claimed it may consider the worker full.
+// roomSince returns a function that returns since when a worker has had room for an execution claimed at
+// claimed. It returns never if the claiming executor may consider the worker full.
 func (p *placementChecker) roomSince(claimed time.Duration) func(*candidate) time.Duration {
 	look := claimed - 2*p.s.config.Executor.StatementTimeout
 	return func(w *candidate) time.Duration {
@@ -89,8 +88,8 @@ func (p *placementChecker) roomSince(claimed time.Duration) func(*candidate) tim
 
 func idleSince(w *candidate) time.Duration { return w.idleSince }
 
-// judgeAvoidance requires that an execution doesn't go to the worker that it should avoid. That holds if
-// another worker has been fit and well, with room, for the greatest possible age of the decision.
+// judgeAvoidance requires that an execution doesn't go to the worker that it should avoid. This applies if
+// another worker has been fit and well, with room, for longer than a decision can be old.
 func (p *placementChecker) judgeAvoidance(w *candidate, e *history.Event, l *life) {
 	if l.avoid != w.worker || l.pinned != 0 {
 		return
@@ -103,10 +102,10 @@ func (p *placementChecker) judgeAvoidance(w *candidate, e *history.Event, l *lif
 	}
 }
 
-// judgeIdleWorker requires that an execution doesn't go to a busy worker while another one has been idle for
-// so long that every executor knows it to be well. The first worker must already have had work when the
-// executor looked, because several executors may choose the same idle worker at once. Executors also learn
-// from probes which workers are well, so the rule applies only if nothing hindered probes.
+// judgeIdleWorker requires that an execution doesn't go to a busy worker while another worker has been idle
+// for so long that every executor must know that it is well. The busy worker must already have had work when
+// the executor looked, because several executors may simultaneously choose the same idle worker. Executors
+// also learn from probes which workers are well, so the rule applies only if nothing hindered probes.
 func (p *placementChecker) judgeIdleWorker(w *candidate, e *history.Event, l *life) {
 	if l.pinned != 0 || p.s.hindrances.lasting > 0 || e.At-p.s.hindrances.lastEnd < p.s.bounds.Probes || e.At < p.s.setBack+p.s.bounds.Probes ||
 		w.busySince == never || w.busySince > l.entered-p.s.promptBound() {
@@ -134,8 +133,8 @@ func (p *placementChecker) answersProbes(w *candidate, now time.Duration) bool {
 	return t != nil && p.s.roads.roadOf(t.process).isClear(now-p.s.bounds.Probes)
 }
 
-// betterWorker returns another worker that an executor must know to fit an execution, and for which the
-// condition of since has held for long enough; nil if there is none.
+// betterWorker returns a worker other than w that an executor must know to fit an execution, and for which
+// since's condition has held for long enough; nil if there is none.
 func (p *placementChecker) betterWorker(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
 	old := now - p.memory
 	for _, other := range p.candidates {
@@ -149,8 +148,8 @@ func (p *placementChecker) betterWorker(w *candidate, now time.Duration, l *life
 	return nil
 }
 
-// isSpotless reports whether nothing makes a worker the last choice among the healthy ones: within the window
-// it has no failure of its own and left no dispatch unclaimed.
+// isSpotless reports whether nothing makes a worker the last choice among healthy workers: within the health
+// window no failure was blamed on it, and it left no dispatch unclaimed.
 func (p *placementChecker) isSpotless(w *candidate, now time.Duration) bool {
 	h := p.s.config.Health
 	s := w.latestSnapshot()
@@ -164,8 +163,8 @@ func (p *placementChecker) isSpotless(w *candidate, now time.Duration) bool {
 	return n == 0 || now-w.failures[n-1].at > h.Window+h.Window/10
 }
 
-// judgeGrace requires that an execution that fits no worker has waited for its grace: since it was due, and
-// since a worker last fitted it.
+// judgeGrace requires that an execution fails for want of a fitting worker only after the grace, counted from
+// when it was due and from when a worker last fitted it.
 func (p *placementChecker) judgeGrace(e *history.Event, l *life) {
 	grace := p.s.config.Executor.UnschedulableGrace
 	if p.s.stepped > 0 && p.s.stepped >= e.At-grace || p.s.setBack > 0 && e.At < p.s.setBack+grace {
@@ -177,15 +176,15 @@ func (p *placementChecker) judgeGrace(e *history.Event, l *life) {
 			e.Execution, e.At-p.brokerUp, p.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
 	}
 	last := p.lastFit(l, e.At)
-	// The decision rests on a claim and on an earlier look, which are both older than the failure.
+	// The decision is based on a claim and an earlier look at the workers. Both are older than the failure.
 	if waited := e.At - max(l.waits, last); waited < grace-p.s.tolerance {
 		p.s.recordViolation(p.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
 			e.Execution, waited, l.waits, last, grace)
 	}
 }
 
-// nobodyIsBetter reports whether every worker that has fitted a runtime since a moment was surely unhealthy
-// all the time. Unhealthy workers then get work like any others.
+// nobodyIsBetter reports whether all workers that fitted the runtime from since to now were surely unhealthy
+// all that time. In that case unhealthy workers get work like any others.
 func (p *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, runtime) {

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// healthierFirst doubts a dispatch to a degraded worker although a healthy worker fitted and had room, as
-// every executor must have known. Executors also learn from probes which workers are well, so the rule
+// healthierFirst adds a doubt about a dispatch to a degraded worker if every executor must have known that a
+// healthy worker fitted and had room. Executors also learn from probes which workers are well, so the rule
 // applies only if nothing hindered probes.
 func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
 	calm := max(p.s.hindrances.lastEnd, p.s.setBack)
@@ -29,8 +29,8 @@ func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 	}
 }
 
-// alwaysHasHealth reports whether a worker's failures give it this health, whichever of them the executor
-// knew when it decided.
+// alwaysHasHealth reports whether a worker has this health by all evidence that the executor may have had
+// when it decided.
 func (p *placementChecker) alwaysHasHealth(w *candidate, now time.Duration, is execution.Health) bool {
 	old := now - p.memory
 	if len(w.snapshots) == 0 {
@@ -65,11 +65,11 @@ func (p *placementChecker) surelyHolds(w *candidate, s *snapshot, at time.Durati
 	return true
 }
 
-// possibleEvidence returns the possible evidence for a worker's health at a moment. A worker reports the
-// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and its
-// claims. The least and the greatest possible number give the smallest shares of failures, unclaimed
-// dispatches included. The fewest runs with which shares count give the largest share. The result is valid
-// until the next call.
+// possibleEvidence returns the extremes of the possible evidence for a worker's health at a given time. A
+// worker reports the number of its runs only while failures are blamed on it. Otherwise the number lies
+// between 0 and the number of its claims. The least and the greatest possible number give the smallest shares
+// of failures, unclaimed dispatches included. The least number with which shares count gives the largest
+// share. The result is valid until the next call.
 func (p *placementChecker) possibleEvidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {

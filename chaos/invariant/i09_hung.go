@@ -10,12 +10,12 @@ import (
 )
 
 // hungQueues records the queues that hang. An executor declares its queues whenever it connects, and RabbitMQ
-// does not answer for a classic queue that hangs. So an executor that loses its session gets no other until
-// the hang is over, and dispatches nothing (docs/queues.md). The history does not show when a session ends.
+// does not answer for a classic queue that hangs. So an executor that loses its session can't open another
+// while the queue hangs, and dispatches nothing (docs/queues.md). Histories don't show ends of sessions.
 type hungQueues struct {
-	// names are the hanging classic queues of executors.
+	// names holds the executors' classic queues that hang.
 	names []string
-	// dispatched is when an executor last dispatched an execution, which takes a session.
+	// dispatched is when an executor last dispatched an execution, for which it needed a session.
 	dispatched time.Duration
 }
 
@@ -40,7 +40,7 @@ func (h *hungQueues) noteFault(e *history.Event) {
 	}
 }
 
-// connectedUntil is the latest time at which some executor surely had a session.
+// connectedUntil returns the last time at which some executor certainly had a session.
 func (h *hungQueues) connectedUntil(now time.Duration) time.Duration {
 	if len(h.names) > 0 {
 		return h.dispatched

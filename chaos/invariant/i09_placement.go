@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// workPlacement is invariant 9 (defects D32, D33, D42 to D46).
+// workPlacement returns invariant 9 (defects D32, D33, D42 to D46).
 func workPlacement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Conduct: true, Across: true,
@@ -23,10 +23,10 @@ func workPlacement() *Invariant {
 		return &placementChecker{
 			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
 			limited: make(map[string]bool), frozen: make(map[string]time.Duration), slept: make(map[string]time.Duration), brokerUp: -1,
-			// A decision may be as old as the claim under which it was made, plus the look before
-			// that.
+			// A decision may be as old as the claim under which it was made, plus the look at the workers
+			// before the claim.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
-			// Four looks, each as slow as allowed.
+			// This allows four looks, each as slow as is lawful.
 			patience: 4*x.ReconcileInterval + 4*x.StatementTimeout,
 		}
 	}
@@ -42,17 +42,17 @@ type placementChecker struct {
 	memory   time.Duration
 	patience time.Duration
 	nextLook time.Duration
-	// thresholds are the limits beyond which a worker is degraded or unhealthy.
+	// thresholds holds the limits at which a worker is degraded or unhealthy.
 	thresholds *oracle.Thresholds
-	// doubts are the recent dispatches for which another worker seemed the better choice.
+	// doubts holds the recent dispatches for which another worker seemed the better choice.
 	doubts []doubt
-	// limited are the actions with a concurrency limit; their executions may wait for a slot.
+	// limited holds the actions with a concurrency limit. Their executions may wait for a slot.
 	limited map[string]bool
-	// brokerUp is when the broker last came up, negative for never.
+	// brokerUp is when the broker last came up, negative if it never did.
 	brokerUp time.Duration
 	hung     hungQueues
-	// frozen is the time since which each machine has been frozen, slept how long it was frozen before that.
-	// A frozen machine's clocks stand still.
+	// frozen is when each frozen machine was frozen, and slept how long it was frozen before that in total. A
+	// frozen machine's clocks are stopped.
 	frozen, slept map[string]time.Duration
 	// shares is the buffer for the result of possibleEvidence.
 	shares [3]oracle.Evidence
@@ -87,7 +87,7 @@ func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	case history.BrokerUp:
 		p.brokerUp = e.At
 	case history.BrokerDown:
-		// The restart ends the hang of every queue.
+		// After a restart of the broker, no queue hangs.
 		p.hung.names = nil
 	case history.FaultBegan, history.FaultEnded:
 		if p.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
@@ -110,7 +110,7 @@ func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	case history.StaleWrite:
 		p.noteWorkerFailures(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
-		// The roster has handled it.
+		// The roster has already handled the event.
 	default:
 	}
 	if len(p.doubts) > 0 {
@@ -118,8 +118,8 @@ func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeReport records a worker's report about its runs, and requires that it is true: a worker that is blamed
-// for failures of its actions loses work without reason (defect D44).
+// judgeReport records a worker's report about its runs, and requires that it is correct: a worker that is
+// blamed for its actions' failures loses work without reason (defect D44).
 func (p *placementChecker) judgeReport(w *candidate, e *history.Event) {
 	h := p.s.config.Health
 	since := e.At - h.Window - h.Window/10 - p.slept[e.Process]
@@ -141,7 +141,7 @@ func (p *placementChecker) judgeReport(w *candidate, e *history.Event) {
 	p.addSnapshot(w, s)
 }
 
-// noteWorkerFailures notes the failures that workers count as their own.
+// noteWorkerFailures records the failures for which workers blame themselves.
 func (p *placementChecker) noteWorkerFailures(e *history.Event) {
 	switch {
 	case e.Kind == history.StaleWrite:
@@ -165,8 +165,8 @@ func (p *placementChecker) addSnapshot(w *candidate, s snapshot) {
 	p.updateHealth(w, s.from)
 }
 
-// updateHealth updates whether an executor may, or must, consider a worker unhealthy, because of its
-// failures or its unclaimed dispatches.
+// updateHealth computes whether executors may, or must, consider a worker unhealthy because of its failures
+// or its unclaimed dispatches.
 func (p *placementChecker) updateHealth(w *candidate, at time.Duration) {
 	s, h := w.latestSnapshot(), p.s.config.Health
 	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
@@ -203,7 +203,7 @@ func (p *placementChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// noteOutcome applies a transition to the worker that had the execution.
+// noteOutcome applies an execution's transition to the worker that had the execution.
 func (p *placementChecker) noteOutcome(w *candidate, e *history.Event, l *life) {
 	w.countRelease(e)
 	if e.To == execution.Running {
@@ -220,7 +220,7 @@ func (p *placementChecker) noteOutcome(w *candidate, e *history.Event, l *life) 
 	}
 }
 
-// unfitReason returns why a worker should not have got an execution, empty if it could.
+// unfitReason returns why a worker should not have got an execution, empty if it could have it.
 func (p *placementChecker) unfitReason(w *candidate, e *history.Event, l *life) string {
 	most := p.s.config.Executor.DispatchAhead
 	switch {
@@ -248,9 +248,9 @@ func (p *placementChecker) unfitReason(w *candidate, e *history.Event, l *life) 
 	return ""
 }
 
-// isQuarantined reports whether a worker should have got no work: it was unhealthy whatever the executor
-// knew, a better worker fitted, and the execution was no half-open probe. The executor counted by the
-// database's clock, so nothing is certain right after a step of that clock.
+// isQuarantined reports whether a worker should have got no work: it was unhealthy by any evidence that the
+// executor may have had, a better worker fitted, and the execution was not a half-open probe. Executors
+// measure by the database's clock, so nothing is certain right after a step of that clock.
 func (p *placementChecker) isQuarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
@@ -271,7 +271,7 @@ func (p *placementChecker) isQuarantined(w *candidate, now time.Duration, l *lif
 	})
 }
 
-// halfOpen reports whether one execution may test whether the worker has recovered.
+// halfOpen reports whether the worker may get one execution that tests whether it has recovered.
 func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
@@ -280,7 +280,7 @@ func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 	return w.load == 0 && p.s.databaseTime(now)-last >= p.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
-// judgeNoWorkers judges a failure for want of workers: no fitting worker may have existed.
+// judgeNoWorkers judges a failure for want of workers: it is lawful only if no fitting worker existed.
 func (p *placementChecker) judgeNoWorkers(e *history.Event, l *life) {
 	p.s.countOccasion(p.i)
 	look := l.entered - 2*p.s.config.Executor.StatementTimeout
@@ -319,9 +319,9 @@ func (p *placementChecker) judgeStaleText(e *history.Event, l *life, look time.D
 	}
 }
 
-// judgeWaiting looks for executions that have been due for longer than placement may take while an executor
-// was connected. No fitting worker may have been idle all that time, or well with room. Anything that may
-// have hindered an executor postpones the judgement.
+// judgeWaiting judges executions that have been due for longer than placement may take while an executor was
+// connected. It is a violation if a fitting worker was idle all that time, or well with room. Anything that
+// may have hindered an executor postpones the judgement.
 func (p *placementChecker) judgeWaiting(now time.Duration) {
 	since := p.hung.connectedUntil(now) - p.patience
 	if p.s.hindrances.lasting > 0 || p.s.hindrances.lastEnd > since || now < p.s.setBack+p.patience {
@@ -344,14 +344,15 @@ func (p *placementChecker) judgeWaiting(now time.Duration) {
 	}
 }
 
-// waitsOnlyForWorker reports whether an execution waits only for a worker: not for its parent, a particular
+// waitsOnlyForWorker reports whether an execution waits for any worker, and not for its parent, a particular
 // worker, a concurrency slot or a program that can read it.
 func (p *placementChecker) waitsOnlyForWorker(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !p.limited[p.s.actions[l.action]]
 }
 
-// availableWorker returns a worker that fits a runtime and, since a moment, has held nothing or was well and
-// had room. Its latest failure is older than the time after which an unhealthy worker is retried.
+// availableWorker returns a worker that fits the runtime and, from since to now, has held nothing or was well
+// and had room; nil if there is none. Its latest failure is older than the time after which an unhealthy
+// worker is retried.
 func (p *placementChecker) availableWorker(runtime string, since, now time.Duration) *candidate {
 	recovery := p.s.config.Executor.HealthCheckInterval
 	for _, w := range p.candidates {

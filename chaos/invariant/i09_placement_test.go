@@ -34,7 +34,7 @@ func heartbeats(from, to time.Duration) (all []history.Event) {
 	return all
 }
 
-// failureReport returns the report of a worker with n consecutive failures, preceded by these runs.
+// failureReport returns n failed runs in a row of a worker, and the worker's report about them.
 func failureReport(at time.Duration, n int) (all []history.Event) {
 	for i := range n {
 		id := execution.ID(100 + i)
@@ -47,8 +47,8 @@ func failureReport(at time.Duration, n int) (all []history.Event) {
 	})
 }
 
-// Each kind of bad placement is one change to a story that is lawful without it.
-func TestPlacement(t *testing.T) {
+// Each case makes a lawful story unlawful, or keeps it lawful, by one change.
+func TestOnlyUnlawfulPlacementBreaksInvariant(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	first := worker(second, execution.Draining)
@@ -90,7 +90,7 @@ func TestPlacement(t *testing.T) {
 	moved := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
-	// from dispatches an execution to a worker and reclaims it.
+	// from returns a dispatch to worker w that is reclaimed.
 	from := func(w execution.WorkerID) []history.Event {
 		story := append(dispatchEvents(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
 		for i := range story[1:] {
@@ -98,8 +98,8 @@ func TestPlacement(t *testing.T) {
 		}
 		return story
 	}
-	// after is the failure at a time when the grace is over even for executions that had a worker until the
-	// leases ended.
+	// after moves the failure to a time when the grace is over even for executions that had a fitting worker
+	// until the leases ended.
 	after := func(e history.Event) history.Event {
 		e.At = 100 * second
 		return e
@@ -111,26 +111,26 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := failureReport(20*second, 10)
 	charged[10].Limit = 11
-	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other events in
-	// between.
+	// late returns a failure at 20 s that the worker reports only at 405 s, long after the health window,
+	// with the given events in between.
 	late := func(between ...history.Event) []history.Event {
 		story := failureReport(20*second, 1)
 		report := story[1]
 		report.At, report.Due, report.Process = 405*second, 400*second, "w"
 		return with(workerPair()[:6], heartbeats(10*second, 20*second), story[:1], heartbeats(30*second, 370*second), between, one(report))
 	}
-	// writtenAgain is the refusal of a repeated write of that end.
+	// writtenAgain returns the refusal of a repeated write of that end.
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
 	}
-	// cut is a partition of that worker from end that lasts until until.
+	// cut returns a partition of that worker from the server end. It ends at the time until.
 	cut := func(end string, until time.Duration) []history.Event {
 		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
 		over := of
 		over.At, over.Kind = until, history.FaultEnded
 		return one(of, over)
 	}
-	// putBack is a claim at 15 s that the reconciler releases at 100 s, with other events in between.
+	// putBack returns a claim at 15 s that the reconciler releases at 100 s, with events in between.
 	putBack := func(until time.Duration, between ...history.Event) []history.Event {
 		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)
@@ -139,7 +139,7 @@ func TestPlacement(t *testing.T) {
 	errs := func(kind history.Kind, at time.Duration) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "errors", Text: "database_errors", Count: 1}
 	}
-	// filled dispatches to the other worker until it is full, in the statements that follow at once.
+	// filled holds dispatches that immediately follow and fill the other worker.
 	var filled []history.Event
 	for i := range 3 {
 		at := 60*second + time.Duration(i+1)*10*time.Millisecond
@@ -161,7 +161,7 @@ func TestPlacement(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
-	// freed is an execution that the other worker has until a moment; it has room for one more.
+	// freed returns an execution on the other worker that ends at until. That worker has room for one more.
 	freed := func(until time.Duration) []history.Event {
 		story := with(one(created(20*second)), dispatchEvents(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
 		for i := range story {
@@ -201,7 +201,7 @@ func TestPlacement(t *testing.T) {
 		{"to an unhealthy worker", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
 		{"to an unhealthy worker, right after a step of the clock", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(moved(45*second, second)), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
 		{"to an unhealthy worker, long after a step of the clock", true, with(workerPair()[:6], one(moved(2*second, second)), heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), heartbeats(50*second, 50*second), heartbeats(60*second, 60*second), failureReport(60*second, 10), one(created(60*second)), dispatchEvents(60*second))},
-		{"to an unhealthy worker, after a reclaim from the other one", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(2), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
+		{"to an unhealthy worker, after a reclaim from the other worker", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(2), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
 		{"to an unhealthy worker, after a reclaim from it", true, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 40*second), failureReport(40*second, 10), one(created(41*second)), from(1), heartbeats(50*second, 60*second), failureReport(60*second, 10), again)},
 		{"to an unhealthy worker, as a half-open probe", false, with(workerPair()[:6], heartbeats(10*second, 20*second), failureReport(20*second, 10), heartbeats(30*second, 60*second), one(created(60*second)), dispatchEvents(60*second))},
 		{"to a worker that became unhealthy just now", false, with(workerPair(), heartbeats(10*second, 20*second), failureReport(20*second, 10), dispatchEvents(21*second))},
@@ -221,18 +221,18 @@ func TestPlacement(t *testing.T) {
 		{"failed after the workers' leases, naming stale heartbeats", false, with(workerPair(), one(claimed, after(explained)))},
 		{"failed after the workers' leases, before its grace is over", true, with(workerPair(), one(claimed, explained))},
 		{"to the worker from which it was reclaimed", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 60*second), again)},
-		{"to the worker from which it was reclaimed, before the other one is filled", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), again, filled)},
-		{"to the worker from which it was reclaimed, before a refused pass fills the other one", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, filled)},
-		{"to the worker from which it was reclaimed, by a refused pass that leaves the other one idle", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, heartbeats(70*second, 80*second))},
+		{"to the worker from which it was reclaimed, before the other worker is filled", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), again, filled)},
+		{"to the worker from which it was reclaimed, before a refused pass fills the other worker", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, filled)},
+		{"to the worker from which it was reclaimed, by a refused pass that leaves the other worker idle", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, again, heartbeats(70*second, 80*second))},
 		{"to the worker from which it was reclaimed, by a refused pass that keeps a row", false, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), refusing, keeping, heartbeats(70*second, 80*second))},
 		{"to the worker from which it was reclaimed, by a pass that keeps a row", true, with(workerPair(), heartbeats(10*second, 40*second), from(1), heartbeats(50*second, 50*second), keeping, heartbeats(70*second, 80*second))},
-		{"to the worker from which it was reclaimed, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
-		{"to the worker from which it was reclaimed, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
-		{"to the worker from which it was reclaimed, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
+		{"to the worker from which it was reclaimed, the other worker having got its last place since the look", false, with(freed(51*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other worker having had a place more since before the look", true, with(freed(49*second), beside, again)},
+		{"to the worker from which it was reclaimed, the other worker having had a place and got one more since the look", true, with(freed(51*second), again)},
 		{"to another worker after a reclaim", false, with(workerPair(), heartbeats(10*second, 40*second), from(2), heartbeats(50*second, 60*second), again)},
-		{"to the worker from which it was reclaimed, the other one being cordoned", false, with(workerPair(), heartbeats(10*second, 40*second), one(cordonOther), from(1), heartbeats(50*second, 60*second), again)},
+		{"to the worker from which it was reclaimed, the other worker being cordoned", false, with(workerPair(), heartbeats(10*second, 40*second), one(cordonOther), from(1), heartbeats(50*second, 60*second), again)},
 		{"failed after the workers' leases, not naming stale heartbeats", true, with(workerPair(), one(claimed, failed))},
-		{"failed after the lease of one worker, with the other one cordoned", false, with(workerPair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
+		{"failed after the lease of one worker, with the other worker cordoned", false, with(workerPair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
 		{"failed after the leases of workers that have stopped", false, with(workerPair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
 		{"waiting while workers are idle", true, with(workerPair(), heartbeats(10*second, 60*second))},
 		{"waiting while all workers are dead", false, with(workerPair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
@@ -259,7 +259,7 @@ func TestHangingQueueExcusesWaitingExecutions(t *testing.T) {
 	over := func(at time.Duration, kind history.Kind, text string) []history.Event {
 		return []history.Event{{At: at, Kind: kind, Fault: "hangs", Text: text, Process: "completed"}}
 	}
-	// busy is the dispatch of another execution.
+	// busy returns the dispatch of another execution, which shows that an executor is connected.
 	busy := func(at time.Duration) []history.Event {
 		story := append([]history.Event{created(at)}, dispatchEvents(at)...)
 		for i := range story {
@@ -291,8 +291,8 @@ func TestHangingQueueExcusesWaitingExecutions(t *testing.T) {
 	}
 }
 
-// Work may wait although a worker has room, if an executor may consider it unhealthy and the other worker is
-// full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
+// Each of two workers has left one dispatch unclaimed. Work may wait although one has room if an executor may
+// consider that worker unhealthy and the other is full, unless both are surely unhealthy.
 func TestPossiblyUnhealthyWorkerExcusesWaiting(t *testing.T) {
 	story := workerPair()
 	story[0].Limit = 3
@@ -313,7 +313,7 @@ func TestPossiblyUnhealthyWorkerExcusesWaiting(t *testing.T) {
 	}
 	story = append(story, heartbeats(10*second, 90*second)...)
 	for _, c := range []struct {
-		// samples is the least number of runs from which a share of failures counts.
+		// samples is the minimum number of runs for a share of failures to count.
 		samples int
 		broken  bool
 	}{{1, true}, {2, false}, {10, true}} {
@@ -325,7 +325,7 @@ func TestPossiblyUnhealthyWorkerExcusesWaiting(t *testing.T) {
 	}
 }
 
-// The age of an unclaimed dispatch is counted on the database's clock.
+// The age of an unclaimed dispatch is measured by the database's clock.
 func TestUnclaimedDispatchAgesByDatabaseClock(t *testing.T) {
 	const left = 70 * second
 	window := config.Default(config.Hardened).Health.Window

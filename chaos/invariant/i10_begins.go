@@ -7,8 +7,8 @@ import (
 )
 
 // judgeFirstClaim judges the first claim for an execution. A worker that has begun to report to the database
-// that it drains begins no claim; it releases executions that wait for a slot. Claims sent at that very
-// moment are lawful.
+// that it drains must not claim; it releases executions that wait for a slot. Claims sent at the very time of
+// the report are lawful.
 func (c *Calls) judgeFirstClaim(key execution.Key) {
 	g := c.graceful
 	if g == nil || c.draining < 0 || c.gone {
@@ -23,7 +23,7 @@ func (c *Calls) judgeFirstClaim(key execution.Key) {
 		c.process, key.ID, key.Epoch, at-c.draining)
 }
 
-// wasHaltedSince reports whether the process was halted or resumed since a moment of the run.
+// wasHaltedSince reports whether the process was halted or resumed at or after since, by the run's clock.
 func (c *Calls) wasHaltedSince(since time.Duration) bool {
 	if c.graceful == nil {
 		return false

@@ -10,8 +10,8 @@ import (
 )
 
 // This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions have
-// exactly the shutdown timeout to finish. After that the worker asks the remaining ones to end. Only the
-// simulated world reports these requests.
+// exactly the shutdown timeout to finish. After that the worker asks the actions still running to end. Only
+// the simulated world reports these requests.
 
 // runningAction is an action that runs on a worker's machine.
 type runningAction struct {
@@ -19,13 +19,12 @@ type runningAction struct {
 	epoch execution.Epoch
 }
 
-// stopDeadline is the deadline of a process that was asked to stop at since: all its actions must have ended
-// by at.
+// stopDeadline is the deadline of a process that was asked to stop at since. All its actions must end by at.
 type stopDeadline struct {
 	process string
 	since   time.Duration
 	at      time.Duration
-	// drainLearned is when the process could first learn that an operator drains it, 0 if none does.
+	// drainLearned is when the process could first learn that an operator is draining it, 0 if none is.
 	drainLearned time.Duration
 	// extended reports whether the deadline was already extended once, because calls to servers may have
 	// delayed the process.
@@ -76,7 +75,7 @@ func (g *gracefulChecker) dropDeadline(process string) {
 	g.deadlines = slices.DeleteFunc(g.deadlines, func(d stopDeadline) bool { return d.process == process })
 }
 
-// judgeDeadlines judges the processes whose deadline is over.
+// judgeDeadlines judges the processes whose deadline has passed.
 func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 	const held = toDatabase | toBroker | brokerFails | databaseFails
 	for i := 0; i < len(g.deadlines); i++ {
@@ -102,7 +101,7 @@ func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 	}
 }
 
-// judgeEndForStop requires that a running action had the shutdown timeout to finish.
+// judgeEndForStop requires that a worker asks an action to end for a stop only after the shutdown timeout.
 func (g *gracefulChecker) judgeEndForStop(e *history.Event) {
 	i := slices.IndexFunc(g.deadlines, func(d stopDeadline) bool { return d.process == e.Process })
 	if i < 0 || g.s.ledger.hasStruck(itsClock, e.Process, 0, g.deadlines[i].since) {
@@ -111,8 +110,8 @@ func (g *gracefulChecker) judgeEndForStop(e *history.Event) {
 	g.s.countOccasion(g.i)
 	d, early := g.deadlines[i], g.s.promptBound()
 	if g.s.ledger.hasStruck(toDatabase|databaseFails, e.Process, 0, g.s.recoveryStart(d.since)) {
-		// A worker that an operator drains counts from when it learns of the drain. Its stop is recorded only
-		// after its report to the database, which it repeats until it gets an answer.
+		// The timeout of a worker that an operator drains begins when the worker learns of the drain. Its
+		// stop is recorded only after its report to the database, which it repeats until it gets an answer.
 		if d.drainLearned > 0 {
 			early += d.since - d.drainLearned
 		} else {

@@ -10,18 +10,19 @@ import (
 	"handoff/core/execution"
 )
 
-// lastDrainRenewal is the number of the renewal whose reply must have notified the worker that an operator
-// drains it. The first renewal after the request may fail, and the second may already have been under way.
+// lastDrainRenewal is the number of the renewal, after an operator's request to drain a worker, whose reply
+// must have notified the worker. The first renewal after the request may fail, and the second may already
+// have been under way.
 const lastDrainRenewal = 3
 
-// drainRequest is an operator's request to drain a process: when it was stored, and how often the
+// drainRequest is an operator's request to drain a process. It records when it was stored, and how often the
 // process has renewed its lease since.
 type drainRequest struct {
 	at      time.Duration
 	renewed int
 }
 
-// forgetLostRequests removes the requests stored after from, which the database has lost.
+// forgetLostRequests removes the requests stored after from, because the database has lost them.
 func (g *gracefulChecker) forgetLostRequests(from time.Duration) {
 	maps.DeleteFunc(g.asked, func(_ string, r drainRequest) bool { return r.at > from })
 }
@@ -37,7 +38,7 @@ func (g *gracefulChecker) noteDrainAttempt(e *history.Event, begins bool) {
 
 // noteDrainStored notes that the database has stored an operator's drain, which also cordons the worker. It
 // applies to the process that registered last, which may be another process of the same name; without one it
-// applies to none. A later cordon is no drain, nor is one that a standby restores when it takes over.
+// applies to none. A later cordon is not a drain, nor is a cordon that a standby restores when it takes over.
 func (g *gracefulChecker) noteDrainStored(e *history.Event) {
 	if e.Count != 1 || e.Process == fault.Database || len(g.wished) == 0 {
 		return
@@ -55,14 +56,14 @@ func (g *gracefulChecker) noteDrainStored(e *history.Event) {
 	}
 }
 
-// noteDrainLearned notes that a process could learn that an operator drains it.
+// noteDrainLearned records that a process could now learn that an operator is draining it.
 func (g *gracefulChecker) noteDrainLearned(e *history.Event) {
 	if _, asked := g.asked[e.Process]; asked && g.drainLearned[e.Process] == 0 {
 		g.drainLearned[e.Process] = e.At
 	}
 }
 
-// forgetProcess removes a process that has ended; its supervisor starts another process of that name.
+// forgetProcess removes a process that has ended. Its supervisor may start another process of that name.
 func (g *gracefulChecker) forgetProcess(process string) {
 	delete(g.stopping, process)
 	delete(g.asked, process)
@@ -88,12 +89,12 @@ func (g *gracefulChecker) judgeDrainStart(e *history.Event) {
 	}
 }
 
-// noteDraining notes that a worker begins to stop. From then on its process must end within the bound,
-// whoever requested the stop.
+// noteDraining records that a worker begins to stop. Its process must then end within the bound, whoever
+// requested the stop.
 func (g *gracefulChecker) noteDraining(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < g.s.started[t.process] {
-		// The event may be a late write of an ended process that the network delayed.
+		// The event may be a write of an ended process that the network delayed.
 		return
 	}
 	delete(g.asked, t.process)

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// gracefulStop is invariant 10 (defects D36 to D40).
+// gracefulStop returns invariant 10 (defects D36 to D40).
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop", Conduct: true,
@@ -32,33 +32,33 @@ func gracefulStop() *Invariant {
 type gracefulChecker struct {
 	i *Invariant
 	s *Suite
-	// held is the number of executions that each incarnation runs.
+	// held counts the executions that each incarnation is running.
 	held dense.Table[execution.Incarnation, int]
-	// running holds the running actions of each process, deadlines the deadlines of the stopping ones; see
-	// i10_deadline.go.
+	// running holds the running actions of each process, and deadlines the deadline of each stopping process;
+	// see i10_deadline.go.
 	running   map[string][]runningAction
 	deadlines []stopDeadline
-	// disturbed is the last moment at which a fault other than a stop could excuse a worker. disturbing is
-	// the number of such faults that last.
+	// disturbed is when a fault other than a stop could last excuse a worker. disturbing is the number of
+	// such faults that have not ended.
 	disturbed  time.Duration
 	disturbing int
 	// stopping is when each process was asked to stop, or began to stop because an operator drains it.
 	stopping map[string]time.Duration
 	// asked holds the stored drain request of each process.
 	asked map[string]drainRequest
-	// drainLearned is when each of these processes could first learn of the drain: from the reply to a
-	// renewal or to a registration.
+	// drainLearned is when each process in asked could first learn of the drain, from the reply to a renewal
+	// or to a registration.
 	drainLearned map[string]time.Duration
-	// wished holds the processes that an operator is about to drain. present is the live process that last
-	// registered each worker.
+	// wished holds the processes that an operator is trying to drain. present is, for each worker, the live
+	// process that last registered it.
 	wished  map[string]bool
 	present map[execution.WorkerID]string
 	// stood is when each process was last halted or resumed.
 	stood map[string]time.Duration
 }
 
-// preventsGracefulStop reports whether a kind of fault can keep a worker from a graceful stop. Faults that
-// request a graceful stop can't.
+// preventsGracefulStop reports whether a kind of fault can keep a worker from stopping gracefully. Faults
+// that merely request a graceful stop can't.
 func preventsGracefulStop(kind string) bool {
 	return kind != "stop" && kind != "drain" && kind != "cordon"
 }
@@ -91,7 +91,7 @@ func (g *gracefulChecker) observeEvent(e *history.Event, l *life) {
 		g.stopping[e.Process] = e.At
 		g.startDeadline(e.Process, e.At)
 	case history.ProcessStarted:
-		// A request to stop or to drain that found the process already down doesn't count.
+		// A request to stop or to drain is void if the process was already down.
 		delete(g.stopping, e.Process)
 		delete(g.asked, e.Process)
 		delete(g.drainLearned, e.Process)
@@ -126,7 +126,7 @@ func (g *gracefulChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeStopped requires that a stopped worker runs nothing.
+// judgeStopped requires that a worker that reports that it has stopped runs no execution.
 func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if t == nil || !g.isUndisturbed(t) {
@@ -138,7 +138,8 @@ func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	}
 }
 
-// isUndisturbed reports whether no other fault has struck since the worker began to drain, or shortly before.
+// isUndisturbed reports whether no disturbing fault was present since the worker began to drain or shortly
+// before.
 func (g *gracefulChecker) isUndisturbed(t *session) bool {
 	return g.disturbing == 0 && (g.disturbed == 0 || g.disturbed < t.since-oracle.Lease(&g.s.config.Worker))
 }
@@ -192,7 +193,7 @@ func (g *gracefulChecker) judgeStopTime(process string, at time.Duration) {
 	w := g.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, g.s.config.Executor.StatementTimeout)
 	if p := g.s.roads.byName[process]; p != nil && p.worker {
-		// docs/worker.md, "Stop", plus the time of one reaction.
+		// The bound of docs/worker.md, "Stop", plus the time for one reaction.
 		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + g.s.promptBound()
 	}
 	if !graceful || g.disturbing != 0 || g.disturbed != 0 && g.disturbed >= asked-oracle.Lease(&w) {

@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// concurrencyLimits is invariant 11 (defect D24).
+// concurrencyLimits returns invariant 11 (defect D24).
 func concurrencyLimits() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits", Unconfigured: true, Across: true,
@@ -23,12 +23,12 @@ type concurrencyChecker struct {
 	actions map[string]*actionUse
 }
 
-// actionUse counts the executions and slots of one limited action. They are counted separately, so an
-// execution claimed without a slot counts too.
+// actionUse counts the running executions and the slots in use of one limited action. The two are counted
+// separately, so that an execution claimed without a slot is also detected.
 type actionUse struct {
 	limit   int64
 	claimed int64
-	holders map[int64]execution.ID // by the number of the slot
+	holders map[int64]execution.ID // by slot number
 }
 
 // observedKinds implements selective.

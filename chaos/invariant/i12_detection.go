@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// timelyDetection is invariant 12 (defects D7, D8, D13, D22, D58).
+// timelyDetection returns invariant 12 (defects D7, D8, D13, D22, D58).
 func timelyDetection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time", Conduct: true,
@@ -24,33 +24,33 @@ func timelyDetection() *Invariant {
 	return i
 }
 
-// detectionChecker holds the next time at which each live execution may be overdue.
+// detectionChecker schedules a check of each live execution for the next time at which it may be overdue.
 type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
 	watch watchQueue
 	seq   uint32
-	// canceling are the executions that their worker was asked to end.
+	// canceling holds the executions that their worker was asked to end.
 	canceling []pendingCancel
-	// unready is the time since which each worker has reported that it receives no dispatches. ready is the
-	// time since which each worker with a recorded outage has reported that it receives them.
+	// unready holds since when each worker has reported that it receives no dispatches. ready holds since
+	// when each worker with a recorded outage has reported that it receives dispatches.
 	unready, ready sinceByIncarnation
-	// broken is the number of lasting faults of links. While one lasts, the reply to a renewal that the
-	// database stored may be lost. mended is when the last one ended.
+	// broken is the number of link faults that have not ended. During such a fault, the reply to a stored
+	// renewal may be lost. mended is when the last link fault ended.
 	broken int
 	mended time.Duration
 	idle   idleQueues
-	// dead is the name of the dead letter queue, letters the number of its messages.
+	// dead is the name of the dead letter queue, and letters the number of messages in it.
 	dead    string
 	letters int32
-	// unhandled is the number of ends that are not handled yet.
+	// unhandled is the number of executions whose end is not handled yet.
 	unhandled int32
 }
 
 // letterTime is how long an executor may take for each dead letter ahead in the queue.
 const letterTime = 20 * time.Millisecond
 
-// ofLinks reports whether a kind of fault can keep a reply from a worker for longer than the worker waits.
+// ofLinks reports whether a kind of fault can delay a reply to a worker for longer than the worker waits.
 func ofLinks(kind string) bool {
 	switch kind {
 	case "partition", "latency", "slow_link", "reset":
@@ -59,7 +59,7 @@ func ofLinks(kind string) bool {
 	return false
 }
 
-// pendingCancel is a request to end an execution, with the number of lease renewals since it.
+// pendingCancel is a request to end an execution, with the number of its worker's lease renewals since then.
 type pendingCancel struct {
 	id       execution.ID
 	epoch    execution.Epoch
@@ -154,14 +154,14 @@ func (dc *detectionChecker) noteRenewal(e *history.Event) {
 			a.heard = e.At
 		}
 		if a.heard != 0 {
-			// A worker that was away owes the end from now on.
+			// A worker that was away must end the execution within its bound from now on.
 			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
 }
 
-// cancellationLearned is when the worker of a canceling execution must have learned of the cancellation, 0 if
-// that isn't certain.
+// cancellationLearned returns when the worker of a canceling execution must have learned of the request, 0 if
+// it is not certain that it has.
 func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	for i := range dc.canceling {
 		if dc.canceling[i].id == id {
@@ -171,14 +171,14 @@ func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	return 0
 }
 
-// owedSince is the time since which a worker could have ended an execution of whose cancellation it must have
-// learned; 0 if it need not end it.
+// owedSince returns the time since which a worker could have ended an execution of whose cancellation it must
+// have learned; 0 if it need not end it.
 //
-// While its lease lasts, only the worker can end what it has claimed, so its own bound applies while it is
-// up. A worker that has stopped, was declared lost or has a successor ends nothing more. Nor does a process
-// that has crashed or is halted, and without the database no worker can write an end. The executors reclaim
-// the execution only when the lease has been over for the grace, and that bound always applies. When the
-// worker recovers, its own time restarts.
+// During its lease, only the worker can end what it has claimed, so the worker's bound applies while it is
+// up. A worker that has stopped, was declared lost or has a successor can't end anything any more. Nor can a
+// process that has crashed or is halted, and without the database no worker can write an end. The executors
+// reclaim the execution only when the lease has been over for the grace. Their bound always applies. When the
+// worker recovers, its own bound counts anew.
 func (dc *detectionChecker) owedSince(l *life) time.Duration {
 	heard, t := dc.cancellationLearned(l.id), dc.s.workers.Get(l.incarnation)
 	if heard == 0 || t == nil {
@@ -197,20 +197,20 @@ func (dc *detectionChecker) checkDue(now time.Duration) {
 	}
 }
 
-// numberEntry numbers entries by age, to distinguish those for the same execution and time.
+// numberEntry numbers entries by age, to distinguish entries for the same execution and time.
 func (dc *detectionChecker) numberEntry(w watchEntry) watchEntry {
 	dc.seq++
 	w.seq = dc.seq
 	return w
 }
 
-// checkSoon schedules a check of an execution at the next later event.
+// checkSoon schedules a check of an execution at the next event that is later than this one.
 func (dc *detectionChecker) checkSoon(w watchEntry) {
 	dc.watch.soon.push(dc.numberEntry(w))
 	dc.s.wakeAt(w.at)
 }
 
-// hastenChecks schedules checks of the executions whose deadline an event may have made earlier.
+// hastenChecks schedules checks of the executions whose deadline may be earlier because of an event.
 func (dc *detectionChecker) hastenChecks(e *history.Event) {
 	if e.Execution != 0 {
 		dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
@@ -218,7 +218,7 @@ func (dc *detectionChecker) hastenChecks(e *history.Event) {
 	}
 	was, soon := dc.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
 	if oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle) && was.looked != soon) {
-		// A foreign history may report any number of losses of a worker at one moment.
+		// A recorded history may contain any number of losses of a worker at the same time.
 		if was != nil {
 			was.looked = soon
 		}
@@ -241,7 +241,7 @@ func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
 	if what == "" {
 		return
 	}
-	// After a fault that may have hindered detection, the time restarts.
+	// After a fault that may have hindered detection, the bound counts anew.
 	bound := deadline.bound
 	overdue := max(deadline.since+bound, max(dc.s.hindrances.lastEnd, dc.s.setBack)+bound+deadline.warm)
 	if dc.s.hindrances.lasting > 0 {
@@ -263,7 +263,7 @@ func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
 }
 
 // isUnhindered reports whether the servers and at least one executor have been unhindered since before the
-// problem began. Any executor may hold a dead letter, so for dead letters all executors must have been.
+// problem began. Any executor may hold a dead letter, so for dead letters it requires that of all executors.
 func (dc *detectionChecker) isUnhindered(l *life, d deadline) bool {
 	from := dc.s.recoveryStart(d.since) - d.warm
 	switch {
@@ -275,21 +275,21 @@ func (dc *detectionChecker) isUnhindered(l *life, d deadline) bool {
 	return dc.s.roads.hasClearExecutor(from)
 }
 
-// isStale reports whether an execution has changed since it was watched.
+// isStale reports whether the execution has changed since this check was scheduled.
 func (dc *detectionChecker) isStale(w watchEntry) bool {
 	l := dc.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
-// deadline is the time since which a state is wrong, how long it may last, and how much longer after a fault
-// that hindered an executor.
+// deadline says since when a state is wrong, how long it may last (bound), and how much longer after a fault
+// that hindered an executor (warm).
 type deadline struct{ since, bound, warm time.Duration }
 
-// unbounded is longer than any run lasts.
+// unbounded is longer than any run.
 const unbounded = 1_000_000 * time.Hour
 
 // adaptToObserving adapts a deadline that only the timeout monitor watches, if the monitor only observes: it
-// must record its observation by then. After that no part must end the execution.
+// must record its observation by the deadline. After that no part is required to end the execution.
 func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (deadline, string) {
 	switch {
 	case !dc.s.monitorObserves():
@@ -302,7 +302,8 @@ func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (
 }
 
 // earliestDeadline returns the earliest deadline that applies to an execution in its present state, and what
-// is wrong, empty if none applies. None applies while its row is unreadable. Afterwards the time restarts.
+// is wrong, empty if none applies. None applies while its row is unreadable. After that, the bound counts
+// anew.
 func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, string) {
 	if l.hidden {
 		return deadline{}, ""
@@ -312,7 +313,7 @@ func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, stri
 	return d, what
 }
 
-// readableDeadline is earliestDeadline for an execution whose row can be read.
+// readableDeadline does the work of earliestDeadline for an execution whose row can be read.
 func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
@@ -324,15 +325,14 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 		return dc.scheduledDeadline(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that never jumps must have passed the deadline: a clock step
-		// alone ends no run. The second clock is an executor's, which stands still while its machine is
-		// frozen.
+		// alone ends no run. The second clock is an executor's, which stops while its machine is frozen.
 		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.leastClockStoppage(l.entered, dc.s.now.At))
 		best, what := dc.adaptToObserving(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := dc.s.workers.Get(l.incarnation); t != nil {
 			since, more := dc.s.fleet.brakeDelay(t.renewed, b)
 			if t.superseded {
-				// No monitor has watched its last heartbeats. The watch begins when a monitor reads that it
-				// was superseded.
+				// No monitor has watched the last heartbeats. A monitor begins when it reads that the
+				// incarnation was superseded.
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
@@ -344,7 +344,7 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 		}
 		return best, what
 	case oracle.Terminal(l.status):
-		// A pass handles the oldest ends first, and at most mostBatches batches.
+		// A pass handles the oldest ends first, at most mostBatches batches of them.
 		x := dc.s.config.Executor
 		passes := time.Duration(int(l.before) / (mostBatches * max(1, x.BatchSize)))
 		return deadline{l.entered, b.Terminal + passes*x.ReconcileInterval, 0}, "it has been terminal and its end was not handled"
@@ -377,7 +377,7 @@ func (dc *detectionChecker) scheduledDeadline(l *life, b *Bounds) (best deadline
 	return best, what
 }
 
-// endRun checks every execution whose check is due at the end.
+// endRun checks every execution whose check is due by the end of the run.
 func (dc *detectionChecker) endRun(bool) {
 	dc.checkDue(dc.s.now.At)
 }

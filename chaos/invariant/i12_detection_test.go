@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// A pass handles a limited number of batches of ends. The other ends wait for the next pass.
+// A pass handles a limited number of batches of ends. The remaining ends may wait for the next pass.
 func TestEndsBeyondPassLimitWaitForNext(t *testing.T) {
 	const ended = 100 * second
 	for _, c := range []struct {
@@ -55,7 +55,8 @@ func TestEndsBeyondPassLimitWaitForNext(t *testing.T) {
 	}
 }
 
-// An executor also counts a run on its own clock, which stands still while its machine is frozen.
+// An executor also measures a run by its own clock, which is stopped while its machine is frozen. A run may
+// last longer by that time.
 func TestFrozenExecutorExtendsRunDeadline(t *testing.T) {
 	// The claim in beginning is at 2 s, and the run may take 300 s.
 	const deadline, bound = 302 * second, 21 * second
@@ -90,8 +91,8 @@ func TestFrozenExecutorExtendsRunDeadline(t *testing.T) {
 	}
 }
 
-// A worker must end a cancelled execution while it is up and can write the end. Otherwise executors detect
-// the execution when the worker's lease is over.
+// A worker must end a cancelled execution while it is up and can write the end. Otherwise the executors must
+// detect the execution once the worker's lease is over.
 func TestLiveWorkerMustEndCancelledExecution(t *testing.T) {
 	// The third renewal after the request is at 40 s. The kill grace, five statements and the calls
 	// of an undisturbed pass take 13 s.

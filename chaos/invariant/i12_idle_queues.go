@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Queues reports on the broker's queues. A [Work] may implement it; only the simulated world does.
+// Queues reports the state of the broker's queues. Only the simulated world's [Work] implements it.
 type Queues interface {
 	// Idle reports whether a queue exists, is empty and has no consumer.
 	Idle(queue string) bool
@@ -27,29 +27,29 @@ const (
 	idlePatience = 5 * time.Minute
 )
 
-// idleQueues is the part of invariant 12 about the queues of workers that have been gone for the
-// retention: they must be deleted once they are empty and unused (defect D28).
+// idleQueues is the part of invariant 12 about the queues of workers that have been gone for the retention.
+// Such queues must be deleted once they are empty and unused (defect D28).
 type idleQueues struct {
 	i    *Invariant
 	s    *Suite
 	next time.Duration
-	// owners are the workers that have registered, in order of their numbers.
+	// owners holds the workers that have registered, by number.
 	owners []*queueOwner
 	// tested is when a test of the dead letter path last reached an executor. A message that can't be
-	// dead-lettered may block such tests while it exists, and then no executor deletes a queue.
+	// dead-lettered blocks such tests while it exists, and no executor then deletes a queue.
 	tested time.Duration
-	// meddled records faults of the messages of these tests: if one is lost, late or garbled, the test fails,
-	// and the executor's patience restarts.
+	// meddled records faults of these tests' messages. If a message is lost, late or garbled, the test fails,
+	// and the executor waits for another idlePatience.
 	meddled trouble
 }
 
-// queueOwner is a worker, the owner of two queues.
+// queueOwner is a worker that owns two queues.
 type queueOwner struct {
 	worker execution.WorkerID
 	newest execution.Incarnation
 	gone   bool
 	beat   time.Duration
-	// idle is the time since which each queue has been idle, 0 for a queue in use.
+	// idle holds since when each of the two queues has been idle, 0 for a queue in use.
 	idle [2]time.Duration
 }
 
@@ -94,8 +94,8 @@ func (iq *idleQueues) observeEvent(e *history.Event) {
 	}
 }
 
-// breaksCanaries reports whether a fault makes tests of the dead letter path fail through their messages.
-// Only faults of every message do.
+// breaksCanaries reports whether a fault makes tests of the dead letter path fail by affecting their
+// messages. Only faults that affect every message do.
 func breaksCanaries(e *history.Event) bool {
 	kind := fault.Find(e.Text)
 	return kind != nil && kind.Under == "messages" && slices.Contains(kind.Excuses, fault.DispatchesFail) && e.Queue == fault.EveryMessage
@@ -122,7 +122,7 @@ func (iq *idleQueues) judgeQueues(now time.Duration) {
 				o.idle[n] = 0
 			case o.idle[n] == 0:
 				o.idle[n] = now
-			// Executors judge the queue's age by the database's clock.
+			// Executors measure how long the worker has been gone by the database's clock.
 			case now-o.idle[n] > within && iq.s.skew == 0 && iq.s.stepped == 0 && iq.s.roads.hasClearExecutor(iq.s.recoveryStart(o.idle[n])):
 				iq.s.countOccasion(iq.i)
 				iq.s.recordViolation(iq.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",

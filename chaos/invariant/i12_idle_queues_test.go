@@ -17,9 +17,9 @@ type idleWorld struct{}
 func (idleWorld) Statements(func(string, bool, uint64)) {}
 func (idleWorld) Idle(string) bool                      { return true }
 
-// The queues of a worker that has been gone for five minutes must be deleted once the dead letter path has
-// worked for another five minutes.
-func TestIdleQueuesAreDeleted(t *testing.T) {
+// If a worker has been gone for five minutes, its queues must be deleted after the dead letter path has
+// worked for five.
+func TestIdleQueuesMustBeDeleted(t *testing.T) {
 	spoiled := func(kind, messages string) []history.Event {
 		return []history.Event{
 			{At: time.Minute, Kind: history.FaultBegan, Fault: "spoils", Text: kind, Process: "broker", Queue: messages},

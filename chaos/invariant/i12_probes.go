@@ -8,12 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// sinceByIncarnation is the time since which each incarnation has been in some state.
+// sinceByIncarnation holds since when each incarnation has been in some state.
 type sinceByIncarnation map[execution.Incarnation]time.Duration
 
-// judgeUnrecordedOutage requires that a prober that only observes records within its bound a worker whose
-// heartbeats report that it receives no dispatches: the worker's health endpoint is then not ready. A prober
-// that tests only whether the process is up finds nothing, and a prober that acts records nothing.
+// judgeUnrecordedOutage requires that an observing prober records the outage of a worker whose heartbeats
+// report that it receives no dispatches: the worker's health endpoint is then not ready. A prober that only
+// tests whether the process is up would miss it. A prober that acts records nothing.
 func (dc *detectionChecker) judgeUnrecordedOutage(e *history.Event) {
 	t := dc.s.workers.Get(e.Incarnation)
 	if dc.s.config.Executor.HealthProbes != config.Observe || !dc.s.config.Health.Enabled || t == nil {
@@ -36,8 +36,9 @@ func (dc *detectionChecker) judgeUnrecordedOutage(e *history.Event) {
 	}
 }
 
-// judgeUnrecordedRecovery requires that probers also record the end of an outage: a recovered worker is no
-// longer the last choice. Anything that may hinder a probe postpones the judgement.
+// judgeUnrecordedRecovery requires that observing probers also record the end of an outage, because a
+// recovered worker should no longer be the last choice. Anything that may hinder a probe postpones the
+// judgement.
 func (dc *detectionChecker) judgeUnrecordedRecovery(e *history.Event, t *session) {
 	since, known := dc.ready[e.Incarnation]
 	switch {

@@ -9,19 +9,19 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 13 about the message of an action's own failure: whoever set max_retries
-// expects a retry, so the message must say why none follows.
+// This file is the part of invariant 13 about the message of an action that failed by itself. Whoever set
+// max_retries expects a retry, so the message must say why none follows.
 
-// The text of a failure begins with its error. If the database refused the action's own message permanently,
-// the text says so instead.
+// A failure's text begins with its error. If the database permanently refused the action's own message, the
+// text says that instead.
 const (
 	byAction          = "Action failed"
 	refusedByDatabase = byAction + ": the database refused the action's output"
 )
 
-// judgeMessage judges the message of a run's own failure at the present epoch. A worker that knows of a
-// cancellation does not mention retries. In canceling it may or may not know of the cancellation, so nothing
-// is judged there.
+// judgeMessage judges the message of a run that failed by itself in the present epoch. A worker that knows of
+// a cancellation does not mention retries. While the status is canceling, the worker may or may not know of
+// the cancellation, so its message is not judged.
 func (r *resultChecker) judgeMessage(e *history.Event, l *life, x runExit) {
 	if e.From != execution.Running || strings.HasPrefix(e.Text, refusedByDatabase) {
 		return
@@ -32,7 +32,7 @@ func (r *resultChecker) judgeMessage(e *history.Event, l *life, x runExit) {
 	}
 }
 
-// codePhrase returns the exit code of a failure in words, empty if the action gave its reason in words.
+// codePhrase describes a failure's exit code in words. It is empty if the action named its reason itself.
 func (e runExit) codePhrase() string {
 	if e.code == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The message of an action's own failure is judged by the machine's report of the failure.
+// A failed action's message must agree with the machine's report of the failure, and explain a missing retry.
 func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	const note = "\nNot retried, with 2 of 2 retries left, because exit code 7 is not retried, unless it is declared: retried_exit_codes: [7]"
 	failed := func(reason execution.Reason, code int64) history.Event {

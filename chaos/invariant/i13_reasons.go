@@ -8,10 +8,10 @@ import (
 )
 
 // This file is the part of invariant 13 about the reasons that a worker reports for the end of a run, whether
-// the end is stored or refused. The worker must have had the reason that it reports. For runs that ended by
-// themselves, the machine's report counts.
+// the end is stored or refused. The worker must have had the reason that it reports. If a run ended by
+// itself, its reason is that of the machine's report.
 
-// Starts notes that the machine is asked to start an action.
+// Starts records that the worker asks its machine to start an action.
 func (c *Calls) Starts(key execution.Key) {
 	if r := c.runs[key]; r != nil {
 		r.started = true
@@ -25,22 +25,22 @@ func (c *Calls) NotStarted(key execution.Key) {
 	}
 }
 
-// Killed notes that the worker has learned that an action ended on its request.
+// Killed records that the worker has learned that an action ended at the worker's request.
 func (c *Calls) Killed(now time.Duration, key execution.Key) {
 	if r := c.runs[key]; r != nil {
 		r.killed = now
 	}
 }
 
-// Exited notes that an action has ended by itself, with its own reason.
+// Exited records that an action has ended by itself, and the reason that it gave.
 func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {
 		r.byItself, r.exited, r.to, r.reason = true, now, to, reason
 	}
 }
 
-// judgeResultWait judges how long the end of a run that ended by itself waited for its first write: at most
-// ResultWindow, and not at all if the fence would come meanwhile.
+// judgeResultWait judges how long the result of a run that ended by itself waited for its first write: at
+// most ResultWindow, and not at all if the worker would fence itself meanwhile.
 func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOfRun) {
 	if c.result == nil || !r.byItself {
 		return
@@ -60,11 +60,10 @@ func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOf
 	}
 }
 
-// clocksOfRuns is the greatest disagreement between a machine's clock and its worker's about a
-// moment in the near future.
+// clocksOfRuns is the maximum difference between a machine's clock and its worker's over a short time.
 const clocksOfRuns = time.Second
 
-// judgeReason judges a worker's report about the end of a run before it is sent.
+// judgeReason judges the reason in a worker's report about a run's end, before it is sent.
 func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	if c.result == nil {
 		return
@@ -76,8 +75,7 @@ func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	}
 }
 
-// hadReason reports whether a worker had the reason of e to end a run, or the run ended by itself for that
-// reason.
+// hadReason reports whether the worker had e's reason to end the run, or the run ended by itself for it.
 func (c *Calls) hadReason(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownResult is invariant 13 (defects D4, D13).
+// ownResult returns invariant 13 (defects D4, D13).
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
@@ -22,12 +22,12 @@ func ownResult() *Invariant {
 	return i
 }
 
-// runExit is how the latest run of an unfinished execution ended.
+// runExit describes how the latest run of an unfinished execution ended.
 type runExit struct {
 	epoch  execution.Epoch
 	to     execution.Status
 	reason execution.Reason
-	// code is the exit code of a failure, 0 if the action gave its reason in words.
+	// code is the exit code of a failure, 0 if the action named its reason itself.
 	code  uint8
 	known bool
 }
@@ -81,7 +81,7 @@ func (r *resultChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeRefusal judges a result that was refused on the grounds that the row no longer belonged to its run.
+// judgeRefusal judges a result that the database refused because the row no longer belonged to its run.
 func (r *resultChecker) judgeRefusal(e *history.Event, l *life) {
 	r.s.countOccasion(r.i)
 	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
@@ -89,8 +89,8 @@ func (r *resultChecker) judgeRefusal(e *history.Event, l *life) {
 	}
 }
 
-// judgeReregistration judges a process that registers repeatedly since its start. Registering releases
-// everything that the old incarnation holds, so the results of all its ended runs must be written before.
+// judgeReregistration judges a process that registers again after its start. Registering releases everything
+// that the old incarnation holds, so the results of all its ended runs must be written before that.
 func (r *resultChecker) judgeReregistration(e *history.Event) {
 	old := r.previousIncarnation(e)
 	if old == 0 {
@@ -109,8 +109,8 @@ func (r *resultChecker) judgeReregistration(e *history.Event) {
 	}
 }
 
-// previousIncarnation is the last incarnation of the same worker that the same process has registered since
-// its start, 0 if there is none.
+// previousIncarnation returns the last incarnation of the same worker that the same process has registered
+// since its start, 0 if there is none.
 func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnation {
 	for _, n := range slices.Backward(r.s.registered.Get(e.Worker)) {
 		t := r.s.workers.Get(n)
@@ -127,8 +127,8 @@ func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnat
 	return 0
 }
 
-// judgeKillGrace requires that an action which timed out, was cancelled or was ended for a stop had its kill
-// grace. A lost action has none, and at the fence only the rest of the lease is left.
+// judgeKillGrace requires that an action that timed out, was cancelled or was ended for a stop got its kill
+// grace. An action of a lost execution gets none, and at the fence only the rest of the lease is left.
 func (r *resultChecker) judgeKillGrace(e *history.Event) {
 	a, asked := r.asked[e.Execution]
 	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// drainedQueues is invariant 14 (defects D25, D28).
+// drainedQueues returns invariant 14 (defects D25, D28).
 func drainedQueues() *Invariant {
 	i := &Invariant{
 		Number: 14, Name: "drained", Conduct: true, Unconfigured: true, Across: true,
@@ -25,13 +25,13 @@ func drainedQueues() *Invariant {
 type drainedChecker struct {
 	i *Invariant
 	s *Suite
-	// depth is the number of messages in each queue. of caches the entry of queue, which the latest event was
-	// about: consecutive events are often about one queue.
+	// depth is the number of messages in each queue. queue is the queue of the latest event, and of caches
+	// its entry, because consecutive events are often about the same queue.
 	depth map[string]*int
 	queue string
 	of    *int
 	slots map[concurrencySlot]execution.ID
-	// limited reports whether a slot was ever taken.
+	// limited reports whether any concurrency slot was ever taken.
 	limited bool
 }
 
@@ -61,7 +61,7 @@ func (d *drainedChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// depthOf returns the counter of a queue's messages.
+// depthOf returns a pointer to the number of messages in a queue.
 func (d *drainedChecker) depthOf(queue string) *int {
 	if d.of != nil && d.queue == queue {
 		return d.of
@@ -75,7 +75,7 @@ func (d *drainedChecker) depthOf(queue string) *int {
 	return of
 }
 
-// mostListed is the greatest number of queues that a violation names.
+// mostListed is the maximum number of queues that a violation names.
 const mostListed = 20
 
 func (d *drainedChecker) endRun(bool) {

@@ -7,10 +7,10 @@ import (
 	"handoff/chaos/history"
 )
 
-// AlertsNumber is the number of the invariant about alerts.
+// AlertsNumber is the number of the invariant about alerts and figures.
 const AlertsNumber = 15
 
-// expectedAlerts is invariant 15 (defects D26, D47, D59).
+// expectedAlerts returns invariant 15 (defects D26, D47, D59).
 func expectedAlerts() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
@@ -23,17 +23,16 @@ func expectedAlerts() *Invariant {
 	return i
 }
 
-// Alerts are the names of the alerts that must fire, must resolve and must never fire in a scenario.
+// Alerts names the alerts that must fire, that must resolve, and that must never fire in a scenario.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any reports whether the scenario expects anything of alerts.
+// Any reports whether the scenario has any expectation about alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
-// Reported adds the simulated world's findings about the figures that processes export: the first wrong
-// figure, empty for none, and the number of comparisons. Only that world knows the answers that each process
-// got.
+// Reported adds the result of judging the figures that processes export: the first wrong figure, empty for
+// none, and the number of comparisons. Only the simulated world knows the answers that each process got.
 func (s *Suite) Reported(wrong string, compared uint64) {
 	for _, c := range s.checkers {
 		if a, ok := c.(*alertChecker); ok {
@@ -43,16 +42,15 @@ func (s *Suite) Reported(wrong string, compared uint64) {
 	}
 }
 
-// ExpectAlerts sets which alerts must fire and resolve in the run. Without it, or without any alert event,
-// nothing is judged.
+// ExpectAlerts sets the expected alerts. Without it, or without events about alerts, alerts are not judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
 
 type alertChecker struct {
 	i *Invariant
 	s *Suite
-	// fired holds the alerts that have fired, firing those that have not resolved since.
+	// fired holds the alerts that have fired, and firing the alerts that are firing now.
 	fired, firing map[string]bool
-	// wrong is the first figure that was wrong.
+	// wrong describes the first wrong figure, empty for none.
 	wrong string
 }
 
@@ -101,10 +99,10 @@ func (a *alertChecker) endRun(bool) {
 	}
 }
 
-// playbookHint returns a reference to the page about an alert.
+// playbookHint returns a reference to the alert's playbook, to be appended to a message.
 func playbookHint(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
-// firedAlerts lists in words the alerts that fired.
+// firedAlerts returns the names of the alerts that fired, as text.
 func (a *alertChecker) firedAlerts() string {
 	var names []string
 	for name := range a.fired { //detlint:ok sorted below

@@ -2,25 +2,24 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 15 about the figures of runs that a worker sends with its heartbeats.
-// Executors judge the worker's health by them, and operators read them. They must match the runs of its
-// incarnation within the configured window.
+// This file is the part of invariant 15 about the run figures that a worker sends with its heartbeats.
+// Executors judge the worker's health by these figures, and operators read them. They must match the runs of
+// its incarnation within the configured window.
 
-// windowParts is the number of parts into which a worker divides the window. It drops one part at a time
-// (docs/worker.md).
+// windowParts is the number of parts into which a worker divides the window. The worker drops one part at a
+// time (docs/worker.md).
 const windowParts = 60
 
-// countedEnd is the end of a run that counts, because the database has stored it.
+// countedEnd is the end of a run that counts in the figures, because the database has stored it.
 type countedEnd struct {
 	at, took time.Duration
 	blamed   bool
 }
 
-// countedEnds holds the ends of an incarnation's runs, the oldest first, without those older than the
-// window.
+// countedEnds holds the ends of an incarnation's runs, the oldest first, without those older than the window.
 type countedEnds struct {
 	recent []countedEnd
-	// took and failed are sums over recent, because a busy worker has thousands of ends in a window
+	// took and failed are kept as sums over recent, because a busy worker has thousands of ends in a window
 	// and reports often.
 	took        time.Duration
 	failed      int
@@ -51,13 +50,13 @@ func (e *countedEnds) forgetOld(now, window time.Duration) {
 	}
 }
 
-// RunFigures are the figures of a worker's runs.
+// RunFigures holds a worker's figures about its runs, as it reports them.
 type RunFigures struct {
 	Total, Failed, Consecutive int
 	LastFailure, Average       time.Duration
 }
 
-// Reports judges figures before they are sent.
+// Reports judges run figures that the worker is about to send.
 func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	if c.alerts == nil {
 		return
@@ -68,7 +67,7 @@ func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	e.forgetOld(now, window)
 	most := RunFigures{Total: len(e.recent), Failed: e.failed}
 	least, took := most, e.took
-	// The worker may have forgotten its oldest part already.
+	// The worker may already have dropped the oldest part of its window.
 	for _, end := range e.recent {
 		if now-end.at < window-window/windowParts-sameMoment {
 			break

@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its request. A
-// key that is reused after 24 hours must create a new execution: if the client gets the old one, nothing runs
-// for it.
+// acceptedOnce returns invariant 16 (defect D9). A client that got no answer must be able to repeat its
+// request. A key that is reused after 24 hours must create a new execution: if the client gets the old
+// execution, nothing runs for its request.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
@@ -24,12 +24,11 @@ func acceptedOnce() *Invariant {
 	return i
 }
 
-// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation and the
-// previous one, so each key for half a day to a day.
+// keyGeneration is half the lifetime of a key. The checker remembers the keys of the current and the previous
+// generation, so it remembers each key for half a day to a day.
 const keyGeneration = oracle.KeyLifetime / 2
 
-// keyHash replaces a key, which may be long, because there is one for every execution of the last
-// day.
+// keyHash replaces a key, because keys may be long and every execution of the last day has one.
 type keyHash [8]byte
 
 type keyChecker struct {
@@ -75,7 +74,7 @@ func (k *keyChecker) observeEvent(e *history.Event, _ *life) {
 }
 
 // judgeKnownKey judges an answer that names an existing execution. When the answer arrives, the execution is
-// a little older than when it was given.
+// a little older than when the database gave the answer.
 func (k *keyChecker) judgeKnownKey(e *history.Event) {
 	k.s.countOccasion(k.i)
 	if e.Due >= oracle.KeyLifetime+k.s.bounds.Slack {

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedEnds is invariant 17: every bad end has a cause in the run. A long queue, many executions or long
-// runs are no cause, because overload is not failure.
+// explainedEnds returns invariant 17: every bad end has a cause in the run. A long queue, many executions or
+// long runs are not causes, because overload is not failure.
 func explainedEnds() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned", Conduct: true,
@@ -35,13 +35,13 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []causeRow
 	slots  dense.Table[execution.Incarnation, *slots]
-	// loss is the last event if that was the loss of a worker; otherwise its Kind is NoKind.
+	// loss is the last event if a worker was lost in it; otherwise its Kind is NoKind.
 	loss history.Event
 	// skipped holds the children that were skipped before the handling of their parent's end was recorded.
 	skipped []skippedChild
 }
 
-// skippedChild is a child that waits for the evidence that its parent's chain has not completed.
+// skippedChild is a skipped child for which it is still open whether its parent's chain has failed.
 type skippedChild struct {
 	id, parent execution.ID
 	at         time.Duration
@@ -54,11 +54,11 @@ type badEnd struct {
 	e   *history.Event
 	l   *life
 	t   *session
-	at  *slots // nil where t is
+	at  *slots // nil if t is nil
 }
 
-// hasWholeEvidence reports whether the history records faults, runs and heartbeats. Otherwise only part of
-// the rule is judged.
+// hasWholeEvidence reports whether the history records faults, runs and heartbeats. If it doesn't, only part
+// of the rule is judged.
 func (ec *earnedChecker) hasWholeEvidence() bool { return !ec.i.InPart(ec.s.holds) }
 
 // observedKinds implements selective.
@@ -148,7 +148,7 @@ func reasonName(r execution.Reason) string {
 	return r.String()
 }
 
-// workerName is the name of the worker that held the execution.
+// workerName returns the name of the worker that held the execution.
 func (en *badEnd) workerName() string {
 	if en.t == nil || en.t.process == "" {
 		return fmt.Sprintf("worker %d", en.l.worker)
@@ -156,14 +156,14 @@ func (en *badEnd) workerName() string {
 	return en.t.process
 }
 
-// missingCause returns the complaint about an end without a cause, empty if it has a cause.
+// missingCause returns a complaint if the end has no cause, otherwise nothing.
 func (en *badEnd) missingCause() string {
 	row := en.row
 	if !en.hasWholeEvidence() && en.e.Reason != execution.CancelRequested && en.e.Reason != execution.ParentFailed {
 		return ""
 	}
 	en.s.countOccasion(en.i)
-	// An action may end for any reason of its own.
+	// An action that fails by itself may give any reason.
 	if en.e.By == execution.Worker && en.l.exited == execution.Failed && en.l.exit == en.e.Reason {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (en *badEnd) isExplainedByFault(of cause) bool {
 	return en.ledger.hasStruck(of, process, en.l.worker, en.row.from(en)-en.s.tolerance)
 }
 
-// noCauseText returns in words the worker's state and the causes that would explain the end.
+// noCauseText describes the worker's state and the causes that would explain the end.
 func (en *badEnd) noCauseText(of cause) string {
 	was := "is not known"
 	if en.t != nil && en.at != nil {
@@ -204,8 +204,8 @@ func (en *badEnd) noCauseText(of cause) string {
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", en.workerName(), was, of.describeFor(en.workerName()), max(0, en.row.from(en)))
 }
 
-// overloadReason returns why the execution only had to wait: its worker had no room, and the executor could
-// know it, because a heartbeat of the worker has reported since then that it was full. It is empty otherwise.
+// overloadReason returns why the execution should have waited: its worker had no room, and the executor could
+// know it, because a later heartbeat reported that the worker was full. Otherwise it returns nothing.
 func (en *badEnd) overloadReason(counted bool) string {
 	t, e := en.at, en.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -219,8 +219,8 @@ func (en *badEnd) overloadReason(counted bool) string {
 	if t.isFull() && t.fullSince <= en.l.entered {
 		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", en.workerName(), t.running, t.capacity, t.fullSince, en.l.entered)
 	}
-	// The guard compares two moments of the database's clock, the last at which the worker was full
-	// and the dispatch, so a step between them misleads it.
+	// The executor compares two times of the database's clock, when the worker was last full and when it got
+	// the dispatch. A clock step between them makes the comparison wrong.
 	if !en.hasWholeEvidence() || en.s.stepped > en.l.entered {
 		return ""
 	}
@@ -235,8 +235,8 @@ func (en *badEnd) overloadReason(counted bool) string {
 	return ""
 }
 
-// ownEnd returns the complaint that the action itself didn't end with this reason. badEnd.missingCause calls
-// it only then.
+// ownEnd returns the complaint that the action didn't end by itself for this reason. badEnd.missingCause only
+// calls it if that is so.
 func (en *badEnd) ownEnd() string {
 	switch {
 	case en.l.exited == execution.None:
@@ -247,7 +247,7 @@ func (en *badEnd) ownEnd() string {
 	return fmt.Sprintf("its action failed as %v", en.l.exit)
 }
 
-// cancelAsked returns the complaint that no client requested the cancellation of the chain, empty if one did.
+// cancelAsked returns a complaint if no client requested the chain's cancellation, otherwise nothing.
 func (en *badEnd) cancelAsked() string {
 	if en.s.cancelled[en.l.chain] {
 		return ""
@@ -255,12 +255,12 @@ func (en *badEnd) cancelAsked() string {
 	return fmt.Sprintf("nobody has asked to cancel its chain, %d", en.l.chain)
 }
 
-// parentEnded returns the complaint that the parent's chain has not failed, empty if it has. The handling of
+// parentEnded returns a complaint if the parent's chain has not failed, otherwise nothing. The handling of
 // that failure is written in the same transaction as this end, and may follow it in the history.
 func (en *badEnd) parentEnded() string {
 	parent := en.l.parent
 	if parent == 0 {
-		// An audit contains the parent only in the end of the skipped child.
+		// An audit names the parent only in the event of the skipped child's end.
 		parent = en.e.Related
 	}
 	if parent == 0 {
@@ -277,7 +277,7 @@ func (en *badEnd) parentEnded() string {
 	}
 }
 
-// judgeSkippedChildren judges the skipped children of a chain whose end is handled.
+// judgeSkippedChildren judges the skipped children of a chain when the chain's end is handled.
 func (ec *earnedChecker) judgeSkippedChildren(e *history.Event) {
 	if e.Related != 0 {
 		return
@@ -291,8 +291,8 @@ func (ec *earnedChecker) judgeSkippedChildren(e *history.Event) {
 		}
 		return true
 	})
-	// Children of this chain were written together with its handling. Older ones have waited too long for
-	// theirs.
+	// This chain's children are settled above. A remaining child older than the slack has waited too long for
+	// its parent's end to be handled.
 	if len(ec.skipped) > 0 && e.At > ec.skipped[0].at+ec.s.bounds.Slack {
 		ec.reportOrphan()
 	}
@@ -304,13 +304,13 @@ func (ec *earnedChecker) reportOrphan() {
 	ec.skipped = ec.skipped[:0]
 }
 
-// ranItsTime returns the complaint that the action has not run for its whole timeout, empty if it has. The
-// worker counts from when it sent the claim, up to one statement before the claim took effect.
+// ranItsTime returns a complaint if the action has not run for its whole timeout, otherwise nothing. The
+// timeout counts from when the worker sent the claim, up to one statement before the claim took effect.
 func (en *badEnd) ranItsTime() string {
 	now := en.s.databaseTime(en.e.At)
-	// The worker counts from the moment at which it sent the claim, which may have waited for a connection
-	// first. If the dispatch was delivered more than once, the first message decides. If none came, the
-	// worker found the dispatch in the database at an unknown time.
+	// The timeout counts from when the worker sent the claim, which may have waited for a connection first.
+	// If the dispatch was delivered more than once, the first delivery counts. If it never was, the worker
+	// found the dispatch in the database at an unknown time.
 	early := en.s.config.Worker.StatementTimeout
 	if en.l.arrived > 0 {
 		early = min(early, max((en.l.due-en.l.stamped)/2, en.l.entered-en.l.arrived))
@@ -322,8 +322,8 @@ func (en *badEnd) ranItsTime() string {
 }
 
 // silentClaim excuses an expired dispatch whose worker sent its claim over a connection that had gone silent.
-// The worker detects that within the time of a statement and repeats the claim. So the dispatch is only
-// excused if it had hardly more time than that.
+// The worker detects that within the statement timeout and repeats the claim. So the dispatch is only excused
+// if it could wait for hardly longer than that.
 func (en *badEnd) silentClaim() string {
 	left := en.l.due - en.s.skew - en.l.arrived
 	if en.t != nil && en.l.arrived > 0 && left <= en.s.config.Worker.StatementTimeout+callTime && en.ledger.entryOf(en.t.process).silent.presentSince(en.l.arrived) {
@@ -332,10 +332,10 @@ func (en *badEnd) silentClaim() string {
 	return en.noCauseText(en.row.causes)
 }
 
-// heldClaim reports whether the claim may have been under way for as long as the run may take. The network
-// can delay a claim and deliver it after a cut. The worker got no answer, so it counts the run from that
-// claim, even if it has repeated it since. It sent the first claim after the dispatch arrived. Only trouble
-// on the link to the database since then explains such a delay, and only until the link has recovered.
+// heldClaim reports whether the claim may have been under way for as long as the run timeout. The network can
+// delay a claim and deliver it after a cut. The worker got no answer, so it counts the run from that claim,
+// even if it has repeated it since. It sent the first claim after the dispatch arrived. Only trouble on the
+// link to the database since then explains such a delay, and only until the link has recovered.
 func (en *badEnd) heldClaim() bool {
 	timeout := en.l.due - en.l.stamped
 	if en.e.By != execution.Worker || en.t == nil || en.l.arrived == 0 || en.e.At < en.l.arrived+timeout-timeout/driftTolerance {
@@ -357,14 +357,14 @@ func (en *badEnd) noWorkers() string {
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
-			// The cause of its departure was present when it began to leave, which may be long ago.
+			// What made the worker leave was present when it began to leave, which may be long ago.
 			began = min(from, m.leaving-en.recoveryTime())
 		}
 		if en.ledger.hasStruck(en.row.causes&^serverCauses, m.process, m.worker, began) || en.hasNoQueue(m, began) {
 			continue
 		}
 		if t := en.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
-			// The worker has only just arrived and may not have been ready.
+			// The worker has only just registered and may not have been ready.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and last renewed its lease at %v; a cause would be %s since %v",
@@ -373,8 +373,8 @@ func (en *badEnd) noWorkers() string {
 	return ""
 }
 
-// hasNoQueue reports whether a worker may have had no queue since a moment: the broker created none, and the
-// worker was not yet in service or has lost its queue since.
+// hasNoQueue reports whether a worker may have had no queue at or after from: the broker created none, and
+// the worker was not yet in service or has lost its queue since from.
 func (en *badEnd) hasNoQueue(m *member, from time.Duration) bool {
 	return en.ledger.hasStruck(makesNoQueue, "", 0, from) &&
 		(m.lifecycle < execution.Active || en.ledger.hasStruck(losesQueue, m.process, m.worker, en.ledger.noQueueFrom-en.recoveryTime()))
@@ -395,9 +395,9 @@ func (ec *earnedChecker) judgeLostWorker(e *history.Event) {
 	}
 }
 
-// judgeLoss judges the last loss of a worker at the next event. If that event is the registration of a
-// successor, the old incarnation was superseded and not lost for want of a heartbeat. Then only the
-// executions that it held are judged, when they end.
+// judgeLoss judges a worker's loss at the event after it. If that event is the registration of a successor,
+// the old incarnation was superseded, and not lost for want of a heartbeat. In that case only the ends of the
+// executions that it held are judged.
 func (ec *earnedChecker) judgeLoss(next *history.Event) {
 	if ec.loss.Kind == history.NoKind {
 		return

@@ -8,21 +8,20 @@ import (
 )
 
 // causeRow lists the possible causes of one kind of bad end: a reason and the part that writes it. A cause
-// counts if it was present at any time since the moment that from returns.
+// counts if it was present at or after the time that from returns.
 type causeRow struct {
 	reason execution.Reason
-	// by is the part that writes the reason; NoPart stands for every part without a separate row.
+	// by is the part that writes the reason. NoPart means every part that has no separate row.
 	by     execution.Part
 	causes cause
 	from   func(c *badEnd) time.Duration
-	// instead looks for an explanation other than a fault. It returns the complaint, empty if there is an
-	// explanation.
+	// instead looks for an explanation other than a fault. It returns a complaint if it finds none.
 	instead func(c *badEnd) string
 }
 
 // noRenewal can keep a worker from renewing its lease, or from learning that the renewal succeeded.
-// The database's clock is not included: a step ends no lease, because the worker and the executor
-// that watches it count the lease on their own clocks.
+// The database's clock is not included: a step can't end a lease, because the worker and the executor that
+// watches it measure the lease by their own clocks.
 const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | renewalFails
 
 // noClaim can keep a worker from claiming a dispatch. It includes noRenewal, because a worker
@@ -33,29 +32,28 @@ const noClaim = noRenewal | databaseFails | toBroker | isDeaf | losesQueue | bro
 // causeTable returns the causes of bad ends. Of several rows for a reason, the first that fits is used.
 //
 // Indirect consequences of a fault have no row. A retry, a brake or a requeue falls within the fault's
-// window. A worker becomes unhealthy by counted dispatches and failed runs, and each of these is judged when
-// it happens (invariant 9 compares the worker's figures with them).
+// window. A worker becomes unhealthy because of counted dispatches and failed runs. Each of these is judged
+// when it happens, and invariant 9 compares the worker's reports with them.
 func causeTable() []causeRow {
 	return []causeRow{
 		// No worker claimed the dispatch in time.
 		{reason: execution.QueueTimeout, causes: noClaim, from: sinceDispatch},
 		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch, instead: (*badEnd).silentClaim},
 
-		// The worker's machine could not start the action. A machine is either sick at that very
-		// moment or not; the window only covers the time in which the worker writes the result.
+		// The worker's machine could not start the action. A machine is sick at that time or not; the window
+		// only covers the time until the worker has written the result.
 		{reason: execution.WorkerUnavailable, by: execution.Worker, causes: isSick, from: sinceAttempt},
 		// The worker left before it claimed the execution.
 		{reason: execution.WorkerUnavailable, by: execution.Reconciler, causes: noRenewal, from: sinceRenewal},
-		// The broker refused the message, the queue was full, or the message reached its delivery
-		// limit.
+		// The broker refused the message, the queue was full, or the message reached its delivery limit.
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
 		// No queue was bound: it was deleted or unbound, or its worker was not up to declare it.
 		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceQueue},
 
-		// Each worker that could have taken it is judged separately; see noWorkers. A step of the
-		// database's clock removes no worker, because executors watch the leases on their own
-		// clocks too. A broker that creates no queue affects only workers without a queue.
+		// Each worker that could have taken the execution is judged separately; see noWorkers. A step of the
+		// database's clock removes no worker, because executors watch the leases on their own clocks too. A
+		// broker that creates no queue affects only workers without a queue.
 		{reason: execution.NoWorkers, causes: noClaim&^databaseClock | makesNoQueue, from: sinceFit, instead: (*badEnd).noWorkers},
 
 		// The worker's lease is over, or the worker was superseded: by its own successor after it fenced
@@ -79,15 +77,15 @@ func causeTable() []causeRow {
 		{reason: execution.Rejected, instead: (*badEnd).ownEnd},
 		{reason: execution.Unknown, instead: (*badEnd).ownEnd},
 
-		// Ends that a request or a parent brought about.
+		// Ends that are due to a request or to the parent's end.
 		{reason: execution.CancelRequested, instead: (*badEnd).cancelAsked},
 		{reason: execution.ParentFailed, instead: (*badEnd).parentEnded},
 	}
 }
 
-// recoveryTime is how long a worker may be unavailable after a cause is over: it reconnects to the broker,
-// its next heartbeat reports that, and the statements of worker and executor take time. A worker that has
-// fenced itself ends its actions first.
+// recoveryTime returns how long a worker may be unavailable after a cause is over: it reconnects to the
+// broker, its next heartbeat reports that, and the statements of worker and executor take time. A worker that
+// has fenced itself ends its actions first.
 func (en *badEnd) recoveryTime() time.Duration {
 	x := en.s.config
 	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + en.s.bounds.Slack
@@ -102,7 +100,7 @@ func sinceDispatch(c *badEnd) time.Duration {
 // sinceQueue returns the start of the window for a missing queue: a worker that lost its queue redeclares it
 // when it recovers, and may get work before that. A worker cut off from the database can't recover meanwhile,
 // although a renewal under way may make it look alive. A worker that is deaf to the broker does not learn
-// that its queue is gone. In both cases everything that has struck its queue since its registration counts.
+// that its queue is gone. In both cases every fault of its queue since its registration counts.
 func sinceQueue(c *badEnd) time.Duration {
 	since := c.l.entered - c.recoveryTime()
 	if c.t != nil && c.s.ledger.hasStruck(toDatabase|databaseFails|isDeaf, c.t.process, c.t.worker, since) {
@@ -111,9 +109,9 @@ func sinceQueue(c *badEnd) time.Duration {
 	return since
 }
 
-// sinceAttempt returns the start of the window for a failed start: two statements lie between the failed
-// start and its result. If the worker could not reach the database since the claim, it wrote the result long
-// after the start.
+// sinceAttempt returns the start of the window for a failed start: at most two statements lie between the
+// failed start and its result. A worker that could not reach the database since the claim may have written
+// the result long after the start.
 func sinceAttempt(c *badEnd) time.Duration {
 	since := c.e.At - c.s.bounds.Slack
 	if c.t != nil && c.s.ledger.hasStruck(toDatabase|databaseFails|standsStill, c.t.process, c.t.worker, c.l.entered) {
@@ -123,8 +121,8 @@ func sinceAttempt(c *badEnd) time.Duration {
 }
 
 // sinceRenewal returns the start of the window for a lost lease: after the last renewal, a cause prevented
-// the next one, or kept the reply to the last one from the worker. A request that takes longer than a lease
-// is useless, so the window begins one lease earlier.
+// the next one, or kept the reply to the last one from the worker. A renewal may be under way for a lease
+// before it is useless, so the window begins one lease earlier.
 func sinceRenewal(c *badEnd) time.Duration {
 	if c.t == nil {
 		return c.e.At - c.s.bounds.WorkerDead - c.s.bounds.Hold
@@ -132,8 +130,8 @@ func sinceRenewal(c *badEnd) time.Duration {
 	return c.t.renewed - oracle.Lease(&c.s.config.Worker)
 }
 
-// sinceLoss returns the start of the window for a lost run: for an execution whose action never began, the
-// reply to its claim may have been lost. For any other execution, the worker must have lost its lease.
+// sinceLoss returns the start of the window for a lost run. If the action never began, the reply to the claim
+// may have been lost. Otherwise the worker must have lost its lease.
 func sinceLoss(c *badEnd) time.Duration {
 	if c.e.By == execution.Worker && c.l.started == 0 {
 		return min(sinceClaim(c), sinceRenewal(c))
@@ -148,8 +146,8 @@ func sinceFence(c *badEnd) time.Duration {
 	return c.e.At - oracle.Lease(&w) - w.KillGrace - c.s.bounds.Slack
 }
 
-// sinceClaim returns the start of the window for a claimed run: the worker may have sent the claim twice
-// before the answer came.
+// sinceClaim returns the start of the window for a run that timed out: the worker may have sent the claim
+// twice before it got an answer.
 func sinceClaim(c *badEnd) time.Duration {
 	return c.l.entered - 2*c.s.config.Worker.StatementTimeout
 }

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// causeFinding returns the finding of invariant 17 about a history, empty if there is none.
+// causeFinding returns invariant 17's finding about a history, empty if there is none.
 func causeFinding(kinds []history.Kind, events []history.Event) string {
 	s := New(config.Default(config.Hardened), []int{17})
 	s.SetEvidence(kinds)
@@ -25,7 +25,7 @@ func causeFinding(kinds []history.Kind, events []history.Event) string {
 	return ""
 }
 
-// Each cause in each row counts if it ended at the very start of the window, but not a moment earlier.
+// Each cause in each row counts if it ended exactly at the start of the window, but not if it ended earlier.
 func TestCauseCountsFromStartOfWindow(t *testing.T) {
 	for _, row := range causeTable() {
 		for i := range causes {
@@ -60,8 +60,8 @@ func TestCauseCountsFromStartOfWindow(t *testing.T) {
 	}
 }
 
-// A fault explains the loss of a worker only if it strikes this worker, at the link that renewals use.
-func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
+// A fault explains a worker's loss only if it affects this worker, and the link that renewals use.
+func TestWorkerLossNeedsFaultOfSameWorker(t *testing.T) {
 	fault := func(kind, process, at string) history.Event {
 		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
 	}
@@ -97,8 +97,8 @@ func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
 	}
 }
 
-// An action that its machine can't start fails at once, but its worker can only report that when it reaches
-// the database.
+// If a machine can't start an action, the action fails immediately. But its worker can only report that when
+// it reaches the database.
 func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 	sick := history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: "sick", Process: "w"}
 	well := sick
@@ -124,8 +124,8 @@ func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 	}
 }
 
-// fullWorkerStory has a worker with one slot. Execution 1 holds the slot until freed; execution 2 is
-// dispatched at 30 s, waits, and is counted against the worker. The worker renews its lease at told.
+// fullWorkerStory returns a story of a worker with one slot. Execution 1 holds the slot until freed.
+// Execution 2 is dispatched at 30 s, waits, and counts against the worker, which renews its lease at told.
 func fullWorkerStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
@@ -145,8 +145,8 @@ func fullWorkerStory(freed, told time.Duration, to execution.Status) []history.E
 	return append(story, back)
 }
 
-// The network can delay a claim for as long as the run may take. The worker counts the run from that claim,
-// so the run is over when it starts.
+// The network can delay a claim for as long as the run may take. The run timeout counts from that claim, so
+// it is over when the action starts.
 func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 	const arrived, claimed = 10 * second, 320 * second
 	partition := func(kind history.Kind, at time.Duration, to string) history.Event {
@@ -190,7 +190,7 @@ func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 }
 
 // A claim over a silent connection to the database is repeated after the statement timeout. That explains an
-// unclaimed dispatch only if it had hardly more time than that.
+// unclaimed dispatch only if the dispatch could wait for hardly longer than that timeout.
 func TestSilentConnectionExplainsExpiredShortDispatch(t *testing.T) {
 	const dispatched = 10 * second
 	silent := func(process, server string) []history.Event {
@@ -226,8 +226,8 @@ func TestSilentConnectionExplainsExpiredShortDispatch(t *testing.T) {
 	}
 }
 
-// Waiting behind other executions is no cause, even during a fault, if the executor could know that the
-// worker was full.
+// Waiting behind other executions doesn't explain a failure, even during a fault, if the executor could know
+// that the worker was full.
 func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 	cases := []struct {
 		name        string
@@ -255,8 +255,7 @@ func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 	}
 }
 
-// After a step of the database's clock, the last moment at which the worker was full may seem to
-// precede the dispatch.
+// Because of a step of the database's clock, the worker may seem to have been full only before the dispatch.
 func TestClockStepHidesFullWorker(t *testing.T) {
 	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
 	for _, c := range []struct {
@@ -272,7 +271,7 @@ func TestClockStepHidesFullWorker(t *testing.T) {
 }
 
 // After a message with a hostile header has died, the broker creates no queues until it restarts without the
-// message. That excuses only workers without a queue.
+// message. That explains a missing worker only if the worker had no queue.
 func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 	died := history.Event{At: 5 * second, Kind: history.Expired, Message: 3, Queue: "worker.1.executions", Count: 1}
 	harmless := died
@@ -312,8 +311,8 @@ func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 	}
 }
 
-// A worker whose session or consumer the broker ended, because of an unacknowledged delivery, does not
-// consume until it has recovered.
+// If the broker ends a worker's session or consumer because of an unacknowledged delivery, the worker does
+// not consume until it has recovered.
 func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 	timedOut := func(at time.Duration, process string, cancels int64) []history.Event {
 		return []history.Event{{At: at, Kind: history.ConsumerTimedOut, Process: process, Queue: "worker.1.executions", Due: 7 * second, Count: cancels}}
@@ -343,7 +342,7 @@ func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 	}
 }
 
-// An audit contains no faults: ends that a fault could explain pass, but ends that contradict the rows don't.
+// An audit contains no faults, so ends that a fault could explain pass. Ends that contradict the rows don't.
 func TestAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {

@@ -2,10 +2,10 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 18 about a worker with useless messages ahead of its dispatches
-// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to no claim, it must
-// ask the database for its dispatches, within a second and at most once a second. It need not ask if all its
-// slots may have been taken meanwhile.
+// This file is the part of invariant 18 about a worker whose queue has useless messages ahead of its
+// dispatches (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to no
+// claim, it must query the database for its dispatches, within a second and at most once a second. It need
+// not if all its slots may have been taken meanwhile.
 
 // Numbers of the contract that no configuration key changes.
 const (
@@ -13,15 +13,15 @@ const (
 	lookBehind = time.Second
 )
 
-// lookBehindState records a worker's questions: its calls that ask the database for its dispatches.
+// lookBehindState records a worker's questions, the calls that query the database for its dispatches.
 type lookBehindState struct {
-	// sure reports whether the worker has had a free slot since its last question, and nothing kept it from
-	// the next one.
+	// sure reports whether, since its last question, the worker has certainly had a free slot and nothing
+	// kept it from the next question.
 	sure bool
-	// asked reports whether a question is under way. answered is when the last one was answered.
+	// asked reports whether a question is under way. answered is when the last question was answered.
 	asked    bool
 	answered time.Duration
-	// wasted is the number of useless messages since the last question, enough when the tenth came.
+	// wasted is the number of useless messages since the last question, and enough is when the tenth came.
 	wasted int
 	enough time.Duration
 }
@@ -44,7 +44,7 @@ func (b *lookBehindState) countWasted(_ *Calls, now time.Duration) {
 // Hindered notes that something may keep the worker from asking the database for its dispatches.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// nextDue returns the latest time for the worker's next question, and whether it must ask one.
+// nextDue returns the latest lawful time for the worker's next question, and whether it must ask one.
 func (b *lookBehindState) nextDue() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
@@ -64,10 +64,10 @@ func (c *Calls) judgeNextQuestion(now time.Duration) {
 	c.s.recordViolation(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
-// callsTime is the longest time from the reason for a call to the call, if nothing delays it.
+// callsTime is the longest time between a call and the reason for it, if nothing delays the call.
 const callsTime = 100 * time.Millisecond
 
-// LooksBehind judges, before it is sent, a worker's query of the database for its dispatches.
+// LooksBehind judges a question that the worker is about to ask.
 func (c *Calls) LooksBehind(now time.Duration) {
 	c.judgeNextQuestion(now)
 	b := &c.behind
@@ -80,7 +80,7 @@ func (c *Calls) LooksBehind(now time.Duration) {
 	b.asked, b.wasted = true, 0
 }
 
-// LookedBehind notes that such a question was answered.
+// LookedBehind records that a question was answered.
 func (c *Calls) LookedBehind(now time.Duration) {
 	b := &c.behind
 	b.asked, b.answered = false, now

@@ -11,13 +11,12 @@ import (
 )
 
 // This file is the part of invariant 18 about the statements with which executors look for work.
-// docs/contract.md gives each kind its period. An executor looks once a period, and at once if the last look
-// returned as many rows as it asked for. In between it looks only for a reason: a hint, an end that it has
-// handled, or a row that it knew to be due. It asks for one batch at most, and doesn't repeat a look at rows
-// that the same pass has left.
+// docs/contract.md sets a period for each kind of look. An executor looks once a period, and immediately if
+// the last look returned as many rows as requested. In between it looks only for a reason: a hint, an end
+// that it has handled, or a row that it knew to be due. It requests at most one batch, and no rows that the
+// same pass has left in place.
 //
-// Only the simulated world reports statements, so recorded histories and real daemons are not
-// judged by this.
+// Only the simulated world reports statements, so recorded histories and real daemons are not judged.
 
 // Look is a kind of statement with which an executor looks for work.
 type Look uint8
@@ -28,8 +27,7 @@ const (
 	LookSchedule Look = iota
 	// LookSettle finds chains with waiting children.
 	LookSettle
-	// LookOwners finds executions held by workers that are gone. It also follows the loss of a
-	// worker.
+	// LookOwners finds executions held by workers that are gone. A worker's loss is also a reason for it.
 	LookOwners
 	LookClaims
 	LookUnpublishedLate
@@ -57,10 +55,10 @@ func (l Look) String() string {
 // sweepPeriod is the period of the purges and of the sweeps of slots and idempotency keys.
 const sweepPeriod = time.Minute
 
-// mostBatches is the greatest number of batches in a pass.
+// mostBatches is the maximum number of batches in a pass.
 const mostBatches = 200
 
-// lookPeriod is the time from one look of the kind to the next.
+// lookPeriod returns the period of a kind of look.
 func (l Look) lookPeriod(c *config.Config) time.Duration {
 	switch l {
 	case LookUnclaimed, LookOverrun:
@@ -72,14 +70,15 @@ func (l Look) lookPeriod(c *config.Config) time.Duration {
 	}
 }
 
-// isAlwaysDue reports whether the kind is due every period, whatever happens. The looks of the scheduler and
-// of the publishers pause without a connection to the broker, and the timeout monitor waits for a lease after
-// an outage.
+// isAlwaysDue reports whether the kind is due every period, in all circumstances. The looks of the scheduler
+// and of the publishers pause without a connection to the broker, and the timeout monitor waits for a lease
+// after an outage.
 func (l Look) isAlwaysDue() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// clockDrift is the greatest error of a process's clock over d: on a fast clock, d ends earlier by this much.
+// clockDrift returns the maximum error of a process's clock over d: by a fast clock, d ends that much
+// earlier.
 func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
 // Found identifies a row that a look returned, with its status.
@@ -88,7 +87,7 @@ type Found struct {
 	Status execution.Status
 }
 
-// Looker follows one executor process, from one start to its end, by its statements. It is notified before
+// Looker follows the statements of one executor process, from its start to its end. It is notified before
 // each statement is sent and after it is answered.
 type Looker struct {
 	c        *workChecker
@@ -96,29 +95,29 @@ type Looker struct {
 	since    time.Duration
 	kinds    [lookKinds]lookState
 	recorded map[execution.Incarnation]readinessRecord
-	// parked are the times at which the scheduler must retry rows that it released.
+	// parked holds the times at which the scheduler must retry rows that it released.
 	parked []time.Duration
-	// woken, patient and reasons allow the scheduler to look before its period is over. woken and patient
-	// hold events that have come, those that lapse first in front. Those in patient lapse later, because
-	// something was wrong when they came, and not before until. Each look of the scheduler postpones until
-	// while something is wrong: the part that got the event may not have passed it on yet. reasons holds what
-	// the scheduler remembers.
+	// woken, patient and reasons hold reasons for the scheduler to look before its period is over. woken and
+	// patient hold events that have come, those that lapse first in front. Events in patient came while
+	// something was wrong, so they lapse later, and not before until. Each look of the scheduler postpones
+	// until while something is wrong, because the part that got the event may not have passed it on yet.
+	// reasons holds what the scheduler remembers.
 	woken, patient queue[lookReason]
 	until          time.Duration
 	reasons        []lookReason
 	stumbled       bool
-	// held is the time since which the process has been halted, 0 if it isn't.
+	// held is when the process was halted, 0 if it isn't halted.
 	held time.Duration
-	// passes is the latest time at which the last uninterrupted series of passes can have begun. next is the
-	// earliest time at which the next pass can have begun, 0 if it hasn't.
+	// passes is the latest possible start of the last uninterrupted series of passes. next is the earliest
+	// possible start of the next pass, 0 if it hasn't begun.
 	passes, next time.Duration
-	// settled are the times of reasons to look for children that don't come from the looks themselves. found
-	// are the chains that the last look found, until their children are settled.
+	// settled holds the times of reasons to look for children, except those that result from such a look
+	// itself. found holds the chains that the last look found, until their children are settled.
 	settled []time.Duration
 	found   []execution.ID
-	// lost is the number of workers that it has marked lost since it last looked at what they hold. owed
-	// reports whether one of the two loops for this has had a full answer, so that another look must follow;
-	// the answer to the other loop's look may come in between.
+	// lost is the number of workers that the executor has marked lost since it last looked for their
+	// executions. Two loops look for these. owed reports whether one of them got a full answer, so another
+	// look must follow; an answer to the other loop may come in between.
 	lost int
 	owed bool
 }
@@ -128,8 +127,8 @@ type lookState struct {
 	began, timed time.Duration
 	answered     time.Duration
 	any          bool
-	// full reports whether the last look returned as many rows as it asked for, due whether the next look
-	// must follow.
+	// full reports whether the last look returned as many rows as requested, and due whether the next must
+	// follow.
 	full, due bool
 	failed    bool
 	batches   int
@@ -139,8 +138,7 @@ type lookState struct {
 // lookReason is an event that may wake the scheduler at a time between from and to.
 type lookReason struct{ from, to time.Duration }
 
-// Looks returns a follower of an executor process that has just started, which judges the process's looks;
-// nil if the suite does not judge this invariant.
+// Looks returns a Looker for an executor process that has just started; nil if this invariant is not judged.
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
@@ -160,11 +158,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 // Lost notes that the executor has marked a worker lost.
 func (lo *Looker) Lost() { lo.lost++ }
 
-// Settled notes a call that settled children of chains. left is whether some may still wait, more whether the
-// call settled some of a chain's children and others still wait. If the last look found exactly these chains,
-// more means that the next look must follow at once. Otherwise the executor handled the end of a chain, or
-// retried each chain of a failed call alone. Then left is a reason for another series of looks after the
-// present one.
+// Settled records a call that settled children of chains. left reports whether some children may still wait,
+// and more whether the call settled only some of a chain's children. If the last look found exactly these
+// chains, more means that the next look must follow immediately. Otherwise the executor handled the end of a
+// chain, or retried each chain of a failed call separately. In that case left is a reason for another series
+// of looks after the present one.
 func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, lo.found) {
 		if left {
@@ -178,7 +176,7 @@ func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bo
 	}
 }
 
-// Asks judges a look before it is sent. most is the number of rows that it asks for, age their age
+// Asks judges a look that is about to be sent. most is the number of rows that it requests, and age their age
 // if the kind has a fixed one.
 func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	s, t := lo.c.s, &lo.kinds[l]
@@ -205,8 +203,8 @@ func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		s.recordViolation(lo.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", lo.process, l, age, kept)
 	}
 	period := l.lookPeriod(&s.config)
-	// The scheduler's period and that of settling count from the last look of any cause, the others
-	// from the last look that was due.
+	// The periods of scheduling and settling count from the last look for any reason, the other periods from
+	// the last look that was due.
 	from := t.timed
 	if l == LookSchedule || l == LookSettle {
 		from = t.began
@@ -216,7 +214,7 @@ func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	if !ok {
 		s.recordViolation(lo.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", lo.process, l, t.began, at, period)
 	}
-	// A pass that has made all its batches is over, even if its last answer was full.
+	// A pass ends after its maximum number of batches, even if the last answer was full.
 	over := t.batches >= mostBatches
 	if timed && (!t.full || over) || !t.any {
 		t.timed = at
@@ -233,7 +231,7 @@ func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	t.began, t.answered, t.any, t.full, t.due, t.failed = at, at, true, false, false, true
 }
 
-// retentionTime is how long rows of the kind are kept before they are purged; 0 for other kinds.
+// retentionTime returns how long rows of the kind are kept before they are purged; 0 for other kinds.
 func (l Look) retentionTime(c *config.Config) time.Duration {
 	switch l {
 	case LookDeadLetters, LookObservations:
@@ -245,8 +243,8 @@ func (l Look) retentionTime(c *config.Config) time.Duration {
 	}
 }
 
-// Answered notes an answer. full is whether it returned as many rows as asked for, goesOn whether a look must
-// follow at once.
+// Answered records an answer. full reports whether it had as many rows as requested, and goesOn whether
+// another look must follow immediately.
 func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
 	t := &lo.kinds[l]
 	t.answered, t.full, t.failed = at, full, false
@@ -254,8 +252,8 @@ func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []F
 		goesOn = false
 	}
 	t.due = goesOn
-	// Chains with many children return repeatedly, and two loops look for executions held by
-	// workers that are gone.
+	// Chains with many children are returned repeatedly, and executions held by workers that are gone are
+	// returned to two loops.
 	if l == LookSettle {
 		lo.found = lo.found[:0]
 		for _, r := range rows {
@@ -286,7 +284,7 @@ func (lo *Looker) Failed(at time.Duration, l Look) {
 	lo.kinds[l].answered, lo.kinds[l].failed = at, true
 }
 
-// Began notes that the executor has looked at the workers. The look began at since.
+// Began records that the executor has looked at the workers. That look began at since.
 func (lo *Looker) Began(since time.Duration) {
 	if lo.next == 0 || since < lo.next {
 		lo.next = since
@@ -300,8 +298,8 @@ func (lo *Looker) noteHalt(at time.Duration) {
 	}
 }
 
-// noteResume notes that the process resumes. Its own clock may have stood still too, so its reasons
-// lapse later by that time.
+// noteResume records that the process resumes. Its clock may have been stopped, too, so its reasons lapse
+// later by that time.
 func (lo *Looker) noteResume(at time.Duration) {
 	if lo.held == 0 {
 		return
@@ -314,8 +312,8 @@ func (lo *Looker) noteResume(at time.Duration) {
 	lo.held = 0
 }
 
-// Stumbled notes that a statement other than a look failed. If a pass of the scheduler made it, the next pass
-// follows after a pause. A reason that comes during the pause stays valid for one pass after that.
+// Stumbled records that a statement other than a look failed. If a pass of the scheduler made it, the next
+// pass follows after a pause. A reason that comes during the pause remains valid for the pass after that.
 func (lo *Looker) Stumbled() { lo.stumbled = true }
 
 // GoesOn notes that another claim must follow the last claim of the scheduler.
@@ -325,7 +323,7 @@ func (lo *Looker) GoesOn(at time.Duration) {
 	}
 }
 
-// Tells judges a record about a worker's readiness before an observing prober writes it.
+// Tells judges a record about a worker's readiness that an observing prober is about to write.
 func (lo *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
 	s := lo.c.s
 	s.countOccasion(lo.c.i)
@@ -363,8 +361,8 @@ func (wc *workChecker) judgeOverdueLooks(now time.Duration) {
 	}
 }
 
-// isDisconnected reports whether looks of a kind pause without a connection to the broker, and the executor
-// has given up its session since a moment.
+// isDisconnected reports whether looks of this kind pause without a connection to the broker, and the
+// executor has given up its session at or after from.
 func (lo *Looker) isDisconnected(l Look, from time.Duration) bool {
 	return (l == LookSchedule || l == LookUnpublished) && lo.c.s.roads.gaveUp(lo.process, from)
 }
@@ -378,7 +376,7 @@ func (wc *workChecker) judgeLateLook(k *Looker, l Look, now, prompt time.Duratio
 		within = wc.s.reconnectBound()
 	case t.due:
 		if within = 2 * prompt; wc.s.lockedRows > 0 {
-			return // the rest may be a row that a foreign session has locked
+			return // the rest may be rows that a foreign session has locked
 		}
 	case !l.isAlwaysDue():
 		return
@@ -398,7 +396,7 @@ func (wc *workChecker) judgeLateLook(k *Looker, l Look, now, prompt time.Duratio
 	wc.s.recordViolation(wc.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.lookPeriod(&wc.s.config))
 }
 
-// noteHint notes a hint that reaches a scheduler.
+// noteHint records a hint that has reached a scheduler.
 func (wc *workChecker) noteHint(e *history.Event) {
 	for _, k := range wc.lookers {
 		if k.process == e.Process {

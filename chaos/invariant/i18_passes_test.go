@@ -93,7 +93,7 @@ func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 	}
 }
 
-// fullPasses looks for old keys in one pass a period, each with the given number of full batches.
+// fullPasses makes one pass of looks for old keys per period, each with the given number of full batches.
 func fullPasses(k *Looker, batches ...int) {
 	for pass, n := range batches {
 		for i := range n {
@@ -112,8 +112,8 @@ func TestReconcilerReclaimsOnlyForItsReasons(t *testing.T) {
 	}
 }
 
-// afterOutage looks twice for work after an outage of the database. If told, a hint had come during the
-// outage, which a part of the executor could pass on only after it.
+// afterOutage looks for work twice after a database outage. If told is set, a hint came during the outage,
+// and a part of the executor could forward it only after the outage.
 func afterOutage(s *Suite, k *Looker, told bool) {
 	const back = 5 * time.Minute
 	s.Observe(&history.Event{At: 10 * time.Second, Kind: history.DatabaseDown, Process: "database"})
@@ -170,8 +170,8 @@ func TestReleasedRowIsRetriedInTime(t *testing.T) {
 	}
 }
 
-// A full batch is followed by another look at once. If the executor gives up its session with the broker, the
-// look follows once it has reconnected, at the next period at the latest.
+// A full batch must be followed by another look immediately. If the executor gives up its session with the
+// broker, the look must follow once the executor has reconnected, at the latest with the next period.
 func TestFullBatchRequiresPromptNextLook(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute

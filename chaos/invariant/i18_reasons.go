@@ -7,9 +7,9 @@ import (
 
 // This file is the part of invariant 18 about the reasons for which an executor may look for work early.
 
-// Woken notes an event that may make the scheduler look at once, and a second time after a delay, 0 for none.
+// Woken records an event that may make the scheduler look immediately, and after delay unless that is 0.
 func (lo *Looker) Woken(at, delay time.Duration) {
-	// The new reason is the last of its queue to lapse.
+	// The new reason lapses last in its queue.
 	if slack := lo.wakeSlack(at); slack == lo.c.s.promptBound() {
 		lo.woken.add(lookReason{at, at + slack})
 	} else {
@@ -20,13 +20,13 @@ func (lo *Looker) Woken(at, delay time.Duration) {
 	}
 }
 
-// Remembers notes that the scheduler knows of an execution that is due after a delay.
+// Remembers records that the scheduler knows of an execution that will be due after delay.
 func (lo *Looker) Remembers(at, delay time.Duration) {
 	lo.reasons = append(lo.reasons, lookReason{at + delay - clockDrift(delay), at + delay + clockDrift(delay) + lo.wakeSlack(at)})
 }
 
-// wakeSlack is how long after an event the scheduler may be woken: the history has a message when the broker
-// sends it.
+// wakeSlack returns how long after an event the scheduler may be woken, because the history records a message
+// when the broker sends it.
 func (lo *Looker) wakeSlack(at time.Duration) time.Duration {
 	s := lo.c.s
 	if from := s.recoveryStart(at); !s.roads.serversClear(from) || !s.roads.byName[lo.process].isClear(from) {
@@ -35,20 +35,20 @@ func (lo *Looker) wakeSlack(at time.Duration) time.Duration {
 	return s.promptBound()
 }
 
-// Parks notes that the scheduler has released a row until a delay is over.
+// Parks records that the scheduler has released a row, to be retried after delay.
 func (lo *Looker) Parks(at, delay time.Duration) {
 	lo.Remembers(at, delay)
 	lo.parked = append(lo.parked, at+delay)
 }
 
-// parkGrain is the interval at which released rows are retried. parkCalls is how long the calls before the
-// look may take if nothing is wrong.
+// parkGrain is the interval at which released rows are retried. parkCalls is the maximum duration of the
+// calls before the look if nothing is wrong.
 const (
 	parkGrain = 500 * time.Millisecond
 	parkCalls = 200 * time.Millisecond
 )
 
-// judgeParked judges whether the scheduler retries in time the rows that it released.
+// judgeParked judges whether the scheduler retries released rows in time.
 func (lo *Looker) judgeParked(at time.Duration) {
 	s := lo.c.s
 	for _, due := range lo.parked {
@@ -67,11 +67,10 @@ func (lo *Looker) judgeParked(at time.Duration) {
 	lo.parked = slices.DeleteFunc(lo.parked, func(due time.Duration) bool { return due <= at })
 }
 
-// wakeGrain is the longest time after the answer to a call in which the call may wake the executor.
+// wakeGrain is how long after its answer a call may still wake the executor.
 const wakeGrain = 50 * time.Millisecond
 
-// useReason reports whether an executor has a reason to look before its period is over, and consumes the
-// reason.
+// useReason reports whether an executor has a reason to look before its period is over, and uses it up.
 func (lo *Looker) useReason(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
@@ -106,13 +105,12 @@ func (lo *Looker) useReason(l Look, at time.Duration) bool {
 		if lo.kinds[l].due {
 			return true
 		}
-		// A look covers everything that came before it. A reason that came just now may wake the executor
-		// once more.
+		// A look covers everything that came before it. A reason that came just now may wake it again.
 		was := len(lo.settled) > 0
 		if was {
 			lo.settled = slices.DeleteFunc(lo.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })
 		}
-		// If calls fail, chains are settled one by one, and only the executor knows the rest.
+		// If calls fail, chains are settled one by one, and only the executor knows which remain.
 		from := lo.c.s.recoveryStart(lo.kinds[l].began)
 		return was || !lo.c.s.roads.serversClear(from) || !lo.c.s.roads.byName[lo.process].isClear(from)
 	case LookOwners:
@@ -124,7 +122,7 @@ func (lo *Looker) useReason(l Look, at time.Duration) bool {
 	}
 }
 
-// dropLapsed returns the first reason of a queue that has not lapsed, and removes those before it. None
+// dropLapsed returns a queue's first reason that has not lapsed, and removes the reasons before it. No reason
 // lapses before until.
 func (lo *Looker) dropLapsed(of *queue[lookReason], until time.Duration) (first lookReason, any bool) {
 	for first, any = of.first(); any && max(first.to, until) < lo.passes; first, any = of.first() {

@@ -12,8 +12,8 @@ import (
 // This file is the part of invariant 18 about how often executors test the dead letter path, and about writes
 // that the executor must know to be refused.
 
-// canaryPeriod is the interval at which an executor tests the dead letter path. canaryTakes is the
-// longest duration of a test.
+// canaryPeriod is the interval at which an executor tests the dead letter path. canaryTakes is the maximum
+// duration of a test.
 const (
 	canaryPeriod = 5 * time.Minute
 	canaryTakes  = 10 * time.Second
@@ -21,13 +21,13 @@ const (
 
 // canaryTest is the last test of the dead letter path by one executor.
 type canaryTest struct {
-	// began is when the test began, latest when its last message was sent.
+	// began is when the test began, and latest when its last message was sent.
 	began, latest time.Duration
 }
 
-// judgeCanary judges how soon a test of the dead letter path follows the last one: executors test at their
-// start and once a period. A test may come sooner after an unreadable message or any trouble, and at each
-// look at idle queues.
+// judgeCanary judges whether a test of the dead letter path follows the previous test too soon. Executors
+// test at their start and once a period. A test may come sooner after an unreadable message or any trouble,
+// and at each look for idle queues.
 func (wc *workChecker) judgeCanary(e *history.Event) {
 	p := wc.s.roads.byName[e.Process]
 	if p == nil || p.worker {
@@ -51,8 +51,8 @@ func (wc *workChecker) judgeCanary(e *history.Event) {
 	}
 }
 
-// anyWorkerRetired reports whether, between two moments, an executor may have looked at the queues of a
-// worker that had been gone for their retention.
+// anyWorkerRetired reports whether, between from and at, an executor may have looked at the queues of a
+// worker that had been gone for the queues' retention.
 func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 	for _, t := range wc.s.workers.All() {
 		until := at
@@ -67,9 +67,9 @@ func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 }
 
 // judgeMissingCanary judges whether an executor tests the dead letter path at all. A test declares separate
-// queues before it sends a message. While the broker creates no queue, every attempt ends before that, and
-// the history shows none of them. A hostile header can cause this minutes after the fault that sent it is
-// over.
+// queues before it sends a message. While the broker creates no queue, every attempt ends before its first
+// message, and the history shows no test. A hostile header can cause this minutes after the fault that sent
+// it.
 func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
 	last, within := wc.tests[process], canaryPeriod+clockDrift(canaryPeriod)+canaryTakes+2*wc.s.promptBound()
 	p := wc.s.roads.byName[process]
@@ -83,15 +83,15 @@ func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
 	wc.s.recordViolation(wc.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
 }
 
-// isUndisturbed reports whether nothing has gone wrong anywhere since the recovery time before a moment. The
-// traces of a fault in the broker may hinder a test long afterwards.
+// isUndisturbed reports whether nothing has gone wrong anywhere since from, nor in the recovery time before
+// it. What a fault leaves behind in the broker may hinder a test long afterwards.
 func (wc *workChecker) isUndisturbed(from time.Duration) bool {
 	from = wc.s.recoveryStart(from)
 	return wc.faults == 0 && (wc.faultOver == 0 || wc.faultOver < from) && wc.s.roads.serversClear(from)
 }
 
-// judgeRefusedWrite judges a write of an executor that matched no row. Another process may change the row
-// after the executor has read it, but only within the time of a few calls.
+// judgeRefusedWrite judges an executor's write that matched no row. Another process may have changed the row
+// after the executor read it, but only within the time of a few calls.
 func (wc *workChecker) judgeRefusedWrite(e *history.Event, l *life) {
 	switch e.By {
 	case execution.DeadLetterHandler, execution.TimeoutMonitor, execution.Reconciler, execution.Scheduler:
@@ -117,7 +117,7 @@ func (wc *workChecker) judgeRefusedWrite(e *history.Event, l *life) {
 	}
 }
 
-// rememberHandledEnd remembers for two prompt bounds that an execution's end was handled.
+// rememberHandledEnd records that an execution's end was handled, and forgets that after two prompt bounds.
 func (wc *workChecker) rememberHandledEnd(e *history.Event) {
 	wc.handled.Set(e.Execution, true)
 	wc.recent.add(watchEntry{at: e.At + 2*wc.s.promptBound(), id: e.Execution})

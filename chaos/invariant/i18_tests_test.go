@@ -80,7 +80,7 @@ func TestBlockedQueueCreationExcusesMissingCanary(t *testing.T) {
 		}, c.more...)
 		s.Observe(&events[0])
 		k := s.Looks("executor-1", 0)
-		// A look without an answer is never overdue.
+		// A look without an answer never counts as overdue.
 		for l := range lookKinds {
 			k.Asks(0, l, 1, l.retentionTime(&s.config))
 		}

@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// boundedEffort is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
-// from the configuration. A system can keep every other rule and still overload its database.
+// boundedEffort returns invariant 18: the effort for each execution, and the effort at rest, has a bound
+// computed from the configuration. A system can keep every other rule and still overload its database.
 func boundedEffort() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Conduct: true, Across: true,
@@ -28,22 +28,22 @@ func boundedEffort() *Invariant {
 	return i
 }
 
-// The formulas. T is the time since the first of the counted events, by the faster clock.
+// These are the formulas. T is the time since the first counted event, by the faster clock.
 //
 // A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the execution,
-// or while a fault lasts. The bound is then one per reconcile interval: 2 + T / interval, plus one for each
-// executor, because claims of several executors may cross. While a fitting worker is only full, executors
-// know this and leave the execution alone. The exception is lost races, whose cost all executions share: a
-// dispatch can cost each other executor one fruitless claim, plus one for each other runtime that was offered
-// the same room. If the worker has fitted only recently, a claim is a lost race only if another executor has
-// just dispatched to that worker. Each dispatch explains one such claim of each other executor. A change of
-// the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
-// executor is reclaimed once each claim expiry.
+// or while a fault lasts. In that case one per reconcile interval is lawful: 2 + T / interval, plus one for
+// each executor, because claims of several executors may overlap. If a fitting worker exists but is full,
+// executors know this and don't claim the execution. The exception is lost races, whose cost all executions
+// share: a dispatch can cost each other executor one fruitless claim, plus one for each other runtime that
+// was offered the same room. If the worker has fitted only recently, a claim is a lost race only if another
+// executor has just dispatched to that worker. Each dispatch explains one such claim of each other executor.
+// A change of the fleet can cost each executor one batch of the executions that were open then. A dead
+// executor's claim is reclaimed once per claim expiry.
 //
 // A reclaimed dispatch (scheduled → requested) waits for a backoff, which doubles at most five times if the
-// dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit into T, plus one for
-// each change of the fleet. The last term covers executions that a stopping worker releases, which are due at
-// once.
+// dispatch doesn't count. The bound is 2, plus the number of shortest backoffs that fit into T, plus one for
+// each change of the fleet. The last term covers executions that a stopping worker releases, because these
+// are due immediately.
 //
 // A dispatch is published once. When it is older than the confirm timeout, each executor republishes it every
 // reconcile interval.
@@ -51,17 +51,16 @@ func boundedEffort() *Invariant {
 // These bounds limit the transitions of one execution: three for each dispatch, two for each
 // fruitless claim, and its end.
 //
-// In a minute, a process makes the statements of its loops, with one pass more of each than fits, and
-// statementsAnEvent for each event of the run: every message may wake it. A failed statement is repeated;
-// held dead letters are retried with a separate backoff.
+// In a minute, a process may make the statements of its loops, with one more pass of each than fits, and
+// statementsAnEvent statements for each event of the run, because every message may wake it. A failed
+// statement is repeated, and held dead letters are retried with a separate backoff.
 const (
-	// statementsAnEvent is the number of statements of the passes that one event of the run can
-	// wake.
+	// statementsAnEvent is the number of statements that one event of the run can cause.
 	statementsAnEvent = 8
-	// workWindow is the time over which statements are counted and then judged.
+	// workWindow is the length of the windows in which statements are counted and then judged.
 	workWindow = time.Minute
-	// raceTime is the longest time from an executor's look at the workers until it releases what it claimed
-	// then, if nothing slows its calls down.
+	// raceTime is the longest time from an executor's look at the workers until it releases the rows that it
+	// then claimed, if nothing slows its calls down.
 	raceTime = 100 * time.Millisecond
 )
 
@@ -70,9 +69,9 @@ type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
-	// changes is the number of changes of the fleet before the first reclaimed dispatch of the execution.
+	// changes is the number of fleet changes before the execution's first reclaimed dispatch.
 	changes int64
-	// published counts the messages of the present dispatch.
+	// published counts how often the present dispatch was published.
 	published int64
 }
 
@@ -80,68 +79,64 @@ type workChecker struct {
 	roster
 	i         *Invariant
 	executors map[string]bool // those that schedule
-	// scheduled is the last executor that scheduled an execution.
+	// scheduled is the executor that last scheduled any execution.
 	scheduled string
 	runtimes  int64 // the greatest number that one worker offers
 
 	dispatches, changes, races int64
-	// spoilt counts the executions that one executor may have claimed before it knew of a change of
-	// the fleet.
+	// spoilt counts the executions that each executor may have claimed in vain because it did not yet know of
+	// a change of the fleet.
 	spoilt int64
-	// taken are the dispatches of the last raceTime, the earliest first.
+	// taken holds the dispatches of the last raceTime, the earliest first.
 	taken  []recentDispatch
 	faults int
-	// faultOver is when the last fault ended; forwards is how far the database's clock has been set
-	// forwards.
+	// faultOver is when the last fault ended. forwards is how far the database's clock was set forwards.
 	faultOver time.Duration
 	forwards  time.Duration
 
-	// The present window: its start, the number of events before it, and each process's number of
+	// These describe the present window: its start, and the number of events and each process's number of
 	// statements before it.
 	window     time.Duration
 	before     int64
-	struck     bool // a fault lasted in it
+	struck     bool // there was a fault in the window
 	statements map[string]uint64
-	// left counts the rows that the loops may have left in place at its start, ended the executions that
-	// ended in it.
+	// left counts the rows that the loops may have left in place at the window's start, and ended the
+	// executions that ended in it.
 	left  leftRows
 	ended int64
 
-	// lookers follow the executors' looks; see i18_passes.go. nextOverdue is when they are next
-	// checked.
+	// lookers holds each executor's Looker; see i18_passes.go. nextOverdue is when they are next checked.
 	lookers     []*Looker
 	nextOverdue time.Duration
 
-	// For i18_tests.go: the tests of the dead letter path by executor, the time of the last
-	// unreadable message, and the executions whose end was handled a moment ago, the earliest
-	// first.
+	// These are for i18_tests.go: the tests of the dead letter path by executor, the time of the last
+	// unreadable message, and the executions whose end was handled recently, the earliest first.
 	tests   map[string]*canaryTest
 	unread  trouble
 	handled dense.Table[execution.ID, bool]
 	recent  queue[watchEntry]
 }
 
-// recentDispatch is a dispatch that took a worker's room from the other executors.
+// recentDispatch is a dispatch that took a worker's room, for which other executors may have claimed.
 type recentDispatch struct {
 	at          time.Duration
 	incarnation execution.Incarnation
 	by          string
-	// losers are the executors for which it has explained a fruitless claim.
+	// losers holds the executors for which this dispatch has explained a fruitless claim.
 	losers []string
 }
 
-// Work counts the statements of each process since the start. Only the simulated world implements
-// it.
+// Work counts the statements of each process since the start. Only the simulated world implements it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker is whether the process is a worker.
+	// Statements calls visit for each process in a fixed order. worker reports whether it is a worker.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
-// SetWork sets the source of statement counts. Without a source, they are not judged.
+// SetWork sets the source of statement counts. Without a source, statements are not judged.
 func (s *Suite) SetWork(w Work) { s.work = w }
 
-// Spins records that a process took steps without time moving: the run made this many steps at one moment,
-// but only bound are allowed. It returns false if this invariant is not judged.
+// Spins records that a process loops without time advancing: the run made steps steps at the same time, and
+// only bound are allowed. It returns false if this invariant is not judged.
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
@@ -217,7 +212,7 @@ func (wc *workChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// withLooker calls of with the Looker of a process, if there is one.
+// withLooker calls of with the process's Looker, if there is one.
 func (wc *workChecker) withLooker(process string, of func(*Looker, time.Duration), at time.Duration) {
 	if i := slices.IndexFunc(wc.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
 		of(wc.lookers[i], at)
@@ -250,7 +245,7 @@ func (wc *workChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// noteScheduler notes that an executor schedules. It is nearly always the same one as last time.
+// noteScheduler records that an executor schedules. It is nearly always the same executor as last time.
 func (wc *workChecker) noteScheduler(executor string) {
 	if executor != wc.scheduled {
 		wc.scheduled = executor
@@ -258,30 +253,30 @@ func (wc *workChecker) noteScheduler(executor string) {
 	}
 }
 
-// noteFleetChange notes a change of the fleet. Every executor may have decided by its old view, for up to one
-// batch of the executions open at that moment.
+// noteFleetChange notes a change of the fleet. For up to one batch of the executions open now, each executor
+// may still decide by its old view of the fleet.
 func (wc *workChecker) noteFleetChange() {
 	wc.changes++
 	wc.spoilt += int64(min(wc.s.config.Executor.BatchSize, wc.s.lives.Len()))
 }
 
-// isHindered reports whether a fault lasts, or ended so recently that its effects may last.
+// isHindered reports whether a fault is present, or ended so recently that its effects may still be present.
 func (wc *workChecker) isHindered(at time.Duration) bool {
 	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
 
-// elapsedSince is the time between two moments, by the faster of the run's and the database's clock.
+// elapsedSince returns the time between from and at, by the faster of the run's and the database's clock.
 func (wc *workChecker) elapsedSince(from, at time.Duration) time.Duration {
 	return at - from + wc.forwards
 }
 
-// judgeFruitlessClaim judges one fruitless claim.
+// judgeFruitlessClaim counts a fruitless claim, and judges the execution's number of them.
 func (wc *workChecker) judgeFruitlessClaim(e *history.Event, l *life) {
 	wc.s.countOccasion(wc.i)
 	b, x := &l.effort, wc.s.config.Executor
 	n := int64(max(1, len(wc.executors)))
-	// Another executor may have taken the room for which this one claimed. While a fault acts, the number of
-	// such races has no separate bound.
+	// Another executor may have taken the room for which this executor claimed the execution. During a fault,
+	// the number of such races has no separate bound.
 	if fits := wc.someWorkerFits(l, e.At, wc.s.bounds.Slack) || wc.lostRace(e, l); fits && wc.isHindered(e.At) {
 		return
 	} else if fits {
@@ -361,7 +356,7 @@ func (wc *workChecker) judgeTakeBack(e *history.Event, l *life) {
 	}
 }
 
-// backoffsWithin counts how many consecutive shortest backoffs fit into a time.
+// backoffsWithin returns how many consecutive backoffs, each as short as possible, fit into elapsed.
 func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 	for total := time.Duration(0); ; n++ {
 		lowest := b.After(min(int(n), oracle.MostGrowth)).Least
@@ -374,7 +369,7 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 	}
 }
 
-// judgePublish judges one message of a dispatch.
+// judgePublish judges one publish of a dispatch's message.
 func (wc *workChecker) judgePublish(e *history.Event, l *life) {
 	wc.s.countOccasion(wc.i)
 	wc.noteScheduler(e.Process)
@@ -391,7 +386,7 @@ func (wc *workChecker) judgePublish(e *history.Event, l *life) {
 	}
 }
 
-// judgeStatements judges the statements of each process once per window.
+// judgeStatements judges each process's number of statements once per window.
 func (wc *workChecker) judgeStatements(e *history.Event) {
 	took := e.At - wc.window
 	if took < workWindow {
@@ -417,18 +412,18 @@ func (wc *workChecker) judgeStatements(e *history.Event) {
 	wc.left, wc.ended = now, 0
 }
 
-// leftRows counts the rows that a loop may find at each of its passes and leave in place. The pass continues
-// beyond them, a batch at a time.
+// leftRows counts the rows that a loop may find in each of its passes and leave in place. The pass continues
+// after these rows, a batch at a time.
 type leftRows struct {
 	// unsettled is the number of unhandled ends, and of children that wait although the end of their parent's
-	// chain was handled. While writes fail but the database answers, a pass tries all of them.
+	// chain was handled. If writes fail but the database answers, a pass tries all of these.
 	unsettled int64
-	// late is the number of runs from before a step of the database's clock. By that clock their time may be
-	// over; by an executor's own clock it isn't.
+	// late is the number of runs that began before a step of the database's clock. By that clock they may be
+	// past their deadline, although they are not by an executor's own clock.
 	late int64
 }
 
-// countLeftRows counts the present ones.
+// countLeftRows counts the rows that loops may leave in place now.
 func (wc *workChecker) countLeftRows() (n leftRows) {
 	for _, l := range wc.s.lives.All() {
 		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
@@ -441,7 +436,8 @@ func (wc *workChecker) countLeftRows() (n leftRows) {
 	return n
 }
 
-// statementBound is the greatest number of statements of a process in a window with so many events.
+// statementBound returns the maximum number of statements of a process in a window of length took with this
+// number of events.
 func (wc *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := wc.s.config.Executor
 	batch := int64(max(1, x.BatchSize))
@@ -456,20 +452,20 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
-		// A monitor that only observes leaves the rows in place, so each pass continues beyond them, a batch
-		// at a time.
+		// A monitor that only observes leaves rows in place, so each pass continues after them, a batch at a
+		// time.
 		if wc.s.monitorObserves() {
 			loop(2*int64(wc.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
-		// So do the timeout monitor and the monitor of owners with runs that only the database's
-		// clock made late.
+		// The timeout monitor and the monitor of owners do the same with runs that are late only by the
+		// database's clock.
 		loop(wc.left.late/batch, x.TimeoutCheckInterval)
 		loop(wc.left.late/batch, x.ReconcileInterval)
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
 		if r := &wc.s.config.Retention; r.Any() {
-			// For each kind, a step for each page of rows and one that finds the end.
+			// Each kind takes one step for each page of rows, and one step that finds the end.
 			loop(keptKinds*(2+int64((wc.s.lives.Len()+int(wc.s.created))/max(1, r.StepSize))), r.Interval)
 		}
 		// While the brake lets one worker at a time through, the lease monitor looks every second.
@@ -482,8 +478,8 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		// fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 		if n := wc.left.unsettled; !worker && n > 0 {
-			// A batch that can't be written costs a look, the attempt, and a check that the database answers.
-			// Then each of its rows is tried alone, with the same check.
+			// A batch that can't be written costs a look, the attempt, and a check whether the database
+			// answers. Then each of its rows is tried separately, with the same check.
 			loop(3*(n/batch), x.ReconcileInterval)
 			if batch > 1 {
 				loop(2*n, x.ReconcileInterval)

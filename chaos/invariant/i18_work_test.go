@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// waitingExecution returns a fit worker and an execution that waits for room on it.
+// waitingExecution returns the events of a fit worker, and of an execution that waits for room on it.
 func waitingExecution() []history.Event {
 	return []history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second)}
 }
@@ -23,7 +23,7 @@ func fruitlessClaim(at time.Duration) []history.Event {
 	}
 }
 
-// addFruitlessClaims appends n fruitless claims; if fit, heartbeats keep the worker fit meanwhile.
+// addFruitlessClaims appends n fruitless claims. If fit is set, heartbeats keep the worker fit meanwhile.
 func addFruitlessClaims(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
 	for i := range n {
 		at := 20*second + time.Duration(i)*every
@@ -66,8 +66,8 @@ func TestFruitlessClaimsHaveBudget(t *testing.T) {
 }
 
 func TestLostRaceExcusesFruitlessClaim(t *testing.T) {
-	// The worker is new. Execution 1 is claimed and released every tenth of a second. Each time, a process
-	// has dispatched others executions before.
+	// In the story, the worker is new, and execution 1 is claimed and released every tenth of a second.
+	// Shortly before each claim, process has dispatched others other executions.
 	story := func(process string, others int, ago time.Duration) []history.Event {
 		events := append([]history.Event{{At: 0, Kind: history.ProcessStarted, Process: "executor-2"}}, waitingExecution()...)
 		id := execution.ID(1)

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownLimits is invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout
+// ownLimits returns invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout
 // and number of retries. The other invariants judge an execution by its row, so they would accept a
 // row that lost these limits.
 func ownLimits() *Invariant {
@@ -26,7 +26,7 @@ func ownLimits() *Invariant {
 type limitsChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
+	// created is the creation of the latest retry. Its predecessor's Orchestrated event follows.
 	created history.Event
 }
 
@@ -53,8 +53,7 @@ func (lc *limitsChecker) observeEvent(e *history.Event, l *life) {
 		}
 		switch e.To {
 		case execution.Scheduled:
-			// An execution without its own dispatch timeout has the configuration's, which no
-			// request set.
+			// Without its own dispatch timeout, an execution uses the configuration's, which no request set.
 			if l.dispatchTimeout > 0 {
 				lc.judgeDeadline(e, "be claimed", l.dispatchTimeout)
 			}
@@ -83,7 +82,7 @@ func (lc *limitsChecker) judgeCreated(e *history.Event) {
 	}
 }
 
-// judgeRetry compares a retry with the row that it follows.
+// judgeRetry compares a retry with the row that it retries.
 func (lc *limitsChecker) judgeRetry(l *life) {
 	lc.s.countOccasion(lc.i)
 	n := &lc.created
@@ -101,7 +100,7 @@ func (lc *limitsChecker) judgeRetry(l *life) {
 	}
 }
 
-// judgeDeadline judges a deadline, which counts from the change by the database's clock.
+// judgeDeadline judges a deadline, which counts from the change of status, by the database's clock.
 func (lc *limitsChecker) judgeDeadline(e *history.Event, what string, timeout time.Duration) {
 	lc.s.countOccasion(lc.i)
 	if has := e.Due - lc.s.databaseTime(e.At); has < timeout-lc.s.tolerance || has > timeout+lc.s.tolerance {

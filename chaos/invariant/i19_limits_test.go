@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// limitFindings returns the findings of invariant 19 for a history whose request set a run timeout of 5 s, a
+// limitFindings returns invariant 19's findings for a history whose request set a run timeout of 5 s, a
 // dispatch timeout of 7 s and one retry.
 func limitFindings(events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{19})
@@ -27,7 +27,7 @@ func limitFindings(events ...history.Event) []string {
 	return found
 }
 
-// asked returns the creation of the requested execution.
+// asked returns the creation of the requested execution, modified by change.
 func asked(change func(*history.Event)) history.Event {
 	e := created(second)
 	e.Key, e.RunTimeout, e.DispatchTimeout = "k", 5*second, 7*second

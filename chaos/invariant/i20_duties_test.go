@@ -11,16 +11,17 @@ import (
 	"handoff/core/execution"
 )
 
-// beginFault begins a fault between the process of worker 1 and a server, which may be empty.
+// beginFault returns the beginning of a fault of worker 1's process or, unless server is empty, of its link
+// to it.
 func beginFault(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// quietEvent is a meaningless event at a moment.
+// quietEvent returns an event without a meaning: it only advances the time to at.
 func quietEvent(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
-// Each story is about a duty of an unhindered worker, and is lawful up to its last events.
-func TestWorkerDuties(t *testing.T) {
+// Each story is about a duty of an unhindered worker. Only its last events may be unlawful.
+func TestOnlyNeglectedWorkerDutyBreaksInvariant(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
 	beats := func(every, until time.Duration) (all []history.Event) {
@@ -186,7 +187,7 @@ func TestWorkerDuties(t *testing.T) {
 }
 
 func TestRepeatedReclaimsWaitLonger(t *testing.T) {
-	// story has two reclaims; the second one waits for wait.
+	// story returns a story with two reclaims. After the second, the execution waits for wait.
 	story := func(wait time.Duration, counted int64) []history.Event {
 		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
 			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
@@ -213,7 +214,7 @@ func TestRepeatedReclaimsWaitLonger(t *testing.T) {
 	}
 }
 
-// callWorld is a world with the numbers of calls that a test sets.
+// callWorld is a world that reports the numbers of calls set by the test.
 type callWorld struct{ statements, connections uint64 }
 
 func (c *callWorld) Statements(visit func(string, bool, uint64)) {
@@ -251,8 +252,8 @@ func TestCallsToDownServerAreBounded(t *testing.T) {
 	}
 }
 
-// A worker that gets no replies to its stored heartbeats fences itself. It then abandons its claims, which
-// its next heartbeat reports. Every fault of a link to the database can lose all replies within a lease.
+// A worker that gets no replies to its stored heartbeats fences itself. It then abandons its claims, and its
+// next heartbeat reports that. Any fault of a link to the database can lose all replies during a lease.
 func TestOnlyUnansweredWorkerMayAbandonClaim(t *testing.T) {
 	of := func(at time.Duration, kind history.Kind, what, process, server string) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: what, Process: process, Queue: server}

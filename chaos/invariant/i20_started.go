@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// promptStarts is invariant 20 (defects D9, D30): after the claim, only the worker can act on an execution. A
-// claim that the worker forgets waits until an executor detects it, and its end then looks like a lost
-// worker.
+// promptStarts returns invariant 20 (defects D9, D30): after the claim, only the worker can act on an
+// execution. A claim that the worker forgets waits until an executor detects it. Its end then looks like that
+// of a lost worker's run.
 func promptStarts() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started", Conduct: true,
@@ -30,46 +30,45 @@ func promptStarts() *Invariant {
 	return i
 }
 
-// retryPause is the longest pause between a worker's attempts to get a claim answered.
+// retryPause is the maximum pause between a worker's attempts to get a claim answered.
 const retryPause = 2 * time.Second
 
-// startBound is the longest time for a start if nothing hinders the worker: an attempt whose answer
-// was lost, the pause after it, an attempt that returns the state, and the start itself.
+// startBound returns the maximum time from claim to start if nothing hinders the worker: a claim whose answer
+// was lost, the pause after it, an attempt that returns the claim's state, and the start itself.
 func startBound(s *Suite) time.Duration { return 3*s.config.Worker.StatementTimeout + retryPause }
 
-// connectTimeout is the longest time for one attempt to connect to the database (Options of
-// core/store/postgres).
+// connectTimeout is the timeout of one attempt to connect to the database (Options of core/store/postgres).
 const connectTimeout = 5 * time.Second
 
-// stopsWorker can keep a worker from starting a claimed execution.
+// stopsWorker is the set of causes that can keep a worker from starting a claimed execution.
 const stopsWorker = standsStill | itsClock | hasTwin
 
-// stopsAnswers can keep a worker from learning of its claim.
+// stopsAnswers is the set of causes that can keep a worker from learning that its claim succeeded.
 const stopsAnswers = toDatabase | databaseFails
 
-// startedChecker tracks the claims whose actions have not started: a few at any moment.
+// startedChecker tracks the claims whose actions have not started. At any time there are only a few.
 type startedChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer because
-	// an attempt to connect that began in the trouble keeps its place in the pool even if its caller has
-	// given up. If it has the last place, no claim is answered before connectTimeout is over.
+	// afterDatabase is the bound counted from the end of trouble with the database. It is longer because an
+	// attempt to connect that began during the trouble keeps its place in the pool even if its caller has
+	// given up. If that is the last place, no claim is answered before connectTimeout is over.
 	afterDatabase time.Duration
 	open          []openClaim
 	// next is when the oldest open claim may be overdue.
 	next time.Duration
 	// shut records when processes were on a frozen machine, even if they started later, or cut off from the
-	// database: the database may have stored renewals whose replies the worker never got.
+	// database. The database may then have stored renewals whose replies the worker never got.
 	shut map[string]*trouble
 	// slowed records when the answers to processes came late or were lost.
 	slowed map[string]*lateAnswers
-	// narrow are the start times of the lasting slow links, the oldest first.
+	// narrow holds the start times of the faults that slow down links and have not ended, the oldest first.
 	narrow []time.Duration
 }
 
-// lateAnswers is the period in which the answers to a process came late or were lost. It began at since and
-// ended at until, unless lasting faults prolong it.
+// lateAnswers is the period in which answers to a process came late or were lost. It began at since and ended
+// at until, unless faults that have not ended prolong it.
 type lateAnswers struct {
 	lasting      int
 	since, until time.Duration
@@ -127,8 +126,8 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 		if e.Text == "reset" && !slices.Contains(strings.Split(e.Queue, ","), fault.Database) {
 			return
 		}
-		// A single late or lost answer ends a lease only if the fence leaves no room for another heartbeat.
-		// But all answers within a lease may be late or lost.
+		// A single late or lost answer costs a worker its lease only if there is no time for another
+		// heartbeat before the fence. But all answers during a lease may be late or lost.
 		if w := &sc.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
 			sc.noteSlowAnswers(e)
 			return
@@ -141,8 +140,7 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			sc.narrow = append(sc.narrow, e.At)
 		} else if len(sc.narrow) > 0 {
-			// Messages that have queued up in a slow link arrive after its end, at most the fault's duration
-			// later.
+			// Messages that have queued up in a slow link arrive later than its end by at most its duration.
 			at += e.At - sc.narrow[0]
 			if sc.narrow = sc.narrow[1:]; len(sc.narrow) == 0 {
 				sc.narrow = nil
@@ -183,7 +181,7 @@ func (sc *startedChecker) noteSlowAnswers(e *history.Event) {
 }
 
 // forALease reports whether answers were late or lost for longer than fenced, so that the process may have
-// fenced itself, and still were at or after from.
+// fenced itself, and that period lasted until from or longer.
 func (a *lateAnswers) forALease(from, now, fenced time.Duration) bool {
 	until := a.until
 	if a.lasting > 0 {
@@ -192,8 +190,8 @@ func (a *lateAnswers) forALease(from, now, fenced time.Duration) bool {
 	return until >= from && until-a.since > fenced
 }
 
-// isShut reports whether a process was cut off at or after from, or may have got no answer in time for a
-// lease that reached into that period.
+// isShut reports whether a process was cut off at or after from, or may have got no answer in time during a
+// lease that lasted until from or longer.
 func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, fault.Database} {
 		if t := sc.slowed[name]; t != nil && t.forALease(from, sc.s.now.At, oracle.Lease(&sc.s.config.Worker)-sc.s.config.Worker.FenceMargin) {
@@ -206,7 +204,7 @@ func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	return false
 }
 
-// forgetClaim removes a claim that has been started or ended.
+// forgetClaim removes a claim whose execution has started or ended.
 func (sc *startedChecker) forgetClaim(e *history.Event) {
 	at := slices.IndexFunc(sc.open, func(w openClaim) bool { return w.id == e.Execution })
 	if at < 0 {
@@ -216,7 +214,7 @@ func (sc *startedChecker) forgetClaim(e *history.Event) {
 	sc.open = slices.Delete(sc.open, at, at+1)
 }
 
-// hasLease reports whether an incarnation has its lease and, by a correct clock, has not fenced itself.
+// hasLease reports whether an incarnation has its lease and need not have fenced itself by a correct clock.
 func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	if t == nil {
 		return false
@@ -228,13 +226,15 @@ func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.databaseTime(now) < t.leaseEnds
 }
 
-// lastRenewalSent is the earliest time at which the last renewal can have been sent. A worker cut off since
-// then may not have got the answer and has fenced itself, although its lease in the database continues.
+// lastRenewalSent returns the earliest time at which the last renewal can have been sent. A worker that was
+// cut off since then may have fenced itself for want of an answer, although its lease in the database is
+// valid.
 func (sc *startedChecker) lastRenewalSent(t *session) time.Duration {
 	return t.renewed - sc.s.config.Worker.StatementTimeout
 }
 
-// judgeOldClaims judges the claims older than the bound. A claim whose worker was hindered is checked later.
+// judgeOldClaims judges the claims that are older than the bound. If a claim's worker was hindered, the claim
+// is checked again later.
 func (sc *startedChecker) judgeOldClaims(now time.Duration) {
 	sc.next = never
 	for _, w := range sc.open {

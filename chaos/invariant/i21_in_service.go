@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report of that is
-// lost and the worker believes that it was received, the machine stays unused, and nothing detects that.
+// inService returns invariant 21 (defect D32): a worker becomes active once it consumes. If its report is
+// lost although the worker believes that it was received, the machine stays unused, and nothing detects that.
 func inService() *Invariant {
 	i := &Invariant{
 		Number: 21, Name: "in service", Conduct: true,
@@ -23,16 +23,15 @@ func inService() *Invariant {
 	return i
 }
 
-// noActivation can keep a worker from reporting that it is active, or from learning that the report
-// was received.
+// noActivation is the set of causes that can keep a worker from reporting that it is active, or from learning
+// that the report was received.
 const noActivation = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails
 
 type inServiceChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	// ready is the time since which starting incarnations have reported with every heartbeat that
-	// they consume.
+	// ready holds since when each starting incarnation has reported with every heartbeat that it consumes.
 	ready map[execution.Incarnation]time.Duration
 }
 
@@ -79,14 +78,14 @@ func (isc *inServiceChecker) judgeStarting(e *history.Event, since time.Duration
 	isc.s.countOccasion(isc.i)
 	at := e.At
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
-		// A worker that could not renew its lease fences itself and then reports nothing more. The loss may
-		// be detected long after that, when the servers have recovered.
+		// A worker that could not renew its lease fences itself and then reports nothing more. Executors may
+		// detect its loss only long after that, when the servers have recovered.
 		at = min(at, t.renewed+oracle.Lease(&isc.s.config.Worker)-isc.s.config.Worker.FenceMargin)
 	}
 	bound := isc.bound
 	if silent := &isc.s.ledger.entryOf(t.process).silent; silent.seen && silent.last >= since-isc.s.config.Worker.StatementTimeout {
-		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may
-		// take a third of the lease, and this one was under way over a connection that went silent.
+		// The worker learns from a heartbeat's answer that it may become active. A heartbeat may take a third
+		// of the lease, if its connection went silent while it was under way.
 		bound += oracle.Lease(&isc.s.config.Worker) / 3
 	}
 	if at-since > bound && !isc.s.ledger.hasStruck(noActivation, t.process, t.worker, at-bound) {

@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// withinCapacity is invariant 22 (defect D42): the capacity is the load that a machine can carry, and the
-// scheduler relies on it.
+// withinCapacity returns invariant 22 (defect D42): the capacity is the load that a machine can carry, and
+// the scheduler relies on it.
 func withinCapacity() *Invariant {
 	i := &Invariant{
 		Number: 22, Name: "within its capacity", Unconfigured: true, Across: true,
@@ -36,7 +36,7 @@ type capacityChecker struct {
 	s  *Suite
 	of dense.Table[execution.Incarnation, *incarnationLoad]
 	// given holds executions whose claim got no answer, and whose cancellation was requested before the
-	// worker repeated the claim. The worker then knows that it may not run them: it frees their slot and
+	// worker repeated the claim. The worker then knows that it must not run them: it frees their slots and
 	// writes that they are cancelled.
 	given map[execution.ID]bool
 }

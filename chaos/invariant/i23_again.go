@@ -7,7 +7,7 @@ import (
 )
 
 // This file is the part of invariant 23 about a worker's calls for one execution. After any error the worker
-// waits before it repeats the call, each time longer.
+// waits before it repeats the call, longer after each error.
 
 // The calls that a worker repeats.
 const (
@@ -18,7 +18,7 @@ const (
 	lastCall = callKeep
 )
 
-// pauses are the shortest and the longest pause between two attempts (docs/contract.md, "Numbers
+// pauses holds, for each call, the minimum and maximum pause between two attempts (docs/contract.md, "Numbers
 // that no key changes"). Each pause is drawn from the upper half of its range.
 var pauses = [...]struct { //detlint:ok a constant table, never written
 	what        string
@@ -39,14 +39,14 @@ type attempt struct {
 
 func (a *attempt) noteAnswer(now time.Duration, failed bool) { a.failed, a.at = failed, now }
 
-// judgeRepetition judges a call that may be a repetition.
+// judgeRepetition judges the pause before a call that may be a repetition.
 func (c *Calls) judgeRepetition(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
 	a, p := &r.attempts[call], &pauses[call]
 	same := a.failed && a.words == words
 	a.words, a.failed = words, false
 	if !same {
-		// After an answer, or for different words, the pauses restart: another delivery of the same dispatch
-		// waits the shortest pause first.
+		// After an answer, or for another text, the pauses start from the minimum, as they do for another
+		// delivery of the same dispatch.
 		a.times = 0
 		return
 	}

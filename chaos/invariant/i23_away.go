@@ -7,8 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A process
-// that calls a dead server without pauses wastes its machine and fills its log.
+// awayServers returns invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A
+// process that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace", Conduct: true,
@@ -21,27 +21,25 @@ func awayServers() *Invariant {
 
 // Numbers of the contract that no configuration key changes.
 const (
-	// awayWindow is the length of the windows in which calls are counted.
+	// awayWindow is the length of the windows for which calls are counted.
 	awayWindow = 10 * time.Second
 	// clients is the number of broker connections that a process may open: one for its work, and one for its
 	// notifications or its test of the dead letter path. A worker that re-registers opens a third.
 	clients = 3
 	// heldLetters is the prefetch of the dead letter queue.
 	heldLetters = 50
-	// hintsASecond and looksASecond are how often a second a worker may query its cancellations and its
-	// dispatches.
+	// hintsASecond and looksASecond limit a worker's queries per second for cancellations and for dispatches.
 	hintsASecond, looksASecond = 5, 1
 )
 
-// Connections counts each process's attempts to connect to the broker since the start. A [Work] may
-// implement it.
+// Connections counts each process's attempts so far to connect to the broker. A [Work] may implement it.
 type Connections interface {
-	// Connections calls visit for each process in a fixed order; worker is whether the process is a worker.
+	// Connections calls visit for each process in a fixed order. worker reports whether it is a worker.
 	Connections(visit func(process string, worker bool, made uint64))
 }
 
-// serverOutage is the outage of a server, with each process's number of calls at the start of the present
-// window.
+// serverOutage describes a server's outage. It holds each process's number of calls at the start of the
+// present window.
 type serverOutage struct {
 	down  bool
 	since time.Duration
@@ -52,7 +50,7 @@ type awayChecker struct {
 	i                *Invariant
 	s                *Suite
 	database, broker serverOutage
-	// most is the greatest capacity of a worker so far.
+	// most is the largest capacity that any worker has had so far.
 	most int64
 }
 
@@ -71,7 +69,7 @@ func (ac *awayChecker) observeEvent(e *history.Event, _ *life) {
 	case history.WorkerRegistered:
 		ac.most = max(ac.most, e.Limit)
 	case history.ProcessStarted:
-		// A new process of that name starts with fresh pauses.
+		// A new process of this name starts with the shortest pauses.
 		ac.judgeReplacedProcess(&ac.database, ac.visitStatements, "database statements", e)
 		ac.judgeReplacedProcess(&ac.broker, ac.visitConnections, "connections to the broker", e)
 	case history.DatabaseDown:
@@ -102,8 +100,8 @@ func (ac *awayChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// callVisitor visits each process's calls to one server, with a function that bounds them for a given
-// time.
+// callVisitor calls visit with each process's number of calls to one server, and with a function that returns
+// the bound on it for a given time.
 type callVisitor func(visit func(process string, made uint64, bound func(took time.Duration) int64))
 
 // beginWindow begins a window of an outage.
@@ -118,7 +116,7 @@ func (ac *awayChecker) beginWindow(a *serverOutage, read callVisitor, at time.Du
 	read(func(process string, made uint64, _ func(time.Duration) int64) { a.made[process] = made })
 }
 
-// judgeWindow judges each process's calls in the window that ends.
+// judgeWindow judges the number of each process's calls in the window that ends.
 func (ac *awayChecker) judgeWindow(a *serverOutage, read callVisitor, what string, at time.Duration) {
 	if !a.down || ac.s.work == nil {
 		return
@@ -130,8 +128,8 @@ func (ac *awayChecker) judgeWindow(a *serverOutage, read callVisitor, what strin
 	})
 }
 
-// judgeReplacedProcess judges a process that is replaced by another one of its name, and starts a new window
-// for the name.
+// judgeReplacedProcess judges the calls of a process that is replaced by another process of its name, and
+// starts a new window for that name.
 func (ac *awayChecker) judgeReplacedProcess(a *serverOutage, read callVisitor, what string, e *history.Event) {
 	if !a.down || ac.s.work == nil {
 		return
@@ -172,9 +170,9 @@ func (ac *awayChecker) visitConnections(visit func(string, uint64, func(time.Dur
 	})
 }
 
-// workerStatements bounds a worker's statements: heartbeats, which are ten times as frequent after a failure;
-// attempts to register, two statements each; the steps of a stop; the calls of each claim and result; and the
-// queries for cancellations and dispatches.
+// workerStatements returns the maximum number of a worker's statements in took: heartbeats, which are ten
+// times as frequent after a failure; attempts to register, two statements each; the steps of a stop; the
+// calls of each claim and result; and the queries for cancellations and dispatches.
 func (ac *awayChecker) workerStatements(took time.Duration) int64 {
 	w := ac.s.config.Worker
 	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
@@ -184,8 +182,9 @@ func (ac *awayChecker) workerStatements(took time.Duration) int64 {
 	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
 }
 
-// executorStatements bounds an executor's statements: each loop fails at its first statement, or at that
-// statement's second attempt, and retries after its period. Each held dead letter is retried separately.
+// executorStatements returns the maximum number of an executor's statements in took. Each loop fails at its
+// first statement, or at that statement's second attempt, and retries after its period. Each held dead letter
+// is retried separately.
 func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
 	x := ac.s.config.Executor
@@ -204,8 +203,8 @@ func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	return n + heldLetters*attemptsWithin(took, 200*time.Millisecond, 10*time.Second)
 }
 
-// attemptsWithin is how many attempts fit into took, if the pause between two attempts doubles from least to
-// most and each pause is drawn from the upper half of its range.
+// attemptsWithin returns how many attempts fit into took, if the pause between two attempts doubles from
+// least to most and each pause is drawn from the upper half of its range.
 func attemptsWithin(took, least, most time.Duration) (n int64) {
 	n = 1
 	for pause := least; took >= pause/2; pause = min(2*pause, most) {

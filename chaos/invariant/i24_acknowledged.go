@@ -7,19 +7,19 @@ import (
 )
 
 // This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch is
-// claimed, only its message records where it is. So a worker keeps the message until it has claimed the
-// dispatch or the claim is refused. For a message with several dispatches, the history has one event for each
-// dispatch, and each is judged. Only the simulated world reports acknowledgements.
+// claimed, only its message records which worker has it. So the worker must keep the message until it has
+// claimed the dispatch or the claim is refused. For a message with several dispatches, the history has one
+// event for each dispatch, and each is judged. Only the simulated world reports acknowledgements.
 
-// openDeliveries are the unsettled deliveries of one dispatch to a worker.
+// openDeliveries counts the unsettled deliveries of one dispatch to a worker.
 type openDeliveries struct {
 	open int
-	// refused reports whether a claim of the dispatch was refused meanwhile, so its deliveries lead to
-	// nothing.
+	// refused reports whether a claim of the dispatch was refused meanwhile, so that its deliveries are
+	// useless.
 	refused bool
 }
 
-// keptChecker tracks dispatches that were delivered but not settled: a few for each worker.
+// keptChecker tracks dispatches that were delivered and not settled. Each worker has only a few.
 type keptChecker struct {
 	i    *Invariant
 	s    *Suite
@@ -59,7 +59,7 @@ func (k *keptChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// forgetDelivery removes one delivery of a dispatch.
+// forgetDelivery removes one delivery of a dispatch that was settled.
 func (k *keptChecker) forgetDelivery(key execution.Key) {
 	o, known := k.open[key]
 	if o.open--; o.open > 0 {
@@ -69,8 +69,8 @@ func (k *keptChecker) forgetDelivery(key execution.Key) {
 	}
 }
 
-// judgeAck judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits for its
-// claim, it is lost.
+// judgeAck judges the acknowledgement of a dispatch's only unsettled delivery: a dispatch that has not been
+// claimed by then is lost.
 func (k *keptChecker) judgeAck(e *history.Event, l *life) {
 	if l == nil || l.status != execution.Scheduled || l.epoch != e.Epoch {
 		return

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must be
-// detected, and an execution that no worker claims must end.
+// leftLying returns invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must
+// be detected, and an execution that no worker claims must end.
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Conduct: true, Across: true,
@@ -26,15 +26,15 @@ func leftLying() *Invariant {
 	return i
 }
 
-// workerClaims is the number of executions that an incarnation has claimed, and until when that number was
-// last above 0.
+// workerClaims holds the number of executions that an incarnation has claimed and not ended, and until when
+// that number was last above 0.
 type workerClaims struct {
 	worker  execution.WorkerID
 	claimed int64
 	until   time.Duration
-	// beat is the time of the last renewal, refused the time of the last refused claim. doubt is when both
-	// may have been under way at once: the worker may have reported slots as taken by claims that were then
-	// refused.
+	// beat is the time of the last renewal, and refused that of the last refused claim. doubt is when both
+	// may have been under way at the same time: the worker may have reported slots as taken by claims that
+	// were then refused.
 	beat, refused, doubt time.Duration
 	slots                slots
 }
@@ -52,16 +52,16 @@ type lyingChecker struct {
 	i  *Invariant
 	s  *Suite
 	of dense.Table[execution.Incarnation, *workerClaims]
-	// late holds the few claims refused for lateness whose message was not rejected yet. bound is the longest
-	// time until then: the worker first reports with a heartbeat that it was full.
+	// late holds the few claims that were refused for lateness and whose message was not rejected yet. bound
+	// is the maximum time until then: before it rejects, the worker reports that it was full.
 	late  []lateClaim
 	bound time.Duration
-	// waited holds the dispatches that a worker has rejected after they had waited there behind others.
+	// waited holds the dispatches that a worker has rejected after they had waited there behind other runs.
 	waited map[execution.ID]queueWait
 	kept   keptChecker
 }
 
-// queueWait is the epoch of a rejected dispatch, and until when all slots of its worker were taken while it
+// queueWait holds a rejected dispatch's epoch, and until when its worker's slots were all taken while it
 // waited.
 type queueWait struct {
 	epoch execution.Epoch
@@ -128,13 +128,13 @@ func (lc *lyingChecker) observeEvent(e *history.Event, l *life) {
 		}
 		lc.countClaim(e)
 	case history.Delivered, history.Acked:
-		// keptChecker has handled it.
+		// keptChecker has already handled the event.
 	default:
 	}
 }
 
-// noteDoubt notes a refused claim that may have been under way during a renewal of the lease. Then the worker
-// reported a slot as taken that it had to free. The present owner of the row doesn't matter.
+// noteDoubt records that a refused claim may have been under way during a renewal of the lease. With that
+// renewal the worker reported a slot as taken that it had to free. The row's present owner doesn't matter.
 func (lc *lyingChecker) noteDoubt(w *workerClaims, now time.Duration) {
 	if w.refused >= 0 && w.beat >= 0 && max(now-w.beat, now-w.refused) < lc.s.config.Worker.StatementTimeout {
 		w.doubt = now
@@ -157,7 +157,7 @@ func (lc *lyingChecker) countClaim(e *history.Event) {
 	}
 }
 
-// isTooLate reports whether the time for a claim is over by the database's clock.
+// isTooLate reports whether a dispatch's claim deadline has passed by the database's clock.
 func (lc *lyingChecker) isTooLate(l *life, at time.Duration) bool {
 	t := lc.s.workers.Get(l.incarnation)
 	if t == nil {
@@ -196,8 +196,8 @@ func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
 		lc.s.stepped >= l.delivered || lc.s.ledger.hasStruck(itsClock|databaseClock|databaseFails|standsStill, lc.workerProcess(l), l.worker, l.delivered) {
 		return
 	}
-	// A message of several dispatches is rejected as a whole. Evidence of real servers places that event
-	// before the claim of each dispatch, where its status allows the event.
+	// A message of several dispatches is rejected as a whole. In histories of real servers, that event comes
+	// before the claim of each dispatch, where its status allows it.
 	if lc.s.tolerance > clockTolerance && e.Limit > 0 {
 		return
 	}
@@ -209,8 +209,8 @@ func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
 	}
 }
 
-// noteWaitBehindOthers notes a dispatch that its worker rejects after it waited there while every slot was
-// taken. The worker first reports to the database that it was full, unless it has already done so since.
+// noteWaitBehindOthers records a dispatch that its worker rejects after it waited there while every slot was
+// taken. The worker first reports to the database that it was full, unless it has already done so.
 func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	// A message that the broker sent to a deaf worker, or over a bad link, may not have arrived yet.
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isDeaf | isMute | hasTwin | databaseFails | databaseClock
@@ -223,7 +223,7 @@ func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	if w.slots.isFull() {
 		until = e.At
 	}
-	// Before its delivery, the dispatch doesn't wait at the worker.
+	// A dispatch waits at the worker only after its delivery.
 	if until < l.delivered+lc.s.promptBound() {
 		return
 	}
@@ -233,7 +233,7 @@ func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	lc.waited[l.id] = queueWait{l.epoch, until}
 }
 
-// judgeBlame requires that a dispatch which waited behind others and was rejected doesn't count (defect D20).
+// judgeBlame requires that a rejected dispatch that waited behind other runs doesn't count (defect D20).
 func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	w, any := lc.waited[e.Execution]
 	if !any {
@@ -250,7 +250,8 @@ func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	}
 }
 
-// workerProcess is the process of the worker to which an execution is dispatched, empty if it is unknown.
+// workerProcess returns the process of the worker to which an execution is dispatched, empty if it is
+// unknown.
 func (lc *lyingChecker) workerProcess(l *life) string {
 	if t := lc.s.workers.Get(l.incarnation); t != nil {
 		return t.process
@@ -277,13 +278,13 @@ func (lc *lyingChecker) judgeLateClaims(now time.Duration) {
 }
 
 // longestRest is the longest pause of a worker that could not start an action (core/worker/starts.go). During
-// the pause, deliveries wait as behind other runs.
+// the pause, deliveries wait as if behind other runs.
 const longestRest = 30 * time.Second
 
-// judgeTakeBack judges whether an expired dispatch should have counted: the dispatch reached the broker, its
-// time was over by every clock, and its worker was active and idle all that time, renewed its lease and could
-// write. A message that came to the worker after that time, or was stuck in its queue, was never left
-// unclaimed.
+// judgeTakeBack judges whether an expired dispatch should have counted against its worker: the dispatch
+// reached the broker, its time was over by every clock, and the worker was active and idle all that time,
+// renewed its lease and could write. If the message came to the worker later, or was stuck in its queue, the
+// worker did not leave it unclaimed.
 func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
@@ -301,9 +302,9 @@ func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	clocks := itsClock | databaseClock | standsStill
 	// While the worker can't write, unanswered claims occupy its slots.
 	claims := clocks | toDatabase | databaseFails
-	// An executor that gets late answers doesn't know how long the dispatch waited, and counts it against no
-	// worker. It reads the database's clock when something is late, so a jump of one clock against the other
-	// since its last reading hides the time before.
+	// An executor that gets late answers doesn't know how long the dispatch waited, and doesn't count it
+	// against the worker. It reads the database's clock when something is late. If one clock has jumped since
+	// its last reading, it doesn't know how much time passed before the jump.
 	const moved = standsStill | itsClock
 	if !idle || lc.s.stepped > 0 || lc.s.ledger.hasStruck(moved, e.Process, 0, 0) || lc.s.setBack > l.entered || lc.s.databaseTime(e.At) < l.due ||
 		lc.s.started[e.Process] > l.entered || lc.s.ledger.hasStruck(claims, e.Process, 0, l.entered) || lc.s.ledger.hasStruck(claims, t.process, 0, l.entered-lc.s.config.Worker.StatementTimeout) {

@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait until
-// another executor detects it.
+// handedOn returns invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait
+// until another executor detects it.
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass", Conduct: true,
@@ -29,12 +29,12 @@ type handedOnChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
-	// unmarked holds the dispatches that must be marked, or claimed, by a certain time.
+	// unmarked holds the dispatches that must be marked or claimed, each with its deadline.
 	unmarked agenda
-	// hung holds for each executor when it committed dispatches that it then sent to a hanging queue: in
+	// hung holds, for each executor, when it committed dispatches that it then sent to a hanging queue: in
 	// order, and without times older than hungFor.
 	hung map[string][]time.Duration
-	// unheard is when each executor last sent a dispatch to a worker's hanging queue.
+	// unheard is when each executor last sent a dispatch to the hanging queue of each worker.
 	unheard map[dispatchRoute]time.Duration
 }
 
@@ -76,18 +76,18 @@ func (h *handedOnChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// isClear reports whether nothing has been wrong since a moment for an executor that has claimed or
-// dispatched an execution.
+// isClear reports whether an executor that claimed or dispatched an execution had no trouble at or after
+// from.
 func (h *handedOnChecker) isClear(executor string, in execution.Status, from time.Duration) bool {
 	r := &h.s.roads
 	x := r.byName[executor]
 	return x.isClear(from) && !x.worker && r.serversClear(from) && (in != execution.Scheduled || !r.dispatches.presentSince(from))
 }
 
-// hungFor is longer than any dispatch waits to be judged here.
+// hungFor is longer than the time after which any dispatch is judged here.
 const hungFor = time.Minute
 
-// noteHang notes that a dispatch committed at at was sent to a queue that hangs.
+// noteHang records that a dispatch, committed at the time at, was sent to a queue that hangs.
 func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	all := slices.DeleteFunc(h.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
 	if i, known := slices.BinarySearch(all, at); !known {
@@ -96,8 +96,8 @@ func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	h.hung[executor] = all
 }
 
-// waitsUntil is until when an executor may keep a claim because its pass waits for a queue that hangs, 0 if
-// it doesn't. A pass publishes the executions that it has placed, and then releases the others.
+// waitsUntil returns until when an executor may keep a claim because its pass waits for a queue that hangs, 0
+// if it doesn't wait. A pass first publishes the executions that it has placed, and then releases the rest.
 func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 	if all := h.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
 		return l.entered + h.s.promptBound() + stuckWait
@@ -105,14 +105,14 @@ func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 	return 0
 }
 
-// oldestConfirm is how long a session waits for the confirm of one publish before it ends
+// oldestConfirm is how long a session waits for the confirm of a publish before the session is ended
 // (docs/queues.md, "A broker that is half well").
 const oldestConfirm = 30 * time.Second
 
 // isQueueShut reports whether the executor of a dispatch could not yet know that the worker's queue answers.
-// It sends nothing there while a publish waits for its confirm (docs/queues.md, "A broker that is half
-// well"). After the hang, the broker first stores the messages that waited, and the confirm then arrives
-// within one reaction. The reconciler publishes what was not sent meanwhile; invariant 12 bounds that.
+// An executor sends nothing to a queue while a publish there waits for its confirm (docs/queues.md, "A broker
+// that is half well"). After the hang, the broker first stores the messages that waited, and the confirm then
+// arrives within one reaction. The reconciler publishes the rest; invariant 12 bounds that.
 func (h *handedOnChecker) isQueueShut(l *life) bool {
 	sent, any := h.unheard[dispatchRoute{l.by, l.worker}]
 	return any && sent >= l.entered-oldestConfirm-h.s.promptBound() && h.s.queueStuckSince(l, l.entered-h.s.promptBound())
@@ -131,8 +131,8 @@ func (h *handedOnChecker) judgeUnchanged(l *life, now time.Duration) {
 	}
 }
 
-// judgeMark requires that a claim marks its dispatch as published, and that only scheduled executions are
-// marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being republished.
+// judgeMark requires that a claim marks its dispatch as published, and that apart from claims only scheduled
+// executions are marked. A mark that outlives its dispatch prevents the next dispatch from being republished.
 func (h *handedOnChecker) judgeMark(e *history.Event, l *life) {
 	switch {
 	case e.Kind == history.PublishedMarked:
@@ -149,8 +149,8 @@ func (h *handedOnChecker) judgeMark(e *history.Event, l *life) {
 }
 
 // judgeUnmarked judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
-// The confirms of one step arrive together, after the executor has waited for those of a queue that hangs. If
-// it gives up its session, they don't arrive.
+// The confirms of one step arrive together, after the executor has waited for the confirms of a queue that
+// hangs. If the executor gives up its session, they don't arrive.
 func (h *handedOnChecker) judgeUnmarked(l *life, now time.Duration) {
 	// A row that a foreign session has locked since can't be marked.
 	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || h.s.queueStuck(l) || !h.isClear(l.by, l.status, h.s.recoveryStart(l.entered)) || h.s.roads.gaveUp(l.by, l.entered) {

@@ -8,34 +8,34 @@ import (
 	"handoff/core/broker"
 )
 
-// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md, "Messages"). The
-// history doesn't show what the sender knew: the outcome of its publish, and the other changes that it had to
-// report. Only the simulated world reports this; see Conduct.
+// This file is the part of invariant 26 that judges hints when they are sent (docs/queues.md, "Messages").
+// The history doesn't show what the sender knew: the outcomes of its publishes, and the other changes that it
+// had to report. Only the simulated world reports this; see Conduct.
 
-// Open is a broker session, as far as a rule needs to know it.
+// Open is the part of a broker session that a rule needs to know.
 type Open interface {
 	Closed() bool
-	// Usable is when its process could first publish over the session.
+	// Usable returns when its process could first publish over the session.
 	Usable() time.Duration
 }
 
 // senderState records the hints that processes have sent.
 type senderState struct {
-	// unaccepted are the hints that the broker has not accepted. Another attempt may follow or is
-	// under way.
+	// unaccepted holds the hints that the broker has not accepted. Another attempt may follow or is under
+	// way.
 	unaccepted []unacceptedHint
-	// last is the last message of hints on each route.
+	// last describes the last message with hints on each route.
 	last map[hintRoute]lastSent
 }
 
-// unacceptedHint is a message of hints that the broker has not accepted.
+// unacceptedHint is a message with hints that the broker has not accepted.
 type unacceptedHint struct {
 	id, process string
 	over        Open
 	at          time.Duration
 	attempts    int
-	// unseen reports whether attempts without a session may be missing here: an attempt was made over a
-	// session that has ended, or the first known attempt over a session that had just opened.
+	// unseen reports whether the count may lack attempts that the sender made without a session: an attempt
+	// was made over a session that has ended, or the first known attempt over a session that had just opened.
 	unseen bool
 	// waits reports whether another attempt must follow and nothing excuses its absence.
 	waits bool
@@ -45,26 +45,26 @@ type hintRoute struct {
 	process, key string
 }
 
-// lastSent is when a message was first sent, and its number of changes.
+// lastSent holds when a message was first sent, and its number of changes.
 type lastSent struct {
 	at   time.Duration
 	size int
 }
 
 // hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s. heldBack is
-// longer than the time from a change to its ready hint, and than all pauses together. A hint without another
-// attempt for unacceptedFor is forgotten: its sender has given up without a session.
+// longer than the time from a change until its hint is ready, and longer than all pauses together. A hint
+// without another attempt for unacceptedFor is forgotten, because its sender has given up without a session.
 const (
 	hintPause     = 500 * time.Millisecond
 	heldBack      = 2 * time.Second
 	unacceptedFor = time.Minute
 )
 
-// judgePublishing judges a message of hints before a process sends it.
+// judgePublishing judges a message with hints that a process is about to send.
 func (hc *hintChecker) judgePublishing(process string, m *broker.Message, now time.Duration) {
 	hc.s.countOccasion(hc.i)
 	id := m.Envelope.MessageID
-	// A twin's name begins with the name of its original, which its ids use.
+	// A twin's name begins with the name of its original, and its hints' ids contain the original's name.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
 		hc.s.recordViolation(hc.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}
@@ -77,9 +77,9 @@ func (hc *hintChecker) judgePublishing(process string, m *broker.Message, now ti
 	hc.judgeFullness(process, m, now)
 }
 
-// judgeFullness requires that a message which is not full omits no change, of its type and for its worker,
-// that its sender has known for a while: one message per change is extra work for the broker and every
-// receiver.
+// judgeFullness requires that a message that is not full contains every change, of its type and for its
+// worker, that its sender has known for a while. One message per change would be extra work for the broker
+// and every receiver.
 func (hc *hintChecker) judgeFullness(process string, m *broker.Message, now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | databaseFails | hasTwin
 	to := hintRoute{process, m.RoutingKey}
@@ -104,8 +104,8 @@ func (hc *hintChecker) judgeFullness(process string, m *broker.Message, now time
 	hc.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
-// noteOutcome notes the broker's answer to a message of hints. A hint that may have arrived is not repeated,
-// nor is a hint after its last attempt.
+// noteOutcome records the broker's answer to a message with hints. A hint that may have arrived is not
+// repeated, nor is a hint after its last attempt.
 func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
 	at := slices.IndexFunc(hc.unaccepted, func(u unacceptedHint) bool { return u.id == id && u.process == process })
@@ -114,7 +114,7 @@ func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message,
 	case at < 0 && taken:
 		return
 	case at < 0:
-		// Attempts without a session are at most a pause apart, unless their process stands still.
+		// Attempts without a session are at most a pause apart, unless their process is halted.
 		young := over.Usable()+heldBack >= now || hc.s.ledger.hasStruck(standsStill, process, 0, now-heldBack)
 		hc.unaccepted = append(hc.unaccepted, unacceptedHint{id: id, process: process, unseen: young})
 		at = len(hc.unaccepted) - 1
@@ -128,13 +128,13 @@ func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message,
 	hc.s.wakeAt(now + hc.s.hintRetryBound() + time.Nanosecond)
 }
 
-// hintRetryBound is the time within which another attempt of a hint must follow.
+// hintRetryBound returns the time within which another attempt of a hint must follow.
 func (s *Suite) hintRetryBound() time.Duration { return s.promptBound() + hintPause }
 
-// judgeUnrepeatedHints judges hints that the broker did not accept and whose sender has not repeated them in
-// time. An attempt without a session is not reported, so a sender that had none a moment before may have made
-// its last attempt. The attempts keep their count while one is under way, however late its answer, and while
-// a fault excuses a late next attempt.
+// judgeUnrepeatedHints judges hints that the broker did not accept and that their sender has not repeated in
+// time. Attempts without a session are not reported, so a sender that had no session shortly before may have
+// made its last attempt. The number of attempts is kept while an attempt is under way, however late its
+// answer, and while a fault excuses a late next attempt.
 func (hc *hintChecker) judgeUnrepeatedHints(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
 	if len(hc.unaccepted) == 0 {

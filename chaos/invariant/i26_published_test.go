@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// brokerSession is a broker session; true means open.
+// brokerSession is a broker session that is open if true.
 type brokerSession bool
 
 func (l brokerSession) Closed() bool { return !bool(l) }
@@ -27,7 +27,7 @@ func (openSession) Closed() bool { return false }
 func (f openSession) Usable() time.Duration { return time.Duration(f) }
 
 // Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
-func TestHintSenderRules(t *testing.T) {
+func TestUnlawfulHintSendingBreaksInvariant(t *testing.T) {
 	hint := func(id string, changes int) *broker.Message {
 		m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: id, Type: broker.ExecutionStatusChanged}}
 		for i := range changes {
@@ -101,8 +101,7 @@ func TestHintSenderRules(t *testing.T) {
 	}
 }
 
-// The answer to an attempt may come late, and a fault may delay the next attempt. Earlier attempts still
-// count.
+// Earlier attempts count even if the answer to an attempt comes late, or a fault delays the next attempt.
 func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 	const tenth = 100 * time.Millisecond
 	m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: "shell-1/1", Type: broker.ExecutionStatusChanged}}

@@ -11,11 +11,11 @@ import (
 )
 
 // This file is the part of invariant 26 about the hints themselves (docs/queues.md, "Messages"). The writer
-// of a change that needs a hint must report it at once, once, correctly and to the right receivers. A missing
-// hint costs time, and a superfluous one costs work. Other rules seldom detect either, because periodic looks
-// find the change anyway. Only the simulated world reports the content of hints.
+// of a change that needs a hint must report it immediately, only once, correctly and to the right receivers.
+// A missing hint costs time, and a superfluous one costs work. Other rules rarely detect this, because
+// periodic looks find the change anyway. Only the simulated world reports the content of hints.
 
-// docs/contract.md, "Numbers that no key changes".
+// These are from docs/contract.md, "Numbers that no key changes".
 const (
 	hintSize     = 100
 	hintAttempts = 4
@@ -24,14 +24,15 @@ const (
 // longestHint is how long the ids of hints are remembered. Every attempt of a hint falls within this time.
 const longestHint = time.Minute
 
-// statusChange is one change of an execution, as a hint reports it.
+// statusChange is a change of an execution's status, as a hint reports it.
 type statusChange struct {
 	id    execution.ID
 	epoch execution.Epoch
 	to    execution.Status
 }
 
-// committedChange is a committed change: its writer and time, and which of its hints have reached the broker.
+// committedChange is a change that was committed, with its writer and time, and which of its hints have
+// reached the broker.
 type committedChange struct {
 	statusChange
 	from             execution.Status
@@ -44,8 +45,8 @@ type committedChange struct {
 	before *committedChange
 }
 
-// publishedHint is a hint that has reached the broker: its sender, the time of its first attempt, its last
-// message, and its number of attempts.
+// publishedHint is a hint that has reached the broker, with its sender, the time of its first attempt, its
+// last message and its number of attempts.
 type publishedHint struct {
 	id       string
 	position hintPosition
@@ -60,25 +61,24 @@ type publishedHint struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent holds the changes that were not judged yet, the oldest first; kept holds the judged ones of the
-	// last minute. byChange holds the latest change of each execution, which links to the earlier ones.
+	// recent holds the changes not judged yet, and kept the judged changes of the last minute, both the
+	// oldest first. byChange holds the latest change of each execution, which links to the earlier changes.
 	recent, kept queue[*committedChange]
 	byChange     dense.Table[execution.ID, *committedChange]
-	// sent holds the hints by id, order the same hints, the oldest first.
+	// sent holds the hints by id, and order the same hints, the oldest first.
 	sent  sentHints
 	order queue[*publishedHint]
-	// newest is the hint that the last event was about.
+	// newest is the hint of the last event.
 	newest *publishedHint
 	// next is the time after which the next check is due.
 	next time.Duration
-	// spared and unsent hold forgotten entries for reuse.
+	// spared and unsent hold unused entries for reuse.
 	spared []*committedChange
 	unsent []*publishedHint
-	// restarted holds when each restarted process last started. It numbers its hints from 1, so numbers
-	// repeat.
+	// restarted holds when each restarted process last started. It then numbers its hints from 1 again.
 	restarted map[string]time.Duration
-	// hasContent reports whether the history reports the content of hints. Without that, a missing hint can't
-	// be found.
+	// hasContent reports whether the history reports the content of hints. If it doesn't, a missing hint
+	// can't be detected.
 	hasContent bool
 	senderState
 }
@@ -111,7 +111,7 @@ func (hc *hintChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// findChange returns the last commit of a change in the last minute, nil if there was none.
+// findChange returns the last commit of this change in the last minute, nil if there was none.
 func (hc *hintChecker) findChange(of statusChange) *committedChange {
 	n := hc.byChange.Get(of.id)
 	for n != nil && n.statusChange != of {
@@ -131,7 +131,7 @@ func (hc *hintChecker) forgetChange(oldest *committedChange) {
 	}
 }
 
-// nextCheck is the time at which the next check is due.
+// nextCheck returns the time at which the next check is due.
 func (hc *hintChecker) nextCheck() time.Duration {
 	at := never
 	if hc.next != never {
@@ -145,8 +145,7 @@ func (hc *hintChecker) nextCheck() time.Duration {
 	return at
 }
 
-// earnsHint reports whether the writer of a change must report it: a claim, an end, or a request to end a
-// run.
+// earnsHint reports whether a change needs a hint, as a claim, an end, or a request to end a run does.
 func earnsHint(e *history.Event) bool {
 	return e.To == execution.Running || e.To == execution.Canceling || oracle.Terminal(e.To)
 }
@@ -177,8 +176,9 @@ func (hc *hintChecker) judgeHint(e *history.Event, l *life) {
 	}
 }
 
-// judgeSingleSend requires that a hint which may have arrived is not repeated, and that no two hints have the
-// same id. A restarted process numbers its hints from 1, and so does each of two processes of one name.
+// judgeSingleSend requires that a hint that may have arrived is not repeated, and that no two hints have the
+// same id. But a restarted process numbers its hints from 1 again, and so does each of two processes of one
+// name.
 func (hc *hintChecker) judgeSingleSend(e *history.Event) {
 	h := hc.newest
 	if h == nil || h.id != e.Key {
@@ -214,8 +214,8 @@ func (hc *hintChecker) judgeSingleSend(e *history.Event) {
 	h.message, h.attempts, h.routed = e.Message, h.attempts+1, e.Count > 0
 }
 
-// isClear reports whether nothing has been wrong with a change's writer and the servers since the recovery
-// time before the change.
+// isClear reports whether nothing has been wrong with a change's writer and the servers since the change, nor
+// in the recovery time before it.
 func (hc *hintChecker) isClear(n *committedChange) bool {
 	from := hc.s.recoveryStart(n.at)
 	return hc.s.roads.byName[n.process].isClear(from) && hc.s.roads.serversClear(from)

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// promptWakes is invariant 26 (defects D22, D46): messages are hints, and a process acts on a hint that has
-// arrived.
+// promptWakes returns invariant 26 (defects D22, D46): messages are hints, and a process acts on a hint that
+// has arrived.
 func promptWakes() *Invariant {
 	i := &Invariant{
 		Number: 26, Name: "wakes are acted on", Conduct: true, Across: true,
@@ -28,20 +28,20 @@ type wakeChecker struct {
 	roster
 	i      *Invariant
 	agenda agenda
-	// rooms are the checks of workers that got room, the earliest first.
+	// rooms holds the checks of workers that got room, the earliest first.
 	rooms []capacityCheck
-	// limited are the actions with a concurrency limit; their executions may wait for a slot.
+	// limited holds the actions with a concurrency limit. Their executions may wait for a slot.
 	limited map[string]bool
-	// blamed is when a failure or dispatch last counted against a worker. While it counts, the worker may be
-	// the last choice.
+	// blamed is when a failure or dispatch was last counted against each worker. While it counts, the worker
+	// may be the last choice.
 	blamed map[execution.WorkerID]time.Duration
-	// deep is when a worker last had so many dispatches waiting that executors consider it unhealthy. They
-	// detect the end of that with their next periodic look.
+	// deep is when each worker last had too many waiting dispatches, so that executors consider it unhealthy.
+	// Executors detect the end of that state with their next periodic look.
 	deep  map[execution.WorkerID]time.Duration
 	hints *hintChecker
 }
 
-// capacityCheck is a check of a worker at at, if it has had room since since.
+// capacityCheck is a check of a worker, made at the time at if the worker has had room all along from since.
 type capacityCheck struct {
 	at, since time.Duration
 	w         *candidate
@@ -85,7 +85,7 @@ func (wc *wakeChecker) observeEvent(e *history.Event, l *life) {
 	case history.Transition:
 		wc.judgeTransition(e, l)
 	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
-		// The roster and hintChecker have handled it.
+		// The roster and hintChecker have already handled the event.
 	default:
 	}
 }
@@ -115,28 +115,27 @@ func (wc *wakeChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// isTooDeep reports whether so many dispatches wait at a worker that executors consider it unhealthy.
-// Invariant 9 judges when such a worker gets work that is not pinned to it.
+// isTooDeep reports whether executors consider a worker unhealthy because too many dispatches wait there.
+// Invariant 9 judges whether such a worker may get work that is not pinned to it.
 func (wc *wakeChecker) isTooDeep(w *candidate) bool {
 	h := &wc.s.config.Health
 	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 }
 
-// isPathClear reports whether nothing has been wrong since a moment between a process that hints at its
-// writes and the executors.
+// isPathClear reports whether hints from a process to the executors met no trouble at or after from.
 func (wc *wakeChecker) isPathClear(process string, from time.Duration) bool {
 	p := wc.s.roads.byName[process]
 	return wc.s.roads.hintsArrive(from) && (p == nil || p.isClear(from))
 }
 
-// checkWhenDue schedules a check of an execution, a prompt bound after it is due for a worker.
+// checkWhenDue schedules a check of an execution for one prompt bound after it is due for a worker.
 func (wc *wakeChecker) checkWhenDue(e *history.Event, at time.Duration) {
 	if wc.s.roads.hintsArrive(wc.s.recoveryStart(at)) {
 		wc.agenda.scheduleCheck(wc.s, max(at, e.Due-wc.s.skew)+wc.s.promptBound(), e.Execution, e.Epoch, execution.Requested)
 	}
 }
 
-// checkRoom schedules a check of a worker two prompt bounds after it got room, and later by more.
+// checkRoom schedules a check of a worker for two prompt bounds plus more after the worker got room.
 func (wc *wakeChecker) checkRoom(w *candidate, at, more time.Duration) {
 	if !wc.s.roads.hintsArrive(wc.s.recoveryStart(at)) {
 		return
@@ -173,7 +172,7 @@ func (wc *wakeChecker) checkDue(now time.Duration) {
 func (wc *wakeChecker) judgeUnchanged(l *life, now time.Duration) {
 	switch {
 	case l.hidden:
-		// No executor can act on it, and no message announces when its row becomes readable.
+		// No executor can act on an unreadable row, and no message announces that it has become readable.
 	case oracle.Terminal(l.status):
 		if l.orchestrated || l.shown > l.entered || wc.s.isKnownFinding(wc.i, l.id) || !wc.isPathClear(l.by, wc.s.recoveryStart(l.entered)) {
 			return
@@ -215,8 +214,8 @@ func (wc *wakeChecker) judgeLeftOut(w *candidate, now time.Duration) {
 	}
 }
 
-// endsAhead is the number of full batches of ends that precede an end: those that wait together with it, and
-// those that executors have handled since it was written.
+// endsAhead returns the number of full batches of ends that precede an execution's end: ends that wait
+// together with it, and ends that executors have handled since it was written.
 func (wc *wakeChecker) endsAhead(l *life) time.Duration {
 	n := wc.s.endsHandled - l.endsBefore
 	for _, o := range wc.s.lives.All() {
@@ -227,16 +226,16 @@ func (wc *wakeChecker) endsAhead(l *life) time.Duration {
 	return time.Duration(n / max(1, wc.s.config.Executor.BatchSize))
 }
 
-// passTime is longer than an executor takes to dispatch a batch, or to handle a batch of ends.
+// passTime is longer than the time that an executor takes to dispatch a batch, or to handle a batch of ends.
 const passTime = 100 * time.Millisecond
 
-// stuckWait is longer than a pass of the scheduler waits for the confirm of a queue that hangs
-// (docs/queues.md, "A broker that is half well"). After that wait, it sends nothing more there.
+// stuckWait is longer than the time that a pass of the scheduler waits for a hanging queue's confirm
+// (docs/queues.md, "A broker that is half well"). After that wait, the scheduler sends nothing more there.
 const stuckWait = 1500 * time.Millisecond
 
-// judgeWaiting judges an execution that waits although a worker has room. An execution with more than a batch
-// ahead of it may wait for as many passes as there are batches, and one pass may wait for each queue that
-// hangs. An executor that has given up its session makes no pass until it has reconnected.
+// judgeWaiting judges an execution that waits although a worker has room. An execution with more than one
+// batch ahead of it may wait for one pass per batch, and one pass may wait for each queue that hangs. An
+// executor that has given up its session makes no pass until it has reconnected.
 func (wc *wakeChecker) judgeWaiting(l *life, w *candidate, now time.Duration) {
 	more := wc.knownSince(l) + wc.s.promptBound() + wc.batchesAhead(l)*passTime + wc.s.roads.stuckQueues(wc.knownSince(l))*stuckWait
 	if again := wc.s.reconnectBound(); slices.ContainsFunc(wc.s.roads.executors, func(p *road) bool { return p.givenUp.presentSince(wc.knownSince(l) - again) }) {
@@ -250,7 +249,7 @@ func (wc *wakeChecker) judgeWaiting(l *life, w *candidate, now time.Duration) {
 		l.id, wc.knownSince(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// knownSince is when executors can first have learned of an execution that waits for a worker.
+// knownSince returns the earliest time at which executors can know that an execution waits for a worker.
 func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	since := max(l.entered, l.due-wc.s.skew)
 	if l.shown > 0 {
@@ -259,8 +258,8 @@ func (wc *wakeChecker) knownSince(l *life) time.Duration {
 	return since
 }
 
-// batchesAhead is the number of full batches that wait together with an execution or were dispatched since it
-// has been due.
+// batchesAhead returns the number of full batches of executions that wait together with an execution, or were
+// dispatched since it became due.
 func (wc *wakeChecker) batchesAhead(l *life) time.Duration {
 	since, n := wc.knownSince(l), 0
 	for _, o := range wc.s.lives.All() {
@@ -279,8 +278,8 @@ func (wc *wakeChecker) waitsForWorker(l *life, now time.Duration) bool {
 		wc.s.roads.hintsArrive(wc.s.recoveryStart(since)) && wc.isPathClear(l.by, wc.s.recoveryStart(l.entered))
 }
 
-// canTake reports whether a worker has been able to take an execution for as long as a reaction may take
-// after it got room: it is well, and nothing has been wrong with it.
+// canTake reports whether a worker has been able to take an execution for as long as a reaction to its room
+// may take: it is well, and nothing has been wrong with it.
 func (wc *wakeChecker) canTake(w *candidate, l *life, now time.Duration) bool {
 	prompt, s := wc.s.promptBound(), wc.s
 	blamed, was := wc.blamed[w.worker]

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// cancelledAtOnce is invariant 27: a message notifies a worker of a cancellation. The reply to its next
-// heartbeat repeats it only in case the message was lost.
+// cancelledAtOnce returns invariant 27: a message notifies a worker of a cancellation. The reply to the
+// worker's next heartbeat repeats this only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
 		Number: 27, Name: "cancelled at once", Conduct: true,
@@ -41,14 +41,13 @@ func (c *cancelledChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// isClear reports whether nothing has been wrong since a moment with a worker and the path of a cancellation
-// to it.
+// isClear reports whether a worker, and the path of a cancellation to it, had no trouble at or after from.
 func (c *cancelledChecker) isClear(owner execution.Incarnation, from time.Duration) bool {
 	t := c.s.workers.Get(owner)
 	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].isClear(from) && c.s.roads.hintsArrive(from)
 }
 
-// judgeCancellation judges an execution that has been canceling for as long as its worker may take.
+// judgeCancellation judges an execution that is still canceling after its worker's maximum time to end it.
 func (c *cancelledChecker) judgeCancellation(l *life) {
 	if c.isClear(l.incarnation, c.s.recoveryStart(l.entered)) {
 		c.s.recordViolation(c.i, l.id, "execution %d, epoch %d, is to be cancelled since %v, and %s has not ended it within its kill grace %v and %v",

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no further
-// evidence to reclaim its executions.
+// ownReaping returns invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no
+// further evidence to reclaim its executions.
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts", Conduct: true,
@@ -22,8 +22,8 @@ func ownReaping() *Invariant {
 	return i
 }
 
-// declaredLoss records which executor declared an incarnation lost, when, and from when on its running
-// executions may be reclaimed.
+// declaredLoss records which executor declared an incarnation lost, when it did, and from when on the
+// incarnation's running executions may be reclaimed.
 type declaredLoss struct {
 	by       string
 	at, over time.Duration
@@ -59,7 +59,7 @@ func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 		return
 	}
 	x, prompt := o.s.config.Executor, o.s.promptBound()
-	// The lease must be over by both clocks for as long as the grace.
+	// The lease must have been over for the grace by both clocks.
 	over := max(t.leaseEnds-o.s.skew, t.renewed+oracle.Lease(&o.s.config.Worker)) + x.ReapGrace
 	held := false
 	for id, l := range o.s.lives.All() {
@@ -80,15 +80,15 @@ func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 	}
 }
 
-// isClear reports whether nothing was or is wrong with an executor that declared a worker lost at that
-// moment. A worker that re-registers also ends its last incarnation, but reclaims nothing; that is left to
-// the executors' passes.
+// isClear reports whether an executor had no trouble since it declared a worker lost, at the time at. A
+// worker that re-registers also ends its last incarnation, but reclaims nothing. The executors' passes do
+// that.
 func (o *ownReapingChecker) isClear(executor string, at time.Duration) bool {
 	from, p := o.s.recoveryStart(at), o.s.roads.byName[executor]
 	return p.isClear(from) && !p.worker && o.s.roads.serversClear(from)
 }
 
-// judgeHeld judges an execution that still belongs to a worker that was declared lost.
+// judgeHeld judges an execution that still belongs to a worker that an executor has declared lost.
 func (o *ownReapingChecker) judgeHeld(l *life) {
 	r, known := o.reaped[l.incarnation]
 	// No executor can reclaim a row that a foreign session has locked.

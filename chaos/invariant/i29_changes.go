@@ -10,14 +10,14 @@ import (
 )
 
 // endpointChanges is the part of invariant 29 about the log lines on health endpoints. Each executor probes
-// the endpoints itself, so only its log shows its results (docs/executor.md).
+// the endpoints itself, and only its log shows its results (docs/executor.md).
 type endpointChanges struct {
 	i *Invariant
 	s *Suite
 	// probes holds each process's probes, by address.
 	probes map[string]*proberState
-	// registered counts registrations: a new incarnation has no failures and uses the address of
-	// the previous one. registeredAt is the time of the last one.
+	// registered counts registrations, because a new incarnation uses the previous incarnation's address but
+	// has no failures. registeredAt is the time of the last registration.
 	registered   uint64
 	registeredAt time.Duration
 	// claimed is when each executor last claimed an execution for scheduling.
@@ -33,11 +33,11 @@ type proberState struct {
 type probedURL struct {
 	last       time.Duration
 	registered uint64
-	// listed is the earliest moment at which the round of the last probe may have read the list of
-	// incarnations. A worker that has registered since may have been an earlier incarnation in that round.
+	// listed is the earliest time at which the last probe's round may have read the list of incarnations. If
+	// a worker has registered since, that round may have probed its earlier incarnation.
 	listed time.Duration
-	// known reports whether failed, the number of failures in a row, equals the process's own count. wasKnown
-	// does so for was, the number before the last probe.
+	// known reports whether failed, the number of consecutive failures, must equal the process's own count.
+	// wasKnown reports the same about was, the number before the last probe.
 	known, wasKnown bool
 	failed, was     int
 	told            bool
@@ -58,9 +58,9 @@ func (t *endpointChanges) observeEvent(e *history.Event) {
 	}
 }
 
-// listReadTime is the earliest moment at which the round of a probe that ends now may have read the list of
-// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may be of any
-// age. The next round reads a new one.
+// listReadTime returns the earliest time at which the round of a probe that ends now may have read the list
+// of incarnations: a statement and a probe earlier. If its process was halted meanwhile, the list may be of
+// any age. The next round reads a new list.
 func (t *endpointChanges) listReadTime(process string, now time.Duration) time.Duration {
 	from := now - t.s.config.Executor.StatementTimeout - probeTimeout - callTime
 	if p := t.s.ledger.byName[process]; p != nil && p.held.presentSince(from) {
@@ -74,10 +74,10 @@ func (p *probedURL) hasChanged() bool {
 	return (p.was >= oracle.UnreachableAfter) != (p.failed >= oracle.UnreachableAfter)
 }
 
-// judgeProbe notes a probe, and judges whether a change found by the previous probe was logged.
+// judgeProbe records a probe's result, and judges whether a change detected by the previous probe was logged.
 func (t *endpointChanges) judgeProbe(by any, process, url string, now time.Duration, failed bool) {
 	if t.s.config.Executor.HealthProbes != config.Act {
-		return // observations are in the database, and invariant 12 judges them
+		return // an observing prober writes to the database, and invariant 12 judges that
 	}
 	if t.probes == nil {
 		t.probes = make(map[string]*proberState)
@@ -97,8 +97,8 @@ func (t *endpointChanges) judgeProbe(by any, process, url string, now time.Durat
 		if u.known && u.wasKnown && u.hasChanged() && !u.told {
 			t.s.recordViolation(t.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachabilityName(u.failed))
 		}
-		// An executor forgets a worker after a round without it, and counts an address of two workers once
-		// for each.
+		// An executor forgets a worker after a round without it. It counts an address that two workers share
+		// once for each of them.
 		gap, interval := now-u.last, t.s.config.Executor.HealthCheckInterval
 		if u.registered != t.registered || t.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false

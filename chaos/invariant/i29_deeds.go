@@ -11,8 +11,7 @@ import (
 // execution (docs/executor.md). A line must match what the database has stored, because operators search for
 // it.
 
-// deed is a change of an execution by a part of an executor, or the record of a change that it would have
-// made.
+// deed is a change of an execution by a part of an executor, or the record of one that it would have made.
 type deed struct {
 	process string
 	by      execution.Part
@@ -22,14 +21,14 @@ type deed struct {
 	only bool
 }
 
-// deedKey is an execution and the part that changes it. Two parts may do so within a moment, each before the
-// other has logged its deed.
+// deedKey identifies an execution and the part that changes it. Two parts may change it before either has
+// logged its deed.
 type deedKey struct {
 	id execution.ID
 	by execution.Part
 }
 
-// noteDeed notes a deed that a log line must match.
+// noteDeed records a deed that its log line must match.
 func (t *failureChecker) noteDeed(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
@@ -51,8 +50,8 @@ const (
 	outcomeOfDeed = "reclaimed"
 )
 
-// reportedDeed is the deed that a line reports; told is false if it reports none. The line about a dead
-// letter whose execution was reclaimed doesn't include its new status.
+// reportedDeed returns the deed that a line reports; told is false if the line reports none. A line about a
+// dead letter whose execution was reclaimed doesn't contain the new status.
 func (l *Line) reportedDeed() (d deed, told bool) {
 	d.epoch = l.Epoch
 	if l.Text == deadLetter {
@@ -76,7 +75,7 @@ func (l *Line) reportedDeed() (d deed, told bool) {
 		}
 	}
 	for status := execution.None; int(status) < execution.Statuses; status++ {
-		// No line reports requested as the new status; such a line reports another dispatch.
+		// No line reports requested as the new status. It reports another dispatch instead.
 		if status.String() == what && status != execution.Requested {
 			d.to = status
 		}
@@ -84,7 +83,7 @@ func (l *Line) reportedDeed() (d deed, told bool) {
 	return d, true
 }
 
-// judgeDeedLine judges a log line about an execution.
+// judgeDeedLine judges whether a log line about an execution matches the deed.
 func (t *failureChecker) judgeDeedLine(p Part, l Line) {
 	told, tells := l.reportedDeed()
 	if !tells {

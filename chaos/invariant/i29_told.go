@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// reportedFailures is invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only the
-// simulated world knows which task made a call, so only its runs are judged; see Conduct.
+// reportedFailures returns invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only
+// the simulated world knows which task made a call, so only simulated runs are judged; see Conduct.
 func reportedFailures() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told", Conduct: true,
@@ -32,17 +32,18 @@ type Part struct {
 // Line is a log line of the core about an error, an execution or a worker.
 type Line struct {
 	Text string
-	// Warns reports whether its level is warn or error.
+	// Warns reports whether the line's level is warn or error.
 	Warns bool
 	// Error is the error in the line. Empty reports whether the line has an error field without an error.
 	Error string
 	Empty bool
-	// Execution and Epoch are the subject of the line, 0 for none. Outcome is the reported outcome
-	// of a dead letter.
+	// Execution and Epoch identify the line's subject, 0 for none. Outcome is the reported outcome of a dead
+	// letter.
 	Execution execution.ID
 	Epoch     execution.Epoch
 	Outcome   string
-	// Probe reports whether the line reports whether the health endpoint at URL is Reachable.
+	// Probe reports whether the line is about the reachability of the health endpoint at URL, and Reachable
+	// which it reports.
 	Probe, Reachable bool
 	URL              string
 	// PassedOver reports whether the line is about a worker that is passed over. Waited is when the line's
@@ -57,40 +58,40 @@ type failure struct {
 	at         time.Duration
 }
 
-// partFailures are the failures of one part since it last waited.
+// partFailures holds the failures of one part since it last waited.
 type partFailures struct {
 	open []failure
 	any  bool
-	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under does in
+	// unsure is the call that must be repeated immediately, empty for none. made identifies it, like under in
 	// Conduct.CallFailed. repeated identifies the last repetition, which need not be repeated itself.
 	unsure         failure
 	made, repeated any
 }
 
-// noteRepeat notes an answer to the call that under identifies. It may be the repetition of a call whose
-// outcome is unknown.
+// noteRepeat records an answer to the call that under identifies. This call may be the repetition of one
+// whose outcome is unknown.
 func (f *partFailures) noteRepeat(call string, under any) {
 	if f.unsure.call == call && f.made != under {
 		f.unsure, f.repeated = failure{}, under
 	}
 }
 
-// mustRepeat reports whether a call must be repeated once if its outcome is unknown: until a reconciler
-// detects what it has written, no other part acts on it.
+// mustRepeat reports whether a call must be repeated once if its outcome is unknown. If it took effect, no
+// other part acts on what it wrote until a reconciler detects that.
 func mustRepeat(call string) bool { return call == "Dispatch" }
 
 type failureChecker struct {
 	i *Invariant
 	s *Suite
-	// parts are the parts with failures since they last waited, by task. failed are the processes that ever
-	// had a failure.
+	// parts holds the parts with failures since they last waited, by task. failed holds the processes that
+	// ever had a failure.
 	parts  map[uint64]*partFailures
 	failed map[string]bool
-	// struck reports whether a fault has begun.
+	// struck reports whether any fault has begun so far in the run.
 	struck  bool
 	changes endpointChanges
-	// done holds the last change of each execution by the timeout monitor and by the dead letter
-	// handler, made or only recorded, until the execution's end is handled.
+	// done holds each execution's last change by the timeout monitor and by the dead letter handler, made or
+	// only recorded, until the execution's end is handled.
 	done map[deedKey]deed
 }
 
@@ -146,15 +147,15 @@ func (f *partFailures) forgetCall(call string) {
 	f.open = kept
 }
 
-// longestCompared is how many bytes of an error's first line a log line must contain, because long lines are
-// truncated.
+// longestCompared is the number of bytes of an error's first line that a log line must contain; long lines
+// are cut.
 const longestCompared = 200
 
 func (f *partFailures) noteLogged(text string) {
 	for _, one := range f.open {
 		want, _, _ := strings.Cut(one.text, "\n")
 		if strings.Contains(text, want[:min(len(want), longestCompared)]) {
-			// The logged error may stand for others with the same cause: the first is enough.
+			// The part may log only the first of several errors with the same cause.
 			f.open = f.open[:0]
 			return
 		}
@@ -196,7 +197,7 @@ func (t *failureChecker) judgePass(p Part, loop string, failed bool) {
 	}
 }
 
-// judgeWait judges a part that begins to wait for its next pass.
+// judgeWait judges the open failures of a part that begins to wait for its next pass.
 func (t *failureChecker) judgeWait(p Part) {
 	of := t.parts[p.Task]
 	if of == nil {
@@ -212,15 +213,15 @@ func (t *failureChecker) judgeWait(p Part) {
 	delete(t.parts, p.Task)
 }
 
-// judgeDoneContext judges a part that has observed that a context is done and still waits or calls under it.
-// The wait or call ends before it begins, so a loop around it may spin.
+// judgeDoneContext records a violation: a part knows that a context is done and still waits or makes a call
+// under it. The wait or call returns immediately, so a loop around it may spin.
 func (t *failureChecker) judgeDoneContext(p Part, what string, since time.Duration) {
 	t.s.countOccasion(t.i)
 	t.s.recordViolation(t.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
 }
 
-// judgeUndeclared judges a process that consumes a queue without declaring it first. When the broker cancels
-// a consumer, the queue may have been deleted or have lost its bindings.
+// judgeUndeclared records a violation: a process consumes a queue without declaring it first. If the broker
+// has cancelled a consumer, the queue may have been deleted or have lost its bindings.
 func (t *failureChecker) judgeUndeclared(process, queue string, taken bool) {
 	t.s.countOccasion(t.i)
 	why := "since the session was opened"

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// conductFindings returns the findings of invariants 29 and 30 about the conduct of a part.
+// conductFindings returns the findings of invariants 29 and 30 about what behave reports.
 func conductFindings(behave func(c *Conduct, s *Suite)) string {
 	s := New(config.Default(config.Hardened), []int{29, 30})
 	behave(s.Conduct(), s)
@@ -162,7 +162,7 @@ func TestHeldResourcesStayBounded(t *testing.T) {
 	}
 }
 
-func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
+func TestDoneContextOrUndeclaredQueueBreaksInvariant(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
@@ -185,8 +185,8 @@ func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
 	}
 }
 
-// A probe counts for the incarnation that its round has read from the database. A round whose process was
-// halted may have read an old list, so its failure does not count for a worker that has registered since.
+// A probe's result applies to the incarnation that its round read from the database. If the process was
+// halted, its round may have used an old list, so a failure doesn't count for a worker registered since.
 func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 	const url = "sim://w/readyz"
 	registers := func(at time.Duration) history.Event {
@@ -194,7 +194,7 @@ func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 		e.At, e.Incarnation = at, execution.Incarnation(at/second)+1
 		return e
 	}
-	// halted is a worker that re-registers while a process is halted.
+	// halted returns the events of a worker that re-registers while a process is halted.
 	halted := func(process string, began, ended history.Kind, from, again, until time.Duration) []history.Event {
 		return []history.Event{
 			registers(0),

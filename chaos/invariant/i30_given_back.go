@@ -6,13 +6,13 @@ import (
 	"handoff/chaos/history"
 )
 
-// givenBack is invariant 30: a process releases its contexts, sessions, consumers and tasks, so their number
-// doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
+// givenBack returns invariant 30: a process releases its contexts, sessions, consumers and tasks, so their
+// number doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back", Conduct: true,
 		Statement: "A waiting part holds no deadlines except those under which it waits. A part that has ended holds no context. A process has at most three broker sessions, one consumer of a queue on each, and as many tasks as it has parts and executions.",
-		// Logged stands for the simulated world: no other history has the evidence.
+		// Only histories of the simulated world contain Logged, and only that world has the evidence.
 		Needs: []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker { return &heldChecker{i: i, s: s} }
@@ -20,15 +20,16 @@ func givenBack() *Invariant {
 }
 
 const (
-	// mostSessions: an executor works over one session, sends canaries over another, and uses a
-	// third before it deletes idle queues. A worker consumes over one and publishes over another.
+	// mostSessions is the maximum number of a process's sessions. An executor works over one session, sends
+	// canaries over another, and uses a third before it deletes idle queues. A worker consumes over one and
+	// publishes over another.
 	mostSessions = 3
-	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it waits.
-	// Each lives as long as the work that it cancels, so there may be a few, but their number must not grow
-	// with each pass.
+	// mostPlainContexts is the maximum number of contexts without a deadline that a part may hold while it
+	// waits. Each exists as long as the work that it cancels, so there may be a few, but their number must
+	// not grow with each pass.
 	mostPlainContexts = 4
-	// mostParts is greater than the number of parts of a process. mostProbes is the number of workers that an
-	// executor probes concurrently.
+	// mostParts is greater than the number of parts of any process. mostProbes is the number of workers that
+	// an executor probes concurrently.
 	mostParts, mostProbes = 40, 16
 )
 
@@ -46,8 +47,8 @@ func (h *heldChecker) observeEvent(*history.Event, *life) {}
 
 func (h *heldChecker) endRun(bool) {}
 
-// judgeWaiting judges the contexts that a waiting part holds. deadlines counts the deadlines under which it
-// does not wait.
+// judgeWaiting judges the contexts that a waiting part holds. deadlines counts the contexts with a deadline
+// under which it does not wait.
 func (h *heldChecker) judgeWaiting(p Part, deadlines, plain int) {
 	if deadlines+plain == 0 {
 		return
@@ -78,7 +79,7 @@ func (h *heldChecker) judgeTasks(p Part, worker bool, concurrency, tasks int) {
 	h.s.countOccasion(h.i)
 	bound := mostParts + mostProbes
 	if worker {
-		// An incarnation's remaining results may be written while the next one works.
+		// An incarnation's remaining results may be written while the next incarnation works.
 		bound = mostParts + 2*concurrency
 	}
 	if tasks > bound {

@@ -8,7 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// timelyRetention is invariant 32: a configured retention deletes exactly the rows that are no longer needed.
+// timelyRetention returns invariant 32: a configured retention deletes exactly the rows that are no longer
+// needed.
 func timelyRetention() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "retention deletes in time", Across: true,
@@ -24,8 +25,8 @@ func timelyRetention() *Invariant {
 // keptChain is the state of a chain that was not deleted, according to the history.
 type keptChain struct {
 	rows, open int
-	// ended is when its latest row ended, key when its idempotency key expires, freed when its last child was
-	// deleted, all by the database's clock.
+	// ended is when its latest row ended, key when its idempotency key expires, and freed when its last child
+	// was deleted, all by the database's clock.
 	ended, key, freed time.Duration
 	parent            execution.ID
 	children          int
@@ -34,12 +35,12 @@ type keptChain struct {
 type retentionChecker struct {
 	i *Invariant
 	s *Suite
-	// chains holds the chains that were not deleted, by their first rows. order lists the first rows of all
-	// chains, including deleted ones.
+	// chains holds the chains that were not deleted, by first row. order lists the first rows of all chains,
+	// including deleted chains.
 	chains map[execution.ID]*keptChain
 	order  []execution.ID
-	// off reports whether nothing is judged: the configuration keeps everything, or the database was rewound,
-	// which restores deleted rows.
+	// off reports whether nothing is judged, because the configuration keeps everything, or because the
+	// database was rewound, which restores deleted rows.
 	off bool
 }
 
@@ -92,8 +93,8 @@ func (lc *retentionChecker) addRow(e *history.Event) {
 	}
 }
 
-// purgeableFrom returns from when on, by the database's clock, retention may delete a chain, and why not
-// before. It returns never while something keeps the chain.
+// purgeableFrom returns when, by the database's clock, retention may first delete a chain, and why not
+// earlier. It returns never while something still needs the chain.
 func (lc *retentionChecker) purgeableFrom(k *keptChain) (from time.Duration, why string) {
 	age := lc.s.config.Retention.Executions
 	switch {
@@ -145,11 +146,11 @@ func (lc *retentionChecker) judgePurge(e *history.Event) {
 	}
 }
 
-// judgeLatePurge judges whether a chain that may be deleted since from, and still existed just before now,
-// was deleted in time.
+// judgeLatePurge judges whether a chain that could be deleted since from, and still existed just before now,
+// should already have been deleted.
 func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, now time.Duration) {
-	// The bound is a pass over the keys, which comes once a minute, and two passes of retention, because one
-	// may have looked just before.
+	// The bound is one pass over the keys, which comes once a minute, and two passes of retention, because
+	// one may have looked just before from.
 	from = max(from, k.freed)
 	r := &lc.s.config.Retention
 	bound := sweepPeriod + clockDrift(sweepPeriod) + 2*(r.Interval+clockDrift(r.Interval)) + lc.s.bounds.Slack + purgeTime
@@ -162,10 +163,10 @@ func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, 
 // keptKinds is the number of kinds of rows that retention deletes.
 const keptKinds = 6
 
-// purgeTime is the longest time of a pass over all kinds.
+// purgeTime is the maximum duration of a pass over all kinds.
 const purgeTime = 30 * time.Second
 
-// judgeWorkerPurge judges the deletion of an incarnation, alone or with its worker.
+// judgeWorkerPurge judges the deletion of an incarnation, with or without its worker.
 func (lc *retentionChecker) judgeWorkerPurge(e *history.Event) {
 	t := lc.s.workers.Get(e.Incarnation)
 	if t == nil {

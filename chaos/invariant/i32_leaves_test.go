@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// keptRun is the story of chains under a retention of an hour.
+// keptRun collects the events of chains under a retention of one hour.
 type keptRun struct{ events []history.Event }
 
 func (k *keptRun) addCreated(at time.Duration, id, chain, parent execution.ID, key string) {

@@ -13,8 +13,8 @@ import (
 
 const second = time.Second
 
-// Events of one execution and of worker 1, incarnation 1, process "w". Each test is a story that is
-// lawful up to its last event.
+// These return events of execution 1 and of worker 1 (incarnation 1, process "w"). A test's story is lawful
+// up to its last event.
 
 func created(at time.Duration) history.Event {
 	return history.Event{At: at, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, By: execution.API, Limit: 1, Text: "shell"}
@@ -63,12 +63,12 @@ func registered(w execution.WorkerID, capacity int64, runtimes string) history.E
 	}
 }
 
-// beat is a heartbeat of a worker that consumes.
+// beat returns a heartbeat of a worker that consumes.
 func beat(at time.Duration, w execution.WorkerID) history.Event {
 	return history.Event{At: at, Kind: history.HeartbeatRenewed, Worker: w, Incarnation: execution.Incarnation(w), Process: "w", Due: at + 30*second, Limit: 1}
 }
 
-// beginning returns an active worker and an execution that it has claimed at 2 s.
+// beginning returns the events of an active worker and of an execution that the worker claims at 2 s.
 func beginning() []history.Event {
 	return []history.Event{
 		registered(1, 1, "shell"),
@@ -227,7 +227,7 @@ func TestOldKeyCanBeReused(t *testing.T) {
 	}
 }
 
-// While a fault hinders the executors, nothing need be detected. The bounds count from the fault's end.
+// Executors hindered by a fault need not detect anything. The bounds count from the fault's end.
 func TestHindrancePostponesDetection(t *testing.T) {
 	hindered := append(beginning(),
 		history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "restart database", Text: "database_restart", Count: 1},
@@ -238,7 +238,7 @@ func TestHindrancePostponesDetection(t *testing.T) {
 	}
 }
 
-// The message contains since when an execution has been stuck, why, and the bound.
+// The violation's message says since when the execution has been stuck, why, and the bound.
 func TestDetectionReportsTimeAndReason(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{12})
 	for _, e := range append(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent}) {
@@ -254,8 +254,8 @@ func TestDetectionReportsTimeAndReason(t *testing.T) {
 	}
 }
 
-// No two actions of one chain run at a time. A frozen machine is exempt: its clocks stood still, so its
-// fences could not work.
+// Two actions of one chain must not run at the same time. A frozen machine is exempt, because its clocks were
+// stopped, so its fences could not work.
 func TestOnlyFrozenMachineExcusesOverlappingActions(t *testing.T) {
 	overlap := func(frozen bool) []int {
 		story := beginning()
@@ -286,7 +286,7 @@ func TestOnlyFrozenMachineExcusesOverlappingActions(t *testing.T) {
 	}
 }
 
-// Only unfinished executions use memory.
+// A suite keeps state only for unfinished executions.
 func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	for id := execution.ID(1); id <= 1000; id++ {
@@ -310,7 +310,7 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A second finding of one rule is noise, unless the caller asks about each execution.
+// Only a rule's first finding is recorded; with EachExecution, the first finding about each execution.
 func TestEachExecutionModeRecordsEveryExecution(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		s := New(config.Default(config.Hardened), []int{5})

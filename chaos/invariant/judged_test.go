@@ -24,7 +24,7 @@ func TestInvariantsAreOrderedByNumber(t *testing.T) {
 	}
 }
 
-// Each evaluated condition counts once. An invariant that is not in the suite has no occasions.
+// Each evaluated condition counts as one occasion. An invariant that isn't in the suite has no occasions.
 func TestSuiteCountsJudgedOccasions(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{1, 5})
 	for _, e := range []history.Event{
@@ -43,7 +43,7 @@ func TestSuiteCountsJudgedOccasions(t *testing.T) {
 	}
 }
 
-// A statement is read at three in the morning, so it has a few short sentences, each with one idea.
+// A statement may be read at three in the morning, so it has a few short sentences, each with one idea.
 func TestStatementsHaveShortSentences(t *testing.T) {
 	const most = 32
 	for _, i := range All() {

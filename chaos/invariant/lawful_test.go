@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Each lawful story resembles an unlawful one, which is next to it.
+// Each story is lawful, but resembles the unlawful story next to it.
 func TestLawfulVariantsBreakNothing(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
@@ -60,7 +60,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
 	}
 
-	// Messages are returned and their dispatches reclaimed, repeatedly, for longer than a worker may be idle.
+	// Messages are returned and their dispatches reclaimed repeatedly, for longer than a worker may be idle.
 	returned := func(taken bool) []history.Event {
 		story := workerPair()
 		for at := second; at < 60*second; at += 10 * second {
@@ -70,8 +70,8 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
 				back.Due = at + 9*second
 				there := move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1)
-				// It alternates between the two workers, because it avoids the one from which it was
-				// reclaimed.
+				// The execution alternates between the two workers, because it avoids the worker from which
+				// it was reclaimed.
 				n := epoch / 2 % 2
 				there.Worker, there.Incarnation = execution.WorkerID(n+1), execution.Incarnation(n+1)
 				back.Worker, back.Incarnation = there.Worker, there.Incarnation
@@ -81,8 +81,8 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		return story
 	}
 
-	// The database has the renewals of a worker that was asked to end an execution, but a fault delays the
-	// replies.
+	// A worker was asked to end an execution. The database has stored the worker's renewals, but a fault
+	// delays the replies.
 	unheard := func(kind string) []history.Event {
 		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
 		canceling.Due = 302 * second
@@ -94,7 +94,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		return story
 	}
 
-	// This evidence doesn't show which process acknowledged an unreadable message, and when.
+	// These histories don't show which process acknowledged an unreadable message, or when.
 	unread := func(kinds ...history.Kind) []history.Event {
 		story := handled()
 		for i, kind := range kinds {
@@ -110,7 +110,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		return story
 	}
 
-	// Two messages of an attacker die one after the other.
+	// Two of an attacker's messages die, one after the other.
 	forged := func(ends ...history.Kind) []history.Event {
 		story := handled()
 		tell := func(n uint64, kind history.Kind, queue string, count int64) {

@@ -21,10 +21,10 @@ type life struct {
 	maxRetries int64
 	// claimed reports whether the execution was running before the latest change of its status.
 	claimed bool
-	// firstRetries is maxRetries of the chain's first row.
+	// firstRetries is the maxRetries of the chain's first row.
 	firstRetries int64
-	// runTimeout and dispatchTimeout are the timeouts of the row. A runTimeout of 0 is unknown; a
-	// dispatchTimeout of 0 means the configuration's.
+	// runTimeout and dispatchTimeout are the row's timeouts. A runTimeout of 0 means that it is unknown, and
+	// a dispatchTimeout of 0 that the configuration's applies.
 	runTimeout, dispatchTimeout time.Duration
 	notBefore                   time.Duration
 	reason                      execution.Reason
@@ -32,19 +32,19 @@ type life struct {
 	pinned                      execution.WorkerID
 	// left is the worker that had the execution before the last transition, 0 for none.
 	left execution.WorkerID
-	// avoid is the worker from which it was last reclaimed, or on which its predecessor failed. It goes to
-	// another worker if there is any, however unhealthy.
+	// avoid is the worker from which the execution was last reclaimed, or on which its predecessor failed.
+	// The execution goes to another worker if there is any, even an unhealthy one.
 	avoid execution.WorkerID
 
-	// entered is when the present status began, due until when the status waits (see history.Event.Due).
+	// entered is when the present status began, and due until when the status waits (see history.Event.Due).
 	entered time.Duration
 	due     time.Duration
 	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change this time.
 	waits time.Duration
-	// claimLost is when the reconciler reclaimed a scheduling claim that a fault may have lost. Until then no
-	// executor could schedule the execution.
+	// claimLost is when the reconciler reclaimed a scheduling claim whose executor may have lost it in a
+	// fault. Until then no executor could schedule the execution.
 	claimLost time.Duration
-	// stamped is entered by the database's clock.
+	// stamped is the time entered, by the database's clock.
 	stamped time.Duration
 
 	// The following fields are about the present dispatch.
@@ -54,36 +54,31 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate reports whether the message reached the broker after half of the time for its claim had
-	// passed.
+	// sentLate reports whether the message reached the broker after more than half of the time for its claim.
 	sentLate bool
-	// observed reports whether an observing timeout monitor has recorded what it would do to the present
-	// dispatch.
+	// observed reports whether an observing monitor has recorded what it would do about the present dispatch.
 	observed bool
-	// observedAt is when the monitor last recorded that, by the database's clock.
+	// observedAt is when the monitor last made that record, by the database's clock.
 	observedAt time.Duration
 	// by is the process that wrote the present status.
 	by string
-	// exit and exited are the reason and the status with which the action of the present epoch
-	// ended.
+	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired, rejected and tooOften report how copies of its message died. tooOften: they were requeued too
-	// often.
+	// expired, rejected and tooOften (requeued too often) report how copies of its message died.
 	expired, rejected, tooOften bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate reports whether this process restarted
-	// before the message was sent, and the message came when the dispatch could no longer be claimed.
+	// before the message was sent, and the message arrived when the dispatch could no longer be claimed.
 	scheduler      string
 	orphanSentLate bool
-	// action is the index of its action in Suite.actions, slot the concurrency slot that it holds,
-	// 0 for none.
+	// action is its action's index in Suite.actions. slot is the concurrency slot that it holds, 0 for none.
 	action    uint16
 	slot      uint16
 	delivered time.Duration // when the message came to the worker that has it, 0 if no worker has it
 	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
-	behind    int32         // number of dead letters ahead of it then
-	before    int32         // number of ends that were not handled when it ended
+	behind    int32         // number of dead letters that were ahead of it
+	before    int32         // number of unhandled ends when it ended
 	cameBack  time.Duration // when its message was returned
 	// givenUp reports whether the dead letter was given up because the database didn't accept it within
 	// letterHeld.
@@ -91,8 +86,8 @@ type life struct {
 
 	// parent is the first row of the parent's chain, 0 if it waits for no parent.
 	parent execution.ID
-	// orphan reports whether the end of the parent's chain was handled, parentEnded when. ahead bounds the
-	// number of batches until this child is settled, counting all children that waited then.
+	// orphan reports whether the end of the parent's chain was handled, and parentEnded when. ahead bounds
+	// the number of batches until this child is settled, counting all children that waited at that time.
 	orphan      bool
 	parentEnded time.Duration
 	ahead       int32
@@ -103,15 +98,14 @@ type life struct {
 	orchestrated bool
 	nextRetry    execution.ID
 
-	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other rule uses
-	// them.
+	// effort is only for invariant 18. ran is the end of the last run, and only for invariant 13.
 	effort budget
 	ran    runExit
-	// hidden reports whether the row is unreadable; shown is when that last changed. No message announces
-	// that the row has become readable: executors find it at their next look.
+	// hidden reports whether the row is unreadable. shown is when that last changed. No message announces
+	// that the row has become readable; executors find it with their next look.
 	hidden bool
 	shown  time.Duration
-	// endsBefore is the value of Suite.endsHandled when it ended.
+	// endsBefore is the value of Suite.endsHandled when the execution ended.
 	endsBefore int
 }
 
@@ -120,14 +114,14 @@ type session struct {
 	worker    execution.WorkerID
 	process   string
 	lifecycle execution.Lifecycle
-	since     time.Duration // of the lifecycle
-	leaving   time.Duration // when it began to drain or, without a drain, ended
+	since     time.Duration // since when it has had this lifecycle
+	leaving   time.Duration // when it began to drain, or ended without draining
 	leaseEnds time.Duration
 	renewed   time.Duration
 	joined    time.Duration
-	// answered is when the database stored the latest heartbeat whose reply the worker got, beats are the
-	// heartbeats stored since. Only a suite that judges after a loss keeps them, and only if the calls of
-	// workers are reported; see Suite.called.
+	// answered is when the database stored the latest heartbeat whose reply the worker got. beats holds the
+	// heartbeats stored since. They are kept only by a suite that judges after a loss, and only if the
+	// workers' calls are reported; see Suite.called.
 	answered    time.Duration
 	beats       []storedBeat
 	superseded  bool
@@ -135,8 +129,8 @@ type session struct {
 	// late reports whether the time between two renewals was so long that the worker may have fenced itself
 	// before the second one, already under way, was stored. Its later calls belong to another incarnation.
 	late bool
-	// outage reports whether an observing prober has recorded that the health endpoint doesn't answer,
-	// outageAt when, by the database's clock.
+	// outage reports whether an observing prober has recorded that the health endpoint doesn't answer, and
+	// outageAt when it did, by the database's clock.
 	outage   bool
 	outageAt time.Duration
 	// looked is when invariant 12 next checks the executions that were scheduled to this worker when it was
@@ -144,7 +138,7 @@ type session struct {
 	looked time.Duration
 }
 
-// letterHeld is how long an executor holds a dead letter that it can't handle before it gives up
+// letterHeld is how long an executor keeps a dead letter that it can't handle before it gives up
 // (docs/executor.md).
 const letterHeld = 30 * time.Second
 
@@ -159,14 +153,13 @@ func (s *session) goneSince() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// hindranceLog records the faults that could hinder an executor. While one lasts, no bound on detection
-// applies.
+// hindranceLog records the faults that could hinder an executor. Meanwhile no bound on detection applies.
 type hindranceLog struct {
 	lasting int
 	lastEnd time.Duration
 }
 
-// hinderedSince reports whether a fault could hinder an executor at or after a moment.
+// hinderedSince reports whether a fault could hinder an executor at or after since.
 func (c *hindranceLog) hinderedSince(since time.Duration) bool {
 	return c.lasting > 0 || c.lastEnd >= since
 }
@@ -293,8 +286,8 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		for _, l := range s.lives.All() {
-			// It is due by the database's clock, so a step forwards makes that time earlier and a step back
-			// delays it.
+			// The execution is due by the database's clock, so a step forwards makes it due earlier, and a
+			// step back later.
 			if l.waits > e.At {
 				l.waits = max(e.At, l.waits-e.Due)
 			}
@@ -312,8 +305,8 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 	}
 }
 
-// latestShownTime is the latest time that the database's clock may have shown between since and now. A
-// decision may rest on an earlier reading.
+// latestShownTime returns the latest time that the database's clock may have shown between since and now. A
+// decision may be based on an earlier reading.
 func (s *Suite) latestShownTime(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
 		return max(s.latest, s.databaseTime(now))
@@ -387,7 +380,7 @@ func (l *life) applyMessageEvent(e *history.Event) {
 			l.died = max(e.At, 1)
 		}
 	default:
-		// No part can act on an unreadable dead letter; the timeout monitor covers that case.
+		// No part can act on an unreadable dead letter, so the timeout monitor must end the wait.
 		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
 		l.tooOften = l.tooOften || e.Kind == history.ReturnedTooOften
 		l.dying = e.Fault == ""
@@ -406,7 +399,7 @@ func (s *Suite) applyWorkerEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		all := s.registered.Make(e.Worker)
-		if n := len(*all); n > 0 { // it supersedes those before it
+		if n := len(*all); n > 0 { // it supersedes the incarnations before it
 			if t := s.workers.Get((*all)[n-1]); t != nil && t.worker == e.Worker && !t.superseded {
 				t.superseded, t.supersededA = true, e.At
 			}
@@ -436,8 +429,8 @@ func (s *Suite) applyWorkerEvent(e *history.Event) {
 	}
 }
 
-// finalStatuses holds the final status of chains, one byte each, in pages. Chain numbers are dense if Handoff
-// assigned them, but a large number in a file must not cost memory for all smaller ones.
+// finalStatuses holds the final statuses of chains, one byte each, in pages. Handoff assigns chain numbers
+// densely, but a large number in a file must not cost memory for all smaller numbers.
 type finalStatuses map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
@@ -462,7 +455,7 @@ func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	return execution.None
 }
 
-// actionIndex is the index of an action's name in actions, so that a life need not store the name.
+// actionIndex returns the index of an action's name in Suite.actions. A life stores that instead of the name.
 func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {

@@ -7,14 +7,13 @@ import (
 	"handoff/core/execution"
 )
 
-// orphans are the waiting workflow children, by the first row of their parent's chain. They are settled in
+// orphans holds the waiting workflow children, by the first row of their parent's chain. They are settled in
 // batches after the end of that chain was handled.
 type orphans struct {
 	// waiting holds the children of chains whose end was not handled yet. Children that end
 	// meanwhile stay in the list.
 	waiting map[execution.ID][]execution.ID
-	// settling counts, for each handled chain, the children that must still be started or skipped;
-	// all is their sum.
+	// settling counts, per handled chain, the children that must still be started or skipped. all is the sum.
 	settling map[execution.ID]int
 	all      int
 }
@@ -32,7 +31,7 @@ func (s *Suite) addChild(l *life, at time.Duration) {
 	l.orphan, l.parentEnded, l.ahead = true, at, s.settlingBatches()
 }
 
-// orphanChildren notes that the end of a chain was handled: its waiting children must be settled now.
+// orphanChildren records that a chain's end was handled. Its waiting children must be settled now.
 func (s *Suite) orphanChildren(e *history.Event) {
 	o := &s.orphans
 	var left []*life
@@ -52,8 +51,8 @@ func (s *Suite) orphanChildren(e *history.Event) {
 	}
 }
 
-// settlingBatches is an upper bound of the number of batches that settle all children that must be settled
-// now: each batch settles at least half of its maximum, or is the last one of a chain.
+// settlingBatches returns an upper bound on the number of batches that settle all children that must be
+// settled now. Each batch settles at least half of its maximum, or is a chain's last batch.
 func (s *Suite) settlingBatches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }

@@ -6,27 +6,28 @@ import (
 	"handoff/core/execution"
 )
 
-// Prompt bounds. A process acts at once on a message, a reply or its own decision. The bound covers the calls
-// that the reaction takes, and not the interval of the periodic look that would trigger it anyway. It applies
-// only if nothing on the path has been wrong for Bounds.Recovery; invariant 12 bounds the other cases.
+// This file is about prompt reactions. A process acts immediately on a message, a reply or its own decision.
+// The prompt bound covers the calls that the reaction takes, and not the interval of the periodic look that
+// would trigger it anyway. It applies only if nothing on the path has been wrong for Bounds.Recovery.
+// Invariant 12 bounds the other cases.
 
-// callTime is the longest time for the few statements and messages of one reaction between undisturbed
-// processes and servers. lateness is how many times a history's tolerance is added.
+// callTime is the maximum time for the few statements and messages of one reaction between undisturbed
+// processes and servers. The history's tolerance is added lateness times.
 const (
 	callTime = time.Second
 	lateness = 4
 )
 
-// promptBound is the longest time for a reaction.
+// promptBound returns the maximum time for a prompt reaction.
 func (s *Suite) promptBound() time.Duration { return callTime + lateness*(s.tolerance-clockTolerance) }
 
-// agenda is a queue of executions to check once, the earliest first.
+// agenda is a queue of executions, each to be checked once, the earliest check first.
 type agenda struct {
 	due watchHeap
 	seq uint32
 }
 
-// scheduleCheck schedules a check of an execution after a moment, if it then still has this status and epoch.
+// scheduleCheck schedules a check for the time after, if the execution then still has this status and epoch.
 func (a *agenda) scheduleCheck(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
 	a.seq++
 	a.due.push(watchEntry{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})
@@ -47,5 +48,5 @@ func (a *agenda) nextDue(s *Suite, now time.Duration) (*life, bool) {
 	return nil, false
 }
 
-// recoveryStart is the time since which nothing may have been wrong if a reaction was due at due.
+// recoveryStart returns since when nothing must have been wrong for a reaction to be due at due.
 func (s *Suite) recoveryStart(due time.Duration) time.Duration { return due - s.bounds.Recovery }

@@ -12,7 +12,7 @@ import (
 
 const minute = time.Minute
 
-// calmStory returns a story with two executors and a worker, long after their start, followed by more.
+// calmStory returns a story with two executors and a worker, followed by more, long after their start.
 func calmStory(more ...history.Event) []history.Event {
 	return append([]history.Event{
 		{At: second, Kind: history.ProcessStarted, Process: "executor-1"},
@@ -29,7 +29,7 @@ func to(at time.Duration, from, to execution.Status, process string) history.Eve
 	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
 }
 
-func TestReactionsArePrompt(t *testing.T) {
+func TestOnlyLateReactionBreaksInvariant(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	claimed := to(3*minute, execution.Requested, execution.Scheduling, "executor-1")
 	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
@@ -48,7 +48,7 @@ func TestReactionsArePrompt(t *testing.T) {
 	fault := func(process string) history.Event {
 		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
 	}
-	// Worker 2 has another runtime, so execution 1 does not go to it.
+	// Worker 2 has another runtime than execution 1, so it can't get that execution.
 	beside := func(more ...history.Event) []history.Event {
 		return calmStory(append([]history.Event{
 			{At: 2 * minute, Kind: history.ProcessStarted, Process: "python-1"},
@@ -61,12 +61,12 @@ func TestReactionsArePrompt(t *testing.T) {
 	// then is a claim by a later pass.
 	then := claimed
 	then.At += second / 2
-	// earlier moves an event half a second back.
+	// earlier returns an event, moved half a second earlier.
 	earlier := func(e history.Event) history.Event {
 		e.At -= second / 2
 		return e
 	}
-	// sent is a dispatch of execution 2 to worker 2.
+	// sent returns a dispatch of execution 2 to worker 2.
 	sent := func(process string) []history.Event {
 		of := func(e history.Event) history.Event {
 			e.Execution, e.Chain, e.Worker, e.Incarnation, e.Process = 2, 2, 2, 2, process
@@ -76,14 +76,14 @@ func TestReactionsArePrompt(t *testing.T) {
 		other.Text, other.Worker = "python", 0
 		return []history.Event{other, of(claimed), of(dispatched), of(published)}
 	}
-	// passing is a pass with a claim of execution 1 and a dispatch to worker 2.
+	// passing returns a pass with a claim of execution 1 and a dispatch to worker 2.
 	passing := func(process string, more ...history.Event) []history.Event {
 		return beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), submitted, claimed}, sent(process), more)...)
 	}
-	// unsent is a dispatch of execution 2 to worker 2 that is not sent.
+	// unsent returns a dispatch of execution 2 to worker 2 whose message is not sent.
 	unsent := func(process string) []history.Event { return sent(process)[:3] }
-	// answersAgain is such a dispatch at 3 minutes. The queue hung until again, and waited sent a dispatch
-	// there meanwhile.
+	// answersAgain returns such a dispatch at 3 minutes. The queue hung until again, and the executor waited
+	// sent a dispatch there meanwhile.
 	answersAgain := func(waited string, at, again time.Duration, process string) []history.Event {
 		var before []history.Event
 		for _, e := range sent(waited) {
@@ -155,9 +155,9 @@ func TestReactionsArePrompt(t *testing.T) {
 	}
 }
 
-// A hanging queue ends the session of an executor that has waited too long for its confirm. The executor's
-// unsent messages are not sent, and those that it has just sent are not confirmed. The end of another
-// executor's session explains neither.
+// An executor that has waited too long for a hanging queue's confirm ends its session. Its unsent messages
+// are then not sent, and the messages that it has just sent are not confirmed. The end of another executor's
+// session explains neither.
 func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	claimed, dispatched := to(3*minute, execution.Requested, execution.Scheduling, "executor-1"), to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
 	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
@@ -193,7 +193,7 @@ func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	}
 }
 
-// The executor that has the hint about an execution may have no session for a while.
+// The executor that got the hint about an execution may have no session for a while.
 func TestGivenUpSessionExcusesWaitingExecution(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	again := New(config.Default(config.Hardened), nil).reconnectBound()
@@ -270,7 +270,7 @@ func TestEndMayWaitForEarlierEnds(t *testing.T) {
 
 // Invariant 26 requires no dispatch to a worker that executors consider unhealthy for its many waiting
 // dispatches, unless the execution is pinned to it. Executors detect the end of that state with their next
-// look.
+// periodic look.
 func TestDeepQueueExcusesWaitingExecution(t *testing.T) {
 	waiting := []history.Event{
 		{At: 150 * second, Kind: history.Created, Execution: 2, Chain: 2, To: execution.Requested, Action: "a", Text: "shell", Process: "client"},

@@ -7,14 +7,14 @@ import (
 )
 
 // An executor compares the database's clock with its own (docs/ownership.md, "Two clocks"). It can't know of
-// a step before its first reading. Its timeout monitor reads the clock at the start or, if the database is
-// unreachable then, in a later pass.
+// a clock step before its first reading. Its timeout monitor reads the clock at its start or, if the database
+// is unreachable at that time, in a later pass.
 
-// hindersReading are the causes that can keep an executor from reading the database's clock.
+// hindersReading is the set of causes that can keep an executor from reading the database's clock.
 const hindersReading = standsStill | toDatabase | databaseFails
 
-// firstReading is when an executor must first have read the database's clock since its start, never if it
-// need not have read it yet. A process whose start is unknown counts as started with the history.
+// firstReading returns by when an executor must have read the database's clock for the first time since its
+// start, never if it need not have yet. A process whose start is unknown counts as started with the history.
 func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	p := s.roads.byName[process]
 	if p != nil && p.read != 0 {
@@ -37,7 +37,8 @@ func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	return at
 }
 
-// missedStep is when the database's clock was last moved before an executor must have read it, 0 for never.
+// missedStep returns when the database's clock was last moved before an executor must have read it, 0 for
+// never.
 func (s *Suite) missedStep(process string) time.Duration {
 	if p := s.roads.byName[process]; p != nil {
 		return p.missed
@@ -45,8 +46,8 @@ func (s *Suite) missedStep(process string) time.Duration {
 	return 0
 }
 
-// noteReadings records the first readings so far before an event that may hinder an executor, and which
-// executors miss a step of the clock.
+// noteReadings must be called before an event that may hinder executors. It records which executors have read
+// the clock by then, and which of them miss a step of the clock.
 func (s *Suite) noteReadings(e *history.Event) {
 	switch e.Kind {
 	case history.ClockStepped:
@@ -70,12 +71,12 @@ func (s *Suite) noteReadings(e *history.Event) {
 // stepBack is a backward step of the database's clock: its time, its size, and the clock's skew before it.
 type stepBack struct{ at, by, skew time.Duration }
 
-// offsetTolerance is how far the clock may be moved without being detected by an executor.
+// offsetTolerance is the maximum step of the clock that an executor does not detect.
 const offsetTolerance = 500 * time.Millisecond
 
-// unseenBack is how much longer a wait since a moment may seem to an executor because the clock was set back
-// before that moment and forwards after it. An executor does not detect a step that another step undoes
-// before its next reading, which its timeout monitor makes in every pass.
+// unseenBack returns how much longer a wait that began at since may seem to an executor, because the clock
+// was set back before since and forwards after it. An executor does not detect a step that another step
+// undoes before its next reading, which its timeout monitor makes in every pass.
 func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
 	b, interval := s.back, s.config.Executor.TimeoutCheckInterval
 	if b.by == 0 || b.at > since || s.stepped <= since || s.skew < b.skew-offsetTolerance {

@@ -47,8 +47,8 @@ func TestMissedClockStepExcusesExecutor(t *testing.T) {
 	}
 }
 
-// A dispatch is rejected after a wait of three seconds, because the database's clock was set forwards. That
-// is lawful if the clock was set back shortly before the dispatch.
+// A dispatch is rejected after a wait of only three seconds, because the database's clock was set forwards.
+// That is lawful if the clock had been set back shortly before the dispatch.
 func TestUndoneClockStepExcusesExecutor(t *testing.T) {
 	step := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}

@@ -11,13 +11,14 @@ import (
 
 // This file adapts the rules to a database that loses its latest writes (history.DatabaseRewound).
 //
-// Until the loss every rule judges as usual. From then on this suite is silent and passes the history on to
-// another suite. That suite has observed the processes, servers, faults and workers from the beginning. Of
-// executions it has observed only the failures that workers count. It waits until the contract holds: every
-// incarnation that has lost an answered heartbeat is over, and no older work is left. Then it judges
-// everything accepted from that moment on, by every rule, and ignores messages and ends of older executions.
+// Until the loss every rule judges as usual. After it this suite reports nothing more and passes the history
+// on to another suite. That suite has observed processes, servers, faults and workers from the beginning. Of
+// executions it has observed only the failures that workers count. It waits until the contract holds again:
+// every incarnation that has lost an answered heartbeat is over, and no older work is left. Then it judges
+// everything accepted from that time on, by every rule, and ignores messages and ends of older executions.
 //
-// While it waits, it judges only one rule, as part of invariant 12: those incarnations must end in time.
+// While it waits, it judges only one rule, as part of invariant 12: the incarnations that have lost an
+// answered heartbeat must end in time.
 
 // rewindState is a suite's state about losses of the database.
 type rewindState struct {
@@ -27,24 +28,23 @@ type rewindState struct {
 	later *Suite
 	over  bool
 
-	// waits reports whether the suite judges nothing yet, and ready whether the loss that it waits for has
-	// happened.
+	// waits reports whether the suite does not judge yet, and ready whether the awaited loss has happened.
 	waits, ready bool
 	// quiet reports whether the world has nothing left to do.
 	quiet func() bool
-	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be over. The
+	// stale holds the incarnations that have lost an answered heartbeat. due is when they must be over. The
 	// writes between from and to are lost.
 	stale         []execution.Incarnation
 	due, from, to time.Duration
-	// execution and message are the last numbers before the suite began to judge; foreign are later
-	// executions that belong to earlier ones.
+	// execution and message are the last numbers that were given before the suite began to judge. foreign
+	// holds later executions that belong to earlier executions.
 	execution execution.ID
 	message   uint64
 	foreign   map[execution.ID]bool
 }
 
 // ExpectRewinds sets how often the database may lose its latest writes. quiet reports whether nothing is left
-// to do. Call it after all other setters, before the run.
+// to do. It must be called after all other setters, and before the run.
 func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	if n == 0 {
 		return
@@ -99,7 +99,7 @@ func (s *Suite) routeEvent(e *history.Event) bool {
 func (s *Suite) beginWait(e *history.Event) {
 	s.ready, s.due, s.from, s.to = true, e.At+s.surrenderTime(), e.Due, e.At
 	for i, t := range s.workers.All() {
-		// A worker can't miss a heartbeat if it got no reply to it.
+		// A worker that got no reply to a heartbeat does not know that the heartbeat was lost.
 		known := t.answered
 		if !s.called {
 			known = t.renewed
@@ -114,8 +114,8 @@ func (s *Suite) beginWait(e *history.Event) {
 	}
 }
 
-// markStale adds an incarnation to stale if a heartbeat stored at at is lost. A heartbeat at the very moment
-// of from may have been kept.
+// markStale adds an incarnation to stale if a heartbeat stored at the time at is lost. A heartbeat stored
+// exactly at from may have been kept.
 func (s *Suite) markStale(i execution.Incarnation, t *session, at time.Duration) {
 	if _, gone := t.goneSince(); !gone && at > s.from && !slices.Contains(s.stale, i) {
 		s.stale = append(s.stale, i)
@@ -148,8 +148,8 @@ func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrenderTime is how long an incarnation that has lost an answered heartbeat may continue: until its next
-// heartbeat, or until an executor detects that its lease is over.
+// surrenderTime returns for how long an incarnation that has lost an answered heartbeat may continue: until
+// its next heartbeat, or until an executor detects that its lease is over.
 func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
@@ -204,8 +204,8 @@ func (s *Suite) concernsOlder(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// noteForeignFailures notes the failures of workers in executions that this suite does not judge. A worker
-// continues to count them, even those that the database has lost.
+// noteForeignFailures records the failures of workers in executions that this suite does not judge. A worker
+// continues to count these failures, even if the database has lost them.
 func (s *Suite) noteForeignFailures(e *history.Event) {
 	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
 		return
@@ -220,10 +220,10 @@ func (s *Suite) noteForeignFailures(e *history.Event) {
 	}
 }
 
-// isSilent reports whether findings don't count now.
+// isSilent reports whether the suite must not record findings now.
 func (s *Suite) isSilent() bool { return s.over || s.waits }
 
-// laterFindings returns this suite's findings and those of the suites that took over.
+// laterFindings returns the findings of this suite and of the suites that took over from it.
 func (s *Suite) laterFindings() []Finding {
 	if !s.over {
 		return s.findings

@@ -17,9 +17,8 @@ func findingsAfterLoss(quiet time.Duration, events ...history.Event) []string {
 	return findingsAfterLossWithCalls(quiet, nil, events...)
 }
 
-// findingsAfterLossWithCalls is findingsAfterLoss with reported calls of the worker: answers has, for each
-// moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no calls are
-// reported.
+// findingsAfterLossWithCalls does the same as findingsAfterLoss, but with reported calls: answers holds, by
+// time, the number of incarnation 1's heartbeat that is answered then. If it is nil, no calls are reported.
 func findingsAfterLossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{9, 12, 19})
 	var now time.Duration
@@ -47,12 +46,12 @@ func findingsAfterLossWithCalls(quiet time.Duration, answers map[time.Duration]u
 	return found
 }
 
-// wronglyLimitedExecution is an execution that does not have the limits of its request.
+// wronglyLimitedExecution returns the creation of an execution without the limits of its request.
 func wronglyLimitedExecution(at time.Duration, id execution.ID, parent execution.ID) history.Event {
 	return asked(func(e *history.Event) { e.At, e.Execution, e.Chain, e.Related, e.Limit = at, id, id, parent, 9 })
 }
 
-// After a loss, only executions are judged that were accepted after all earlier ones had ended.
+// After a loss, only executions that were accepted after all earlier executions had ended are judged.
 func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 	tick := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.FaultEnded, Fault: "x"}
@@ -76,10 +75,10 @@ func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 	}
 }
 
-// lostHeartbeatText is part of the finding about an incarnation that has lost a heartbeat and continues.
+// lostHeartbeatText is part of a finding about an incarnation that continues although its heartbeat is lost.
 const lostHeartbeatText = "lost a heartbeat that it had answered"
 
-// An incarnation that has lost a heartbeat must end; one that has lost none may continue.
+// An incarnation that has lost an answered heartbeat must end. Other incarnations may continue.
 func TestIncarnationWithLostHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
 		e.At = at
@@ -158,7 +157,7 @@ func TestEarlierWorkerFailuresCountAfterLoss(t *testing.T) {
 	}
 }
 
-// A drain request from the lost period is lost; an earlier one is not.
+// A drain request that was stored in the lost period is lost. An earlier request is not.
 func TestDatabaseLossErasesLaterDrainRequests(t *testing.T) {
 	for at, demanded := range map[time.Duration]bool{15 * second: true, 25 * second: false} {
 		s := New(config.Default(config.Hardened), []int{10})

@@ -12,22 +12,23 @@ import (
 
 // roads records what was wrong, when and where: one entry for each process, with its links, its clock and its
 // machine, and one for what all processes share. A bound about one process, or about the path from a process
-// to the executors, counts from the last trouble on that path. Trouble elsewhere doesn't loosen it.
+// to the executors, counts from the last trouble of that process or path. Other trouble doesn't extend it.
 //
-// Trouble that isn't known to concern one process concerns all processes.
+// Trouble that isn't known to concern a single process counts for all processes.
 type roads struct {
 	byName map[string]*road
-	// executors are the processes that have started and are not known to be workers, in the order
-	// of their first start.
+	// executors holds the processes that have started and are not known to be workers, in the order of their
+	// first start.
 	executors []*road
-	// servers records trouble of the database, the broker, their clocks and their queues.
+	// servers records trouble with the database, the broker, their clocks and their queues.
 	servers trouble
-	// dispatches and hints record trouble of messages of these types.
+	// dispatches and hints record trouble with messages of these types.
 	dispatches, hints trouble
-	// ofWorker lists the processes that have registered as a worker: a twin uses the queues of
-	// another process.
+	// ofWorker lists the processes that have registered as each worker. There may be several, because a twin
+	// uses another process's queues.
 	ofWorker map[execution.WorkerID][]*road
-	// strangers counts, by target, the lasting faults whose target was no known process when they began.
+	// strangers counts, by target, the faults that have not ended and whose target was not a known process
+	// when they began.
 	strangers map[string]int
 }
 
@@ -41,7 +42,7 @@ type road struct {
 	// history does not record is neither up nor ended.
 	ended bool
 	wrong trouble
-	// stuck records when its queue hung, if it is a worker.
+	// stuck records when the queue of the process hung, if it is a worker.
 	stuck trouble
 	// givenUp records when it gave up its session with the broker; see Suite.GivenUp.
 	givenUp trouble
@@ -54,15 +55,15 @@ type road struct {
 	// both.
 	stopping bool
 	held     int16
-	// frozen are the periods since its start in which its machine was frozen and its clock stood still, the
-	// latest last, at most mostFrozen. The last one may not have ended.
+	// frozen holds the latest periods since its start in which its machine was frozen and its clock stopped,
+	// the latest last, at most mostFrozen. The last period may not have ended.
 	frozen []freezePeriod
 }
 
-// freezePeriod is a period in which a machine is frozen; until is never while it lasts.
+// freezePeriod is a period in which a machine is frozen. until is never if it has not ended.
 type freezePeriod struct{ from, until time.Duration }
 
-// mostFrozen is the greatest number of remembered freeze periods of a machine.
+// mostFrozen is the maximum number of freeze periods that are remembered for a machine.
 const mostFrozen = 100
 
 // beginFreeze notes that the machine of a process is frozen.
@@ -82,7 +83,7 @@ func (r *road) endFreeze(at time.Duration) {
 	}
 }
 
-// clockStoppage is how long the clock of a process stood still between two moments.
+// clockStoppage returns for how long the clock of a process was stopped between from and until.
 func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
@@ -90,8 +91,7 @@ func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	return long
 }
 
-// leastClockStoppage is the shortest time for which the clock of any running executor stood still between two
-// moments.
+// leastClockStoppage returns the minimum of clockStoppage for the running executors.
 func (r *roads) leastClockStoppage(from, until time.Duration) time.Duration {
 	least := never
 	for _, p := range r.executors {
@@ -197,7 +197,7 @@ func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) 
 		began := e.Kind == history.FaultBegan
 		switch {
 		case p == nil && began:
-			// A queue of the executors, or a process that has not started yet.
+			// The target is a queue of the executors, or a process that has not started yet.
 			r.strangers[name]++
 			note(&r.servers, e.At)
 		case !began && r.strangers[name] > 0:
@@ -216,7 +216,7 @@ func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) 
 // Messages that the broker doesn't confirm need not arrive.
 func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
 
-// queueStuckSince reports whether this queue has hung at or after a moment.
+// queueStuckSince reports whether this queue has hung at or after from.
 func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
@@ -225,7 +225,7 @@ func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.presentSince(from) })
 }
 
-// stuckQueues is the number of workers whose queue has hung at or after a moment.
+// stuckQueues returns the number of workers whose queue has hung at or after from.
 func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
 		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.presentSince(from) }) {
@@ -245,20 +245,20 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 	}
 }
 
-// reconnectBound is the longest time from when an executor gave up its session to its scheduler's next pass:
-// it reconnects within ReconnectMax, and its next pass follows within a period.
+// reconnectBound returns the maximum time from the end of an executor's session, which it has given up, to
+// its scheduler's next pass: it reconnects within ReconnectMax, and the pass follows within a period.
 func (s *Suite) reconnectBound() time.Duration {
 	period := s.config.Executor.ReconcileInterval
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
 }
 
-// gaveUp reports whether a process has given up its session with the broker at or after a moment.
+// gaveUp reports whether a process has given up its session with the broker at or after from.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
 	return p != nil && p.givenUp.presentSince(from)
 }
 
-// isClear reports whether a process runs and has had no trouble since a moment.
+// isClear reports whether a process runs and had no trouble at or after from.
 func (r *road) isClear(from time.Duration) bool {
 	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.presentSince(from)
 }
@@ -266,7 +266,7 @@ func (r *road) isClear(from time.Duration) bool {
 // isAway reports whether a process is known to have ended, or is paused or frozen.
 func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
-// lastTrouble is the last moment at which a process is known to have had trouble, 0 for never.
+// lastTrouble returns when a process last had trouble, as far as is known, 0 for never.
 func (r *road) lastTrouble() time.Duration {
 	if r == nil {
 		return 0
@@ -274,18 +274,17 @@ func (r *road) lastTrouble() time.Duration {
 	return r.wrong.last
 }
 
-// serversClear reports whether the servers have had no trouble since a moment.
+// serversClear reports whether the servers had no trouble at or after from.
 func (r *roads) serversClear(from time.Duration) bool { return !r.servers.presentSince(from) }
 
-// hasClearExecutor reports whether the servers and at least one running executor have had no trouble since a
-// moment.
+// hasClearExecutor reports whether the servers and some running executor had no trouble at or after from.
 func (r *roads) hasClearExecutor(from time.Duration) bool {
 	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }
 
-// hintsArrive reports whether a hint published at or after a moment reaches an executor that acts on it: at
-// least one executor runs, all running executors are well, because any of them may get the hint, and no fault
-// struck hints.
+// hintsArrive reports whether a hint published at or after from must reach an executor that acts on it. At
+// least one executor must run, all running executors must be well, because any of them may get the hint, and
+// no fault may have affected hints.
 func (r *roads) hintsArrive(from time.Duration) bool {
 	if !r.serversClear(from) || r.hints.presentSince(from) {
 		return false

@@ -14,10 +14,10 @@ import (
 type roster struct {
 	s             *Suite
 	byIncarnation dense.Table[execution.Incarnation, *candidate]
-	// candidates are the incarnations that may still get work, the oldest first.
+	// candidates holds the incarnations that may still get work, the oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
-	// departed is when a former candidate could last be given work, by runtime.
+	// departed holds, by runtime, when a former candidate could last be given work.
 	departed map[string]time.Duration
 }
 
@@ -71,8 +71,8 @@ func (r *roster) addCandidate(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// someWorkerFits reports whether a worker, full or not, has fitted an execution for longer than forAWhile: an
-// executor that decided earlier could not know of a shorter period.
+// someWorkerFits reports whether some worker, full or not, has fitted an execution for longer than forAWhile.
+// An executor that decided earlier could not know of a shorter period.
 func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
 	now := r.s.databaseTime(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
@@ -80,15 +80,15 @@ func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
 	})
 }
 
-// noteDeparture records until when a removed worker could be given work.
+// noteDeparture records when a worker that is being removed could last be given work.
 func (r *roster) noteDeparture(w *candidate) {
 	for _, runtime := range w.runtimes {
 		r.departed[runtime] = max(r.departed[runtime], w.fitUntil)
 	}
 }
 
-// lastFit is when a worker could last be given an execution for longer than brief, negative if none ever
-// could.
+// lastFit returns the end of the last period longer than brief in which some worker could be given an
+// execution, negative if there was none.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)
 	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {

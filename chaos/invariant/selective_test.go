@@ -51,7 +51,7 @@ func TestObservedKindsMatchObserveEvent(t *testing.T) {
 	}
 	for name, kinds := range heard {
 		if len(kinds) == 0 {
-			// It observes all kinds except the common ones of messages.
+			// The checker observes all kinds except the common kinds of message events.
 			for _, k := range []string{"Published", "PublishedMarked", "Enqueued", "Delivered", "Acked", "Hinted"} {
 				if observed[name][k] {
 					t.Errorf("%s observes %s and does not list it", name, k)

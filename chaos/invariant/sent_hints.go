@@ -8,20 +8,20 @@ import (
 )
 
 // sentHints holds hints by id. A sender builds an id from its name and a counter, so the hints of each name
-// are in a table by number. A map of all ids would be slower, because there are thousands of them, and each
-// is soon removed.
+// are in a table by number. A map of all ids would be slower, because there are thousands of ids, and each is
+// soon removed.
 //
 // Its size is bounded by the hints in it: names and ids are removed with their last hint.
 type sentHints struct {
 	byName map[string]*dense.Table[uint64, *publishedHint]
-	// odd holds the hints with any other id, by the number that oddly assigns to the id. next is the next
-	// free number.
+	// odd holds the hints with ids of any other form, by the number that oddly assigns to the id. next is the
+	// next free number.
 	odd   dense.Table[uint64, *publishedHint]
 	oddly map[string]uint64
 	next  uint64
 }
 
-// hintPosition is the place of a hint: a table, and a number in it.
+// hintPosition is the position of a hint: a table, and the hint's number in it.
 type hintPosition struct {
 	table  *dense.Table[uint64, *publishedHint]
 	number uint64
@@ -31,7 +31,7 @@ func newSentHints() sentHints {
 	return sentHints{byName: make(map[string]*dense.Table[uint64, *publishedHint]), oddly: make(map[string]uint64)}
 }
 
-// positionOf returns the place of the hint with this id, whether or not there is such a hint.
+// positionOf returns the position of a hint with this id, whether or not there is such a hint.
 func (sh *sentHints) positionOf(id string) hintPosition {
 	// Only the canonical spelling of a number is accepted, so that no two ids have the same position.
 	if name, digits, ok := cutLast(id, '/'); ok && digits != "" && digits[0] != '0' {

@@ -2,7 +2,7 @@ package invariant
 
 import "testing"
 
-// The ids include unusual forms, which a mutant may produce.
+// Each id has its own position, even ids of unusual forms, which a mutant may produce.
 func TestEachHintHasSeparatePosition(t *testing.T) {
 	ids := []string{"executor-1/7", "executor-1/8", "worker-1/7", "a/b/7", "executor-1/07", "executor-1/0", "executor-1/", "/7", "7", "", "executor-1/+7", "executor-1/18446744073709551616"}
 	h := newSentHints()
@@ -19,7 +19,7 @@ func TestEachHintHasSeparatePosition(t *testing.T) {
 			t.Errorf("%q was found as %v", id, got)
 		}
 	}
-	// A new id does not get the position of a remaining one.
+	// A new id must not get the position of an id that is still in use.
 	forget := func(id string) { h.forgetHint(&publishedHint{id: id, position: h.positionOf(id)}) }
 	forget("7")
 	if at := h.positionOf("8"); at.table.Get(at.number) != nil {

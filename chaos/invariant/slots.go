@@ -7,22 +7,23 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// slots is the use of the run slots of one incarnation of a worker, with the runtimes that it offers.
+// slots describes how many run slots of a worker's incarnation are in use, and since when, with its runtimes.
 type slots struct {
 	runtimes string
-	// capacity is how many executions it may run, running how many claimed ones have not ended. If it is full
-	// now, it has been full since fullSince. The previous full period lasted from fullFrom to fullUntil.
+	// capacity is how many executions it may run. running is how many executions it has claimed that have not
+	// ended. If it is full now, it has been full since fullSince. The previous full period lasted from
+	// fullFrom to fullUntil.
 	capacity, running              int64
 	fullSince, fullFrom, fullUntil time.Duration
-	// beats are the times of its last three renewals, the latest first.
+	// beats holds the times of its last three renewals, the latest first.
 	beats [3]time.Duration
 }
 
-// knownUntil is the latest time for which an executor must know whether the worker was full: two heartbeats
-// may already have been under way then, but the third was sent after it.
+// knownUntil returns the latest time for which an executor must know whether the worker was full. Of the last
+// three heartbeats, two may already have been under way at that time, but the third was sent after it.
 func (s *slots) knownUntil() time.Duration { return s.beats[2] }
 
-// isFull reports whether it runs as many executions as it may.
+// isFull reports whether all run slots are in use.
 func (s *slots) isFull() bool { return s.capacity > 0 && s.running >= s.capacity }
 
 // countRun applies a transition that claims or ends an execution.

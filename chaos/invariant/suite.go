@@ -1,13 +1,13 @@
 // Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an execution,
 // what must never be lost, what must happen exactly once.
 //
-// Each invariant has a checker in a file of its number. Checkers are incremental: they see every event once,
-// in order, spend constant time on it, and keep state only for live executions, messages and workers. So a
-// sweep can stream its histories through them. They read evidence (rows, messages, runs) rather than the
-// core's reports.
+// Each invariant has a checker, in the file with its number. Checkers are incremental: they see every event
+// once, in order, take constant time for it, and keep state only for live executions, messages and workers.
+// So a sweep can stream its histories through them. They rely on evidence (rows, messages, runs) and not on
+// the core's reports.
 //
-// An invariant lists the kinds of events that it needs. For a history without them it counts as not judged,
-// instead of passing.
+// An invariant lists the kinds of events that it needs. For a history without these it counts as not judged,
+// and not as kept.
 package invariant
 
 import (
@@ -30,14 +30,13 @@ type Invariant struct {
 	Name   string
 	// Statement is the rule in short sentences, each with one idea; reports print it.
 	Statement string
-	// Needs are the kinds of events without which the rule can't be judged.
+	// Needs lists the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole are the kinds of events without which only a part of the rule is judged. Part describes that
-	// part.
+	// Whole lists the kinds of events without which only a part of the rule is judged. Part describes it.
 	Whole []history.Kind
 	Part  string
-	// Across reports whether the rule compares or counts executions, so a single execution with unknown
-	// events invalidates it.
+	// Across reports whether the rule compares or counts executions. Such a rule can't be judged if a single
+	// execution has unknown events.
 	Across bool
 	// Conduct reports whether the rule is about how this executor and these workers behave: punctual, frugal, candid.
 	// The other rules are about safety. History and oracle alone show a breach of them, and any executor must
@@ -50,34 +49,35 @@ type Invariant struct {
 	make func(*Suite) checker
 }
 
-// checker judges one rule over one run.
+// checker judges one rule on one run.
 type checker interface {
 	// observeEvent observes one event. l is the state of its execution before the event, nil if the event is
-	// about no execution or about a finished one.
+	// not about an execution or is about a finished execution.
 	observeEvent(e *history.Event, l *life)
 	// endRun is called once, after the last event. settled reports whether the run ended because nothing was
 	// left to do.
 	endRun(settled bool)
 }
 
-// selectiveChecker is a checker that observes only some kinds of events, and measures no time between them.
-// Most events are of a few frequent kinds, and a suite spends most of its time on passing them to checkers.
+// selectiveChecker is a checker that observes only some kinds of events, and need not detect that time passes
+// between them. Most events are of a few frequent kinds, and a suite spends most of its time passing them to
+// checkers.
 type selectiveChecker interface {
 	checker
 	// observedKinds lists the kinds of events that the checker observes.
 	observedKinds() []history.Kind
 }
 
-// timedChecker is a selective checker that also checks conditions at certain times. It sets each time by
-// Suite.wakeAt. The first event at or after that time is passed to it, whatever its kind. So is the first
-// event of the run.
+// timedChecker is a selective checker that also checks conditions at certain times. It sets each time with
+// Suite.wakeAt. It then observes the first event at or after that time, whatever the event's kind. It also
+// observes the first event of the run.
 type timedChecker interface {
 	selectiveChecker
 	isTimedChecker()
 }
 
-// besidesMessages lists all kinds of events except the most common ones of messages, for rules
-// about rows, processes and actions.
+// besidesMessages lists all kinds of events except the most common message events, for rules about rows,
+// processes and actions.
 var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	kinds := make([]history.Kind, 0, history.Kinds)
 	for k := range history.Kind(history.Kinds) {
@@ -90,8 +90,8 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 	return kinds
 })
 
-// besidesRuns lists the same kinds without creations, starts and ends of actions, for rules about processes
-// and about the ends of executions.
+// besidesRuns lists the kinds in besidesMessages without creations, starts and ends of actions, for rules
+// about processes and about the ends of executions.
 var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
 		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
@@ -107,14 +107,15 @@ type Finding struct {
 	Message   string
 }
 
-// Count is the number of invariants, Last the highest number. They are numbered from 1. Number 31 is unused:
-// its rule was about pure functions of the core, which chaos/selftest/conformance/policytest tests now.
+// Count is the number of invariants, and Last the highest number of an invariant. They are numbered from 1.
+// Number 31 is unused: its rule was about pure functions of the core, which
+// chaos/selftest/conformance/policytest tests now.
 const (
 	Count = 31
 	Last  = 32
 )
 
-// All returns every invariant, by number. The elements are the same at each call; the caller owns the slice.
+// All returns every invariant, by number. Each call returns the same elements in a new slice.
 func All() []*Invariant {
 	list := every()
 	return list[:]
@@ -125,7 +126,7 @@ var (
 	table = sync.OnceValue(oracle.NewTransitionTable) //detlint:ok it is always the same
 )
 
-// newInvariants returns the invariants by number. It fails to compile unless Count is their number.
+// newInvariants returns the invariants by number. If Count is not their number, it does not compile.
 func newInvariants() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), statusOwnership(), epochFencing(), singleRun(), nothingLost(), messageConservation(),
@@ -135,8 +136,8 @@ func newInvariants() [Count]*Invariant {
 	}
 }
 
-// InPart reports whether only a part of the rule is judged on a history with only these kinds of events; nil
-// stands for all kinds.
+// InPart reports whether only a part of the rule is judged on a history with only these kinds of events. nil
+// means all kinds.
 func (i *Invariant) InPart(kinds []history.Kind) bool {
 	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
@@ -155,48 +156,48 @@ func ByNumber(n int) *Invariant {
 type Suite struct {
 	config config.Config
 	bounds Bounds
-	// calmBounds are the bounds for undisturbed executors and servers.
+	// calmBounds holds the bounds for undisturbed executors and servers.
 	calmBounds  Bounds
 	transitions *oracle.TransitionTable
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	// heard has, for each kind of event, a bit for each checker that observes it, by the checker's index in
-	// checkers.
+	// heard holds, for each kind of event, a bit set of the indices in checkers of those that observe it.
 	heard [history.Kinds]uint64
-	// timed has a bit for each timed checker. wakes holds the next time of each by index, and next is the
-	// earliest of these.
+	// timed is the bit set of the timed checkers. wakes holds each checker's next time by its index, and next
+	// is the earliest of these times.
 	timed uint64
 	wakes [64]time.Duration
 	next  time.Duration
-	// observing is the index of the checker that observes an event now, negative for none.
+	// observing is the index of the checker that is observing an event now, negative for none.
 	observing int
-	// events counts the events that the checkers were shown.
+	// events counts the events that checkers have observed.
 	events   int64
 	findings []Finding
-	// broken holds the invariants with a finding: later findings are noise.
+	// broken holds the invariants that have a finding. Their later findings are ignored.
 	broken map[*Invariant]bool
-	// each holds the executions about which each invariant has a finding; nil if only the first counts.
+	// each holds the executions about which each invariant has a finding; nil if only an invariant's first
+	// finding counts.
 	each map[foundAbout]bool
 	// occasions counts how often each invariant was judged, by its number less one; see Judged.
 	occasions [Last]uint64
 
 	lives   dense.Table[execution.ID, *life]
 	workers dense.Table[execution.Incarnation, *session]
-	// registered are the incarnations of each worker in the order of their registration. Numbers may repeat
-	// after a rewind.
+	// registered holds each worker's incarnations in the order of their registration. After a rewind, numbers
+	// may repeat.
 	registered dense.Table[execution.WorkerID, []execution.Incarnation]
 	// started is when each process last started.
 	started map[string]time.Duration
 	free    []*life
 	now     history.Event
 	created execution.ID
-	// cancelled are the chains that have not ended and whose cancellation was requested; ended holds the
+	// cancelled holds the chains that have not ended and whose cancellation was requested. ended holds the
 	// final status of ended chains.
 	cancelled map[execution.ID]bool
 	ended     finalStatuses
 	// endsHandled counts the ends that executors have handled.
 	endsHandled int
-	// actions are the names of the actions so far, actionAt the index of each.
+	// actions holds the names of the actions so far, and actionAt the index of each name.
 	actions  []string
 	actionAt map[string]uint16
 	orphans  orphans
@@ -204,33 +205,32 @@ type Suite struct {
 	hindrances hindranceLog
 	roads      roads
 	fleet      *fleet
-	// ledger records the causes that have struck each process, for rules that apply only to
-	// unhindered ones.
+	// ledger records the causes that affected each process, for rules about unhindered processes.
 	ledger *ledger
 	alerts Alerts
 	work   Work
-	// clock returns the present step and time, if the world has a clock.
+	// clock returns the present step and time; nil if the world has no clock.
 	clock func() (step uint64, at time.Duration)
-	// skew is how far the database's clock has been moved since the start.
+	// skew is the sum of all steps of the database's clock since the start.
 	skew time.Duration
-	// lockedRows is how many rows another program's session has locked.
+	// lockedRows is how many rows are locked by another program's session.
 	lockedRows int
-	// latest is the latest time that this clock had shown when it was moved. setBack is when it shows that
-	// time for the second time; until then its times are too early. Several steps back add up. stepped is
-	// when it was last moved.
+	// latest is the latest time that the database's clock had shown when it was moved. setBack is when it
+	// will show that time again; until then its times are too early. Several backward steps add up. stepped
+	// is when it was last moved.
 	latest   time.Duration
 	setBack  time.Duration
 	stepped  time.Duration
 	back     stepBack
 	patience time.Duration
-	// tolerance is how much before its bound a decision may seem to come.
+	// tolerance is how much a decision may seem to come before its lawful time.
 	tolerance time.Duration
-	// requested returns the action with the limits that apply to the execution created under an
-	// idempotency key; nil if that is unknown.
+	// requested returns the action with the limits that apply to the execution created under an idempotency
+	// key. It is nil if requests are unknown.
 	requested func(key string) (execution.Action, bool)
-	// holds are the kinds of events that the history records whenever they happen; nil for all.
+	// holds lists the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
-	// called reports whether the calls of workers are reported to a suite that judges after a loss.
+	// called reports whether workers' calls are reported to a suite that judges after a loss.
 	called   bool
 	excluded excludedHistory
 	rewindState
@@ -254,8 +254,8 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
-// wakeAt makes the suite call the observing checker at the first event at or after a moment. Without an
-// observing checker it applies to all timed checkers, because the caller is unknown.
+// wakeAt makes the suite call the observing checker at the first event at or after at. If no checker is
+// observing, the caller is unknown, so the call applies to all timed checkers.
 func (s *Suite) wakeAt(at time.Duration) {
 	s.next = min(s.next, at)
 	if s.observing >= 0 {
@@ -267,8 +267,8 @@ func (s *Suite) wakeAt(at time.Duration) {
 	}
 }
 
-// dueCheckers returns a bit for each timed checker whose time has come. Such a checker sets a new time if it
-// still waits.
+// dueCheckers returns a bit for each timed checker whose time has come. Such a checker must set a new time if
+// it needs one.
 func (s *Suite) dueCheckers(at time.Duration) (due uint64) {
 	s.next = never
 	for of := s.timed; of != 0; of &= of - 1 {
@@ -311,26 +311,26 @@ func isWanted(only []int, n int) bool {
 	return false
 }
 
-// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or a log line
-// gets those of the previous event. The clock must not be behind the last event.
+// SetClock sets the source of a finding's step and time. Without it, a finding about a call or a log line
+// gets the step and time of the previous event. The clock must not be behind the last event.
 func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock = now }
 
-// SetPatience sets how old an unfinished execution must be to count as stuck, in a history that was cut off
+// SetPatience sets the age from which an unfinished execution counts as stuck, for a history that was cut off
 // during work. Zero, the default, is for a history that ended because nothing was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
-// databaseTime is the time that the database's clock shows at a time of the run.
+// databaseTime returns the time that the database's clock shows at the run's time at.
 func (s *Suite) databaseTime(at time.Duration) time.Duration { return at + s.skew }
 
-// SetTolerance sets how far an event's time may lie from the time at which the core decided. The
-// default is for a history in which both are equal; a real database's triggers fire a little later.
+// SetTolerance sets how far an event's time may differ from the time at which the core decided. The default
+// is for a history in which both are equal. A real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) {
 	s.tolerance = d
 	s.calmBounds = boundsOf(s.config, s.promptBound())
 }
 
 // SetEvidence sets the kinds of events that the history records whenever they happen; the default
-// is all. Invariants that can be judged in part (see Invariant.InPart) depend on it.
+// is all. It determines which invariants are judged only in part (see Invariant.InPart).
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
 // recordsKind reports whether the history records a kind of event whenever it happens.
@@ -338,33 +338,33 @@ func (s *Suite) recordsKind(kind history.Kind) bool {
 	return s.holds == nil || slices.Contains(s.holds, kind)
 }
 
-// SetRequests sets the lookup of requests by idempotency key: it returns the action with the limits
-// that apply to the execution, and whether the key is known. By default no key is known.
+// SetRequests sets the function that looks up requests by idempotency key. It returns the action with the
+// limits that apply to the execution, and whether the key is known. By default no key is known.
 func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool)) {
 	s.requested = requested
 }
 
-// Open is the number of unfinished executions.
+// Open returns the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// isStuck reports whether a state that has lasted since a moment should have changed.
+// isStuck reports whether a state that began at since should have changed by now.
 func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
 
-// Findings are the violations so far, at most one of each invariant; with EachExecution at most one
+// Findings returns the violations so far, at most one of each invariant; with EachExecution at most one
 // of each invariant about each execution.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
 // Judged returns how often each invariant was judged so far; invariant n is at index n-1. It counts the
-// occasions on which a condition of the rule was evaluated on something that could have broken it, whether
-// kept or broken: a start of an action, a bad end, a queue at the end of the run. It does not count events
-// that a checker only observed. If an event must meet several conditions that don't always apply, each that
-// applies counts. Excused occasions don't count, and an invariant that is not in the suite has 0. Call it
-// after End, because some rules judge only then. The caller owns the slice.
+// occasions on which a condition of the rule was evaluated for something that could have broken it, such as a
+// start of an action, a bad end, or a queue at the end of the run, whether or not it did. It does not count
+// events that a checker only observed. If an event must meet several conditions that don't always apply, each
+// condition that applies counts. Excused occasions don't count, and an invariant that is not in the suite has
+// 0. Call it after End, because some rules judge only then. The caller owns the slice.
 //
-// Verdicts don't depend on it. Two runs of one scenario with one seed have the same counts, so a
-// smaller count after a change to a checker means that something is no longer judged.
+// Verdicts don't depend on it. Two runs of the same scenario with the same seed have the same counts, so if a
+// count is smaller after a change to a checker, something is no longer judged.
 func (s *Suite) Judged() []uint64 {
 	n := slices.Clone(s.occasions[:])
 	if s.over {
@@ -411,18 +411,18 @@ func (s *Suite) Observe(e *history.Event) {
 	s.applyEvent(e, l)
 }
 
-// foundAbout is the rule and the execution of a finding.
+// foundAbout identifies a finding by its rule and its execution.
 type foundAbout struct {
 	rule *Invariant
 	id   execution.ID
 }
 
-// EachExecution makes the suite record the first finding of each invariant about each execution, and not only
-// its first finding. It is for the question whether one execution fails, which another one that fails earlier
-// would hide. Call it before the run, and before ExpectRewinds.
+// EachExecution makes the suite record each invariant's first finding about each execution, and not only its
+// first finding. It helps to decide whether a certain execution fails even if another execution fails
+// earlier. It must be called before the run, and before ExpectRewinds.
 func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
 
-// isKnownFinding reports whether an earlier finding makes this one noise.
+// isKnownFinding reports whether a finding is to be ignored because of an earlier finding.
 func (s *Suite) isKnownFinding(i *Invariant, id execution.ID) bool {
 	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
 }
@@ -441,8 +441,8 @@ func (s *Suite) End(settled bool) []Finding {
 	return s.laterFindings()
 }
 
-// recordViolation records a finding, the first one of its invariant; with EachExecution the first one about
-// each execution.
+// recordViolation records a finding unless its invariant already has one; with EachExecution, one about the
+// same execution.
 func (s *Suite) recordViolation(i *Invariant, id execution.ID, format string, args ...any) {
 	if s.isKnownFinding(i, id) || s.isSilent() || s.isExcluded(i, id) {
 		return

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// A check that waits for a time happens at the first event at or after that time, whatever the event is
-// about, because later events may excuse the finding. None of these rules observes that a message was stored.
+// A timed check happens at the first event at or after its time, whatever the event is about. If it came
+// later, other events could excuse the finding. None of these rules observes that a message was stored.
 func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 	stored := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Enqueued, Message: 9, Queue: "q"}
@@ -53,7 +53,7 @@ func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 	}
 }
 
-// A database that has lost its latest writes reports the state of incarnations itself. No executor has then
+// A database that has lost its latest writes may itself report incarnations as lost. No executor has then
 // marked a worker lost.
 func TestDatabaseMayReportLostIncarnations(t *testing.T) {
 	for process, breaks := range map[string]bool{"executor-1": true, "database": false} {

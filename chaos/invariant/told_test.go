@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Each unlawful story is lawful up to its last event, or to its end.
-func TestWorkerNoticesAndHints(t *testing.T) {
+// Each unlawful story is lawful up to its last event, or up to the end of the run.
+func TestUnlawfulNoticeOrHintBreaksInvariant(t *testing.T) {
 	told := history.Event{At: 3 * minute, Kind: history.ToldGone, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 1}
 	renewed := history.Event{At: 175 * second, Kind: history.HeartbeatRenewed, Process: "shell-1", Worker: 1, Incarnation: 1, Count: 13, Due: 10 * minute, Limit: 1}
 	started := history.Event{At: 170 * second, Kind: history.ActionStarted, Process: "shell-1", Execution: 1, Epoch: 1, Worker: 1, Incarnation: 1}
@@ -40,7 +40,7 @@ func TestWorkerNoticesAndHints(t *testing.T) {
 	many.Limit = 101
 	other.Process, other.Message = "shell-2", 9
 	twice.Message = 9
-	// Twins of shell-1 follow each other, and each numbers its hints from 1. The fault names shell-1.
+	// Two twins of shell-1 follow each other, and each numbers its hints from 1. The fault names shell-1.
 	twins := []history.Event{{At: 140 * second, Kind: history.FaultBegan, Text: "twin", Process: "shell-1"}}
 	for _, name := range []string{"shell-1 twin 0", "shell-1 twin 1"} {
 		twins = append(twins, history.Event{At: 140 * second, Kind: history.ProcessStarted, Process: name},

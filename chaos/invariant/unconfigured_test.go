@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// A rule that is judged without the configuration must read neither the configuration nor a bound that
-// depends on it.
+// The code of an Unconfigured rule must read neither the configuration nor a bound that depends on it.
 func TestUnconfiguredRulesReadNoConfiguration(t *testing.T) {
 	reads := regexp.MustCompile(`\b(config|bounds|calmBounds|backoffs|patience)\b`)
 	found := 0

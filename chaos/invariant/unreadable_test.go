@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// An unreadable row is left alone, does not affect other executions, and runs like any other once it becomes
-// readable.
+// An execution whose row is unreadable must be left alone and must not affect other executions. Once the row
+// becomes readable, the execution must run like any other.
 func TestUnreadableRowIsLeftAlone(t *testing.T) {
 	submitted := func(at time.Duration, id execution.ID) history.Event {
 		return history.Event{At: at, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}

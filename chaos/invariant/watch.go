@@ -35,7 +35,7 @@ type watchQueue struct {
 	soon, later watchHeap
 }
 
-// earliestTime is the time of the earliest entry.
+// earliestTime returns the time of the earliest entry.
 func (w *watchQueue) earliestTime() time.Duration {
 	at := never
 	if len(w.soon) > 0 {
@@ -59,8 +59,7 @@ func (w *watchQueue) popDue(now time.Duration) (watchEntry, bool) {
 	return from.pop(), true
 }
 
-// watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and
-// pop.
+// watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and pop.
 type watchHeap []watchEntry
 
 func (wh *watchHeap) push(w watchEntry) {
@@ -78,8 +77,8 @@ func (wh *watchHeap) push(w watchEntry) {
 	all[i] = w
 }
 
-// pruneStale removes stale entries before the heap grows, so that its size follows the number of live
-// entries. If few are stale, the heap may double, so that the next pruning is worth its time.
+// pruneStale removes stale entries before the heap grows, so that its size is proportional to the number of
+// live entries. If few are stale, the heap may double, so that the next pruning is worth its time.
 func (wh *watchHeap) pruneStale(stale func(watchEntry) bool) {
 	if len(*wh) < cap(*wh) {
 		return

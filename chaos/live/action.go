@@ -13,11 +13,11 @@ import (
 	"handoff/core/execution"
 )
 
-// The harness's own actions draw their duration and whether they fail. Each run draws from the seed, the
-// execution and its epoch, so a retry draws new values and a replay the same ones.
+// The harness's own actions draw at random how long they take and whether they fail. Each run draws from the
+// seed, the execution and its epoch, so a retry draws new values and a replay the same ones.
 
-// drawInShell draws from 0 to 999,999 in the 64-bit arithmetic of any POSIX shell, with several
-// steps of a linear congruential generator.
+// drawInShell is shell code that draws a number from 0 to 999,999 in the 64-bit arithmetic of any POSIX
+// shell, with several steps of a linear congruential generator.
 const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SEED*97)); ` +
 	`d() { for i in 1 2 3; do x=$(((x*6364136223846793005+1442695040888963407)&9223372036854775807)); done; r=$(((x>>20)%1000000)); }; `
 
@@ -37,8 +37,7 @@ func failInShell(a *scenario.Action) string {
 	codes := exitCodesOf(a)
 	if len(codes) == 0 {
 		if a.FailReason == execution.Unknown {
-			// Without a message, as in the simulator: the text about retries must not begin with an empty
-			// line.
+			// Without a message, as in the simulator: the text about retries must not begin with an empty line.
 			return `echo '{"error":{"type":"unknown"}}'; exit 1`
 		}
 		return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, a.FailReason)
@@ -46,8 +45,8 @@ func failInShell(a *scenario.Action) string {
 	return fmt.Sprintf("echo drawn to fail >&2; d; set -- %s; shift $((r*%d/1000000)); exit $1", strings.Trim(fmt.Sprint(codes), "[]"), len(codes))
 }
 
-// exitCodesOf returns the exit codes with which the action fails: those of the scenario, or the one for its
-// reason. Without any, the action prints its reason.
+// exitCodesOf returns the exit codes with which the action fails: the scenario's, or else the code that
+// states its reason. If there is none, the action prints the reason.
 func exitCodesOf(a *scenario.Action) []int {
 	if len(a.FailCodes) > 0 {
 		return a.FailCodes
@@ -58,8 +57,8 @@ func exitCodesOf(a *scenario.Action) []int {
 	return nil
 }
 
-// failureOf returns the reason of a failure with an exit code, and the exit code that states it; 0 if the
-// action printed the reason.
+// failureOf returns the reason of a failure with this exit code. said is the code if it states the reason,
+// and 0 if the action printed the reason.
 func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int) {
 	if len(exitCodesOf(a)) == 0 {
 		return a.FailReason, 0
@@ -67,11 +66,11 @@ func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int)
 	return oracle.ReasonOf(code, a.Retried), code
 }
 
-// logPieces is the number of pieces into which the shell, which has no logarithm, divides a
-// log-uniform draw. Each piece is equally likely, and the draw is uniform within it.
+// logPieces is the number of pieces of the range of a log-uniform draw in the shell, which has no logarithm.
+// Each piece is equally likely, and the draw is uniform within a piece.
 const logPieces = 32
 
-// takesInShell returns commands that set the variable us to the run's duration in microseconds.
+// takesInShell returns shell commands that set the variable us to the drawn duration in microseconds.
 func takesInShell(a *scenario.Action) string {
 	if !a.TakesLog {
 		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())
@@ -125,12 +124,12 @@ setTimeout(() => {
 `, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, numberList(exitCodesOf(a)), a.FailReason)
 }
 
-// numberList formats numbers as a list in Python and JavaScript.
+// numberList formats numbers as a list literal, which is the same in Python and JavaScript.
 func numberList(numbers []int) string {
 	return "[" + strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ") + "]"
 }
 
-// prepareActions returns a scenario's actions with their programs, and writes their scripts to a folder.
+// prepareActions writes a scenario's scripts to a folder, and returns its actions with their programs.
 func prepareActions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {

@@ -13,7 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The shell computes its action's duration from one draw. This test tries every hundredth draw.
+// The shell computes a log-uniform duration from a single draw. This test tries every hundredth draw.
 func TestShellActionDurationsAreLogUniform(t *testing.T) {
 	a := &scenario.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
 	script := "i=0; while [ $i -le 100 ]; do r=$((i*10000-i/100)); " + takesInShell(a) + "echo $us; i=$((i+1)); done"
@@ -43,8 +43,8 @@ func TestShellActionDurationsAreLogUniform(t *testing.T) {
 	}
 }
 
-// An action fails with each exit code of the scenario, or else with the one of its reason, in every runtime
-// of this machine.
+// In every installed runtime, an action fails with each exit code of the scenario or, without any, with the
+// code that states its reason.
 func TestActionsFailWithTheirExitCodes(t *testing.T) {
 	named := &scenario.Action{FailPerMillion: 1_000_000, FailCodes: []int{1, 63, 255}}
 	reasoned := &scenario.Action{FailPerMillion: 1_000_000, FailReason: execution.Validation}

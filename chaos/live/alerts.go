@@ -17,7 +17,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// monitoring is the name of the scraper in the record of a run.
+// monitoring is the scraper's name in a run's record.
 const monitoring = "monitoring"
 
 // scraper reads the daemons' metrics. It connects directly, not through the daemons' links, because
@@ -29,19 +29,19 @@ type scraper struct {
 	ctx      context.Context //nolint:containedctx // of the scrapes
 	end      context.CancelFunc
 
-	// The alerts take one sample at a time, so these need no lock. missed counts failed scrapes of running
-	// processes.
+	// The alerts take one sample at a time, so these fields need no lock. missed counts failed scrapes of
+	// running processes.
 	reader *scrape.Reader
 	missed int
 }
 
-// expectAlerts sets up alert rules. Nothing is scraped unless the scenario expects something of them.
+// expectAlerts sets up the alert rules. Nothing is scraped unless the scenario has expectations of alerts.
 func (w *world) expectAlerts(expected scenario.Alerts) {
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	s := &scraper{
 		w: w, interval: interval,
-		// Two thirds of the interval is Prometheus' default timeout. A kept connection would be one more
-		// thing that a paused process can lose.
+		// Two thirds of the interval is Prometheus' default timeout. A kept connection could break while the
+		// process is paused.
 		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	s.ctx, s.end = context.WithCancel(w.ctx)
@@ -121,8 +121,8 @@ func fetchPage(ctx context.Context, client *http.Client, address string) ([]byte
 	return page, err
 }
 
-// recordAnswer passes an answer to the evaluator. It logs a missing answer of a running process in the run's
-// record.
+// recordAnswer passes an answer to the evaluator. If a running process did not answer, it logs that in the
+// run's record.
 func (s *scraper) recordAnswer(from scrapeAnswer) {
 	if from.err == nil {
 		from.err = s.reader.Take(from.process, bytes.NewReader(from.page))

@@ -23,7 +23,7 @@ type fixedProcess struct {
 
 func (f fixedProcess) Running() bool { return f.running }
 
-// watchedWorld returns a world of one executor, whose HTTP server is h, in real time.
+// watchedWorld returns a world in real time with one executor, whose HTTP handler is h.
 func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -40,7 +40,7 @@ func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process)
 	return w, p
 }
 
-// recordedStory returns the alerts and log lines of the run so far, without their times.
+// recordedStory returns the run's alerts and log lines so far, without their times.
 func recordedStory(w *world) (story string) {
 	for _, item := range w.ownEvents() {
 		switch e := item.Event; e.Kind {

@@ -10,13 +10,13 @@ import (
 
 // This file holds the live world's faults inside RabbitMQ. They use rabbitmqctl eval.
 
-// evalErlang runs an Erlang expression in the broker. Any result but ok is an error.
+// evalErlang runs an Erlang expression in the broker. Any result other than ok is an error.
 func (w *world) evalErlang(what, expression string) error {
 	ctx, cancel := w.serverContext()
 	defer cancel()
 	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
 	if err == nil && strings.TrimSpace(out) != "ok" {
-		err = fmt.Errorf("the broker said %q", out)
+		err = fmt.Errorf("the broker answered %q", out)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -38,13 +38,13 @@ func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
 	w.countSuspension(queue, 1)
 	x.Touch(fault.Touched{Queue: queue})
 	return func() {
-		// The process may have been resumed or ended already: the result is ok all the same.
+		// The expression also returns ok if the process was resumed or has ended.
 		x.Fail(w.evalErlang("resuming queue "+queue, w.queueExpression(queue, "sys:resume(amqqueue:get_pid(Q))")))
 		w.countSuspension(queue, -1)
 	}, nil
 }
 
-// countSuspension adds to the number of suspensions of a queue. A suspended queue can't be queried.
+// countSuspension adds `by` to the queue's number of suspensions. A suspended queue can't be queried.
 func (w *world) countSuspension(queue string, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,12 +63,13 @@ func (w *world) hasSuspendedQueue() bool {
 	return len(w.stuck) > 0
 }
 
-// timesOut is an Erlang expression: whether consumers of a queue type have a timeout. Since 4.3, queues
-// implement it, and a queue type declares an argument for it. Classic queues of 4.3 have none.
+// timesOut is an Erlang expression that reports whether consumers of a queue type have a timeout. Since 4.3,
+// the queues implement the timeout, and their type declares an argument for it. Classic queues of 4.3 have
+// none.
 const timesOut = `rabbit_misc:version_compare(rabbit_misc:version(), "4.3.0", lt) orelse
 	lists:member(<<"x-consumer-timeout">>, maps:get(consumer_arguments, rabbit_%s_queue:capabilities(), []))`
 
-// hasConsumerTimeout returns an error if the broker has no consumer timeout for a queue type.
+// hasConsumerTimeout returns an error if the broker does not support a consumer timeout for a queue type.
 func (w *world) hasConsumerTimeout(queueType string) error {
 	const without = "the broker has no consumer timeout for %s queues (RabbitMQ 4.3 gave it to quorum queues alone), so that it can't be set"
 	return w.evalErlang("setting the broker's consumer timeout",
@@ -110,13 +111,13 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 	}, nil
 }
 
-// deadLetterWorkers is an Erlang expression for the processes that move dead letters, one for each quorum
-// queue.
+// deadLetterWorkers is an Erlang expression that lists the processes that move dead letters, one for each
+// quorum queue.
 const deadLetterWorkers = `[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]`
 
-// deadLetterPrefetch sets the prefetch of these processes, which take nothing if it is 0; usualDeadLetterTake
-// is RabbitMQ's own value. The setting must never be removed: without it each new process dies, and RabbitMQ
-// soon stops starting them.
+// deadLetterPrefetch sets the prefetch of the processes that move dead letters. With 0 they take nothing.
+// usualDeadLetterTake is RabbitMQ's default. The setting must never be removed: without it each new process
+// dies, and RabbitMQ soon stops starting them.
 const (
 	deadLetterPrefetch  = `application:set_env(rabbit, dead_letter_worker_consumer_prefetch, %d)`
 	usualDeadLetterTake = 32

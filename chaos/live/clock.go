@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// clock is real time for the runner. Its time 0 is the moment when the cluster was ready.
+// clock is the runner's clock, which shows real time. Its time 0 is the moment when the cluster was ready.
 type clock struct{ w *world }
 
 func (w *world) scenarioClock() clock { return clock{w} }
@@ -19,7 +19,7 @@ func (c clock) Now() time.Duration { return c.w.sinceStart() - c.w.ready }
 // After implements run.Clock. It calls f in a new goroutine.
 func (c clock) After(d time.Duration, f func()) { c.w.callAfter(d, f) }
 
-// stream is an independent source of draws, so that adding a fault doesn't change the draws of others.
+// stream is an independent source of random draws, so that adding a fault doesn't change other faults' draws.
 type stream struct {
 	mu sync.Mutex
 	r  *rand.Rand

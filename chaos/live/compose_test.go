@@ -17,7 +17,7 @@ import (
 
 const composeFile = "../../docker-compose.chaos.yaml"
 
-// brokenInContainers has faults of a process, a link, messages and both servers.
+// brokenInContainers is a scenario with faults of a process, a link, messages and both servers.
 const brokenInContainers = `name: broken-in-containers
 about: A worker is killed, another one cut off, messages are lost, and the servers restart.
 cluster:
@@ -41,7 +41,7 @@ expect:
   executions: {completed: ">= 50%", stuck: 0}
 `
 
-// TestContainersRunScenario: faults, evidence and judges work as for processes of this machine, and nothing
+// In containers, faults, evidence and judges work as they do for processes of this machine, and no container
 // is left behind.
 func TestContainersRunScenario(t *testing.T) {
 	engine := preparedEngine(t)
@@ -68,8 +68,7 @@ func TestContainersRunScenario(t *testing.T) {
 	checkNothingLeft(t, engine, sandbox)
 }
 
-// TestInterruptedRunRemovesContainers: an interrupted run leaves nothing behind, and the next one
-// runs at once.
+// An interrupted run leaves no container behind, and the next run can start at once.
 func TestInterruptedRunRemovesContainers(t *testing.T) {
 	engine := preparedEngine(t)
 	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))

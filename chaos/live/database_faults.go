@@ -14,14 +14,14 @@ import (
 	"handoff/chaos/fault"
 )
 
-// The daemons of a run log in with a separate role. It has every right on the run's database but is no
-// superuser, so PostgreSQL's limits for applications apply to the daemons and not to the harness. Roles
+// The daemons of a run log in with a separate role. The role has every right on the run's database but is not
+// a superuser, so PostgreSQL's limits for applications apply to the daemons and not to the harness. Roles
 // belong to the whole server, so each run has its own.
 
 // daemonRole returns the name of the daemons' role.
 func (w *world) daemonRole() string { return w.db.Name + "_daemons" }
 
-// daemonsURL returns the database's address for daemons, without their links.
+// daemonsURL returns the database's address for the daemons' role, not through a link.
 func (w *world) daemonsURL() (string, error) {
 	u, err := url.Parse(w.db.URL)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *world) makeRole(ctx context.Context) error {
 	})
 }
 
-// dropRole drops the daemons' role. Its database must have been dropped before.
+// dropRole drops the daemons' role. The role's database must have been dropped before.
 func (w *world) dropRole(ctx context.Context) error {
 	return withConnection(ctx, w.db.Server.URL, func(ctx context.Context, conn *pgx.Conn) error {
 		return executeAll(ctx, conn, "drop role if exists "+quoteIdentifier(w.daemonRole()))
@@ -62,7 +62,7 @@ func quoteIdentifier(name string) string { return pgx.Identifier{name}.Sanitize(
 
 func quoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// fullTables selects the tables whose disk is full: all tables of the run but the harness's own.
+// fullTables selects the tables that a full disk affects: all of the run's tables except the harness's own.
 const fullTables = `select c.oid::regclass as name from pg_class c
     where c.relkind in ('r', 'p') and c.relnamespace = current_schema()::regnamespace and not starts_with(c.relname, 'chaos_')
     order by 1`
@@ -134,8 +134,8 @@ func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// demoteSessions makes existing sessions read-only, and waits until they have read the setting. It returns
-// the database's time at the beginning.
+// demoteSessions makes existing sessions read-only, and waits until they have all read the new setting. It
+// returns the database's time at the beginning.
 func (w *world) demoteSessions(alterDatabase string) (before time.Time, err error) {
 	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		err := executeAll(ctx, conn, alterDatabase+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
@@ -145,7 +145,7 @@ func (w *world) demoteSessions(alterDatabase string) (before time.Time, err erro
 		if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
 			return fmt.Errorf("reloading the server's settings: %w", err)
 		}
-		for readOnly := ""; readOnly != "on"; { // the server informs all its sessions, but they take a moment to react
+		for readOnly := ""; readOnly != "on"; { // the server signals its sessions, which take some time to react
 			if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
 				return fmt.Errorf("waiting for sessions to be read-only: %w", err)
 			}
@@ -157,7 +157,7 @@ func (w *world) demoteSessions(alterDatabase string) (before time.Time, err erro
 
 // isSequenceUsed reports whether a sequence has ever returned a value.
 func (w *world) isSequenceUsed(sequence string) (called bool, err error) {
-	w.down.database.Lock() // wait for a server that is down
+	w.down.database.Lock() // waits while the server is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.serverContext()
 	defer cancel()

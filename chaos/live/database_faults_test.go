@@ -68,7 +68,7 @@ func registerWorker(t *testing.T, s *postgres.Store, name string) error {
 	return err
 }
 
-// checkRefused checks that the server refused something with this SQLSTATE, as a transient error.
+// checkRefused checks that err is a transient error with this SQLSTATE.
 func checkRefused(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var said *pgconn.PgError
@@ -98,8 +98,8 @@ func injection(t *testing.T) (x *fault.Injection, touched func() int) {
 	return &fault.Injection{Name: "database", Runner: r}, func() int { return r.count }
 }
 
-// On old and new connections, clients can read but not write until there is room again. The harness can
-// always write.
+// While the disk is full, clients can read but not write, on old and new connections. The harness can always
+// write.
 func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -143,8 +143,8 @@ func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	}
 }
 
-// A connected daemon still works, and its evidence is written. A starting daemon is refused until the fault
-// ends. A fault that has refused no connection has touched nothing.
+// While new connections are refused, a connected daemon still works, and evidence of its changes is written. A
+// starting daemon is refused until the fault ends. A fault that has refused no connection has touched nothing.
 func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -190,7 +190,7 @@ func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	}
 }
 
-// The database receives a process's name, even one with spaces, such as a twin's.
+// The database receives a process's name as application_name, even a name with spaces, such as a twin's.
 func TestRewriteAddressPassesNameToDatabase(t *testing.T) {
 	address, err := rewriteAddress("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
 	if err != nil {

@@ -2,9 +2,9 @@ package live
 
 import "testing"
 
-// A client connected before a demotion has its first write refused and then reaches the new primary. A client
-// that connects meanwhile can write. At the end, no session of the old primary is left.
-func TestDemotedDatabaseIsAbandonedByClients(t *testing.T) {
+// A client that connected before a demotion reaches the new primary after its first write was refused. A
+// client that connects meanwhile can write. At the end, no session of the old primary is left.
+func TestClientsAbandonDemotedDatabase(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {

@@ -15,24 +15,24 @@ import (
 // environment runs the processes of one run's cluster and their links. Everything else is the same in all
 // environments.
 type environment interface {
-	// newEndpoints returns an endpoint for each of the processes, in the same order.
+	// newEndpoints returns one endpoint for each process, in the same order.
 	newEndpoints(all ...*process) ([]endpoint, error)
-	// newLink makes a process's path to a server, and returns the server's address for the process. A link to
-	// the executors leads to the process itself, which listens there.
+	// newLink makes a process's link to a server, and returns the address at which the process reaches the
+	// server. A link to the executors leads to the process itself, which listens on its target.
 	newLink(p *process, server string, at endpoint) (link, string, error)
 	// newDaemon makes the daemon of a process, with its program's arguments and variables.
 	newDaemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
 	// prepareLaunch is called after newDaemon and before the daemons are launched.
 	prepareLaunch() error
-	// isContained reports whether everything that a process has started ends with it.
+	// isContained reports whether all children of a process end together with it.
 	isContained() bool
 	close()
 }
 
 // endpoint is the address at which a process answers HTTP.
 type endpoint struct {
-	// listen is the address on which the process listens, upstream the target of links to it, and reached its
-	// address for the harness.
+	// listen is the address on which the process listens. upstream is the target of links to the process.
+	// reached is the address that the harness uses.
 	listen, upstream, reached string
 	port                      int
 }
@@ -41,8 +41,8 @@ type endpoint struct {
 type link interface {
 	// Begin begins an effect on one direction; end ends it.
 	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
-	// Down closes the link and its connections, as if the server were down. The link reopens after as many
-	// calls of Up.
+	// Down closes the link and its connections, as if the server were down. Each call must be reversed by a
+	// call of Up before the link reopens.
 	Down()
 	// Up reverses one call of Down.
 	Up() error
@@ -59,7 +59,7 @@ func (p *process) programName() string {
 	return "worker"
 }
 
-// machine is the environment of processes on this machine, behind proxies of the harness's process.
+// machine is the environment in which daemons run on this machine, behind proxies in the harness's process.
 type machine struct{ w *world }
 
 func (m machine) newEndpoints(processes ...*process) ([]endpoint, error) {
@@ -93,8 +93,8 @@ func (m machine) newLink(p *process, server string, at endpoint) (link, string, 
 	return l, l.Address, nil
 }
 
-// brokerLink makes a process's link to the broker, which decodes messages and listens on an address of this
-// machine.
+// brokerLink makes a process's link to the broker. The link decodes messages and listens on an address of
+// this machine.
 func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
 	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+fault.Broker, mustHost(w.mq.URL))
 	if err == nil {

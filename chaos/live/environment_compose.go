@@ -15,7 +15,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is the environment of containers made by docker compose, behind the compose file's toxiproxy.
+// project is the environment in which daemons run in docker compose's containers, behind the file's toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack
@@ -80,8 +80,8 @@ func (pr *project) newLink(p *process, server string, at endpoint) (link, string
 	return l, l.Address, nil
 }
 
-// brokerUpstream returns the target of a process's link to the broker: the broker or, if a fault of the
-// scenario concerns messages, a proxy in the harness's process. Toxiproxy passes bytes and doesn't decode
+// brokerUpstream returns the target of a process's link to the broker: the broker itself or, if a fault of
+// the scenario affects messages, a proxy in the harness's process. Toxiproxy passes bytes and doesn't decode
 // messages.
 func (pr *project) brokerUpstream(p *process) (string, error) {
 	w := pr.w

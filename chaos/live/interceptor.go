@@ -14,15 +14,15 @@ import (
 	"handoff/core/broker"
 )
 
-// interceptor applies message faults to messages on their way into the broker. It redirects a lost message to
-// a queue that keeps nothing, so the message is routed and confirmed, as the publisher expects. It redirects
-// a delayed message there too, and the harness publishes it after the delay.
+// interceptor applies message faults to messages on their way to the broker. It redirects a lost message to a
+// queue that keeps nothing, so the message is routed and confirmed, as the publisher expects. It redirects a
+// delayed message there too, and the harness publishes it after the delay.
 type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
 	active []*interception
-	// overtaken holds messages that are held back until the next message for the same queue has passed.
+	// overtaken holds the messages that wait until another message with the same key has passed.
 	overtaken []*delayedMessage
 	// late counts messages that the harness must still publish.
 	late int
@@ -30,7 +30,7 @@ type interceptor struct {
 	ch   *amqp.Channel
 }
 
-// interception is a fault that decides the fate of each message.
+// interception is an active fault, with the function by which it decides a message's fate.
 type interception struct {
 	x    *fault.Injection
 	fate func(messageType string) fault.Fate
@@ -42,7 +42,7 @@ type delayedMessage struct {
 	release chan struct{}
 }
 
-// declareSink declares the queue that keeps nothing.
+// declareSink declares evidence.SinkQueue, which keeps nothing.
 func (in *interceptor) declareSink() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -121,7 +121,7 @@ func (in *interceptor) watchLink(l *netproxy.Link, p *process) {
 	})
 }
 
-// fate holds the effects on one message: for each, the name of the fault, empty for none.
+// fate holds the effects on one message: for each effect, the name of the fault that causes it, or empty.
 type fate struct {
 	drop, corrupt, duplicate, delay, reorder string
 	by                                       time.Duration
@@ -143,7 +143,7 @@ func (in *interceptor) changeMessage(m *netproxy.Publish) {
 	in.releaseOvertaken(m)
 }
 
-// addEffect adds the effect of one fault on messages of this type to a message's fate.
+// addEffect adds one fault's effect on messages of this type.
 func (f *fate) addEffect(i *interception, kind string) {
 	its := i.fate(kind)
 	if !its.Touches() {
@@ -196,8 +196,8 @@ func (in *interceptor) noteInterception(m *netproxy.Publish, what evidence.Inter
 	in.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
-// publishLater makes the harness publish a message after a time or, if it is to be overtaken, once the next
-// message for the same queue has passed.
+// publishLater makes the harness publish a message after the delay `by`. If overtaken is set, it does so as
+// soon as another message with the same key has passed.
 func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overtaken bool) {
 	d := &delayedMessage{m, make(chan struct{})}
 	in.mu.Lock()
@@ -214,7 +214,7 @@ func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overta
 		}()
 		select {
 		case <-d.release:
-			time.Sleep(20 * time.Millisecond) // let the overtaking message be stored first
+			time.Sleep(20 * time.Millisecond) // give the broker time to store the other message first
 		case <-time.After(by):
 		case <-in.w.ctx.Done():
 			return
@@ -223,7 +223,7 @@ func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overta
 	})
 }
 
-// publishCopy publishes a message, and retries until the broker accepts it.
+// publishCopy publishes a message, retrying until the broker accepts it.
 func (in *interceptor) publishCopy(m *netproxy.Publish) {
 	for in.w.ctx.Err() == nil {
 		err := in.withChannel(func(ch *amqp.Channel) error {
@@ -242,7 +242,7 @@ func (in *interceptor) publishCopy(m *netproxy.Publish) {
 	}
 }
 
-// releaseOvertaken releases the first message that waits to be overtaken by a message like m.
+// releaseOvertaken releases the first message that waits for another message with m's key.
 func (in *interceptor) releaseOvertaken(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
@@ -258,7 +258,7 @@ func (in *interceptor) releaseOvertaken(m *netproxy.Publish) {
 	}
 }
 
-// releaseAll releases all messages. in.mu must be held.
+// releaseAll releases all messages that wait to be overtaken. in.mu must be held.
 func (in *interceptor) releaseAll() {
 	for _, d := range in.overtaken {
 		close(d.release)

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// startTrace turns on the broker's firehose and reads it. The broker turns it off when it restarts.
+// startTrace turns on the broker's firehose and starts to read it. The broker turns it off when it restarts.
 func (w *world) startTrace(ctx context.Context) error {
 	if w.untraced {
 		return nil
@@ -21,9 +21,9 @@ func (w *world) startTrace(ctx context.Context) error {
 	return w.firehose.Listen(w.ctx, w.observeEvent)
 }
 
-// askDepths queries the queues themselves, because RabbitMQ's lists of quorum queues are some seconds old. It
-// counts ready and unacknowledged messages. It passes module, function and arguments by name: the Raft
-// library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts both.
+// askDepths is an Erlang expression that queries the queues themselves, because RabbitMQ's own list of quorum
+// queues is some seconds old. It counts ready and unacknowledged messages. It passes module, function and
+// arguments by name: the Raft library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts both.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// The harness detects the end of a run by querying the queues through RabbitMQ's Raft library, which differs
+// The harness detects the end of a run by querying queues through RabbitMQ's Raft library, which differs
 // between releases. A broker that doesn't answer ends the run with an error. `.ci/newer suites forky
 // chaos/live -test.run TestHarnessQueriesBrokerQueues` tests a newer release.
 func TestHarnessQueriesBrokerQueues(t *testing.T) {
@@ -53,8 +53,8 @@ func TestHarnessQueriesBrokerQueues(t *testing.T) {
 	}
 }
 
-// checkTimeoutSupport checks that the fault returns an error, instead of doing nothing, if the broker has no
-// consumer timeout for the queues of a run.
+// checkTimeoutSupport checks that the consumer timeout fault fails, instead of having no effect, if the
+// broker supports no timeout for the run's queues.
 func checkTimeoutSupport(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
@@ -100,8 +100,9 @@ func fillQueues(t *testing.T, url string, queues map[string]int) {
 	}
 }
 
-// checkDeadLettersResume: a queue created while dead lettering hangs has a process that takes nothing, and
-// that is restarted. Otherwise the next run on the same node would find a broker without dead lettering.
+// checkDeadLettersResume checks a queue that is created while dead lettering is stopped: its process takes no
+// dead letters until it is restarted. Without the restart, the next run on the same node would find a broker
+// without dead lettering.
 func checkDeadLettersResume(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 
 // Stall is a time in which the machine made no progress.
 type Stall struct {
-	// What describes the operation that did not happen in time.
+	// What describes the delayed operation.
 	What string
-	// At is its beginning, since the start of the run, and For its duration.
+	// At is when the stall began, since the start of the run. For is its duration.
 	At, For time.Duration
 }
 
-// noiseWatch measures the machine during a run: how late this process wakes, the disk accepts a write, a
-// process starts and ends, and the database answers a new connection through a proxy without faults. No
-// worker can keep a lease on a stalled machine.
+// noiseWatch measures the machine's delays during a run: of this process's wake-ups, of disk writes, of short
+// processes, and of new database connections through a proxy without faults. No worker can keep a lease on a
+// stalled machine.
 type noiseWatch struct {
 	began time.Time
 	ctx   context.Context //nolint:containedctx // of the probes
@@ -68,7 +68,7 @@ func watchNoise(began time.Time, folder string, ask func(ctx context.Context) er
 	}{
 		{wakeEvery, "the harness was not woken", func(context.Context) error { return nil }},
 		{syncEvery, "the disk did not take a write", func(context.Context) error { return syncFile(path) }},
-		// Two processes, one the parent of the other, like an action under its shim.
+		// A process with one child, like an action under its shim.
 		{spawnEvery, "a process did not start and end", func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() }},
 		{askEvery, "a new connection to the database was not answered", ask},
 	} {
@@ -92,7 +92,7 @@ func syncFile(path string) error {
 	return err
 }
 
-// runProbe does something periodically and records a stall if it took too long. It ignores calls that fail,
+// runProbe calls do periodically and records a stall if a call takes too long. It ignores calls that fail,
 // because a fault may be the cause.
 func (n *noiseWatch) runProbe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
@@ -121,12 +121,12 @@ func (n *noiseWatch) stop() []Stall {
 }
 
 // unansweredStatements returns the statements that, by the processes' logs, the database did not answer in
-// time, although no fault struck the process or the database meanwhile. The probes have their own
+// time, although no fault affected the process or the database at that time. The probes have their own
 // connections, so they miss a stall of one session.
 func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	var stalls []Stall
-	lasting := make(map[string]int)         // faults, by what they strike
-	ended := make(map[string]time.Duration) // the last one of each
+	lasting := make(map[string]int)         // number of faults in effect, by target
+	ended := make(map[string]time.Duration) // end of the target's last fault
 	struck := func(name string, from time.Duration) bool {
 		at, any := ended[name]
 		return lasting[name] > 0 || any && at >= from
@@ -159,13 +159,13 @@ func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	return stalls
 }
 
-// tolerableStall returns the longest stall that doesn't make a verdict worthless. Heartbeats can lose a
+// tolerableStall returns the longest stall after which a verdict is still valid. Heartbeats can lose a
 // quarter of a lease. A worker or a shim that ends actions can lose the fence margin minus the kill grace.
 func tolerableStall(c config.Worker) time.Duration {
 	return min(oracle.Lease(&c)/4, c.FenceMargin-c.KillGrace)
 }
 
-// noiseReason returns why violations can't be trusted, empty if they can. The reason is a stall longer than
+// noiseReason returns why violations can't be trusted; empty if they can. The reason is a stall longer than
 // tolerable that ended less than a lease before one of them. For an unmet expectation or an alert, any stall
 // counts, because these concern the whole run.
 func noiseReason(violations []verdict.Violation, stalls []Stall, c config.Worker) string {

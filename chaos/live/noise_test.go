@@ -12,8 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-// A violation doesn't count if the machine stalled shortly before, for longer than the worker's margin
-// allows.
+// A violation doesn't count if the machine stalled shortly before, for longer than the worker's margin allows.
 func TestNoiseExcusesNearbyViolations(t *testing.T) {
 	const second = time.Second
 	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}
@@ -44,8 +43,8 @@ func TestNoiseExcusesNearbyViolations(t *testing.T) {
 	}
 }
 
-// A late answer is a stall; an error may be a fault's work. A stall's time counts from the start of the run,
-// a minute before the watch.
+// A late answer counts as a stall. An error doesn't, because a fault may have caused it. A stall's time
+// counts from the start of the run, a minute before the watch.
 func TestLateAnswersAreStalls(t *testing.T) {
 	n := newNoiseWatch(time.Now().Add(-time.Minute))
 	calls := 0
@@ -66,7 +65,7 @@ func TestLateAnswersAreStalls(t *testing.T) {
 	}
 }
 
-// A process's log line about an unanswered statement is a stall, unless a fault explains it.
+// A log line about an unanswered statement counts as a stall, unless a fault explains it.
 func TestUnansweredStatementsAreStalls(t *testing.T) {
 	const text = "WARN scheduling pass failed, the next one starts anew error=postgres: parking: database outcome unknown: timeout: context deadline exceeded executor=executor-1"
 	const second = time.Second

@@ -25,7 +25,7 @@ type process struct {
 	name   string
 	spec   *scenario.Worker // nil for executors
 	daemon *cluster.Daemon
-	// witness reads the journal of the shims on a worker's machine; nil for executors.
+	// witness reads the journal of the shims on the worker's machine; nil for executors.
 	witness *evidence.Witness
 	// links holds the links to the servers, by the names that scenarios use.
 	links map[string]link
@@ -33,18 +33,19 @@ type process struct {
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
-	// since is the time of its last start.
+	// since is the time of the last start.
 	since time.Time
-	// deaf is the fault that holds back the broker's deliveries to it; nil for none.
+	// deaf is the fault that holds back the broker's deliveries to the process; nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked maps queues that it can't consume now, by name, to a *fault.Injection.
+	// blocked maps the names of queues that the process can't consume now to a *fault.Injection.
 	blocked sync.Map
-	// binary is the path of its own copy of the program; empty unless a fault makes the copy unusable.
+	// binary is the path of the process's own copy of the program, if a fault makes the copy unusable;
+	// otherwise empty.
 	binary string
 	sick   bool
-	// pauses counts the faults that pause it now.
+	// pauses counts the faults that currently pause the process.
 	pauses atomic.Int32
-	// superseded reports whether another process has taken its name, so that it ends by itself.
+	// superseded reports whether another process has taken the name, so that this one ends by itself.
 	superseded bool
 	// gone is the instance whose end was last recorded.
 	gone cluster.Instance
@@ -83,7 +84,7 @@ func (w *world) addProcesses(all ...*process) error {
 	return w.environment.prepareLaunch()
 }
 
-// makeParts makes the links, the witness and the daemon of the process.
+// makeParts makes the process's links, witness and daemon.
 func (p *process) makeParts(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)
@@ -136,8 +137,8 @@ func (w *world) liveActions() (n int) {
 	return n
 }
 
-// daemonEnv returns the daemon's environment variables: its configuration, and the servers' addresses behind
-// its own links.
+// daemonEnv returns the daemon's environment variables: its configuration, and the addresses at which its
+// links reach the servers.
 func (p *process) daemonEnv(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
@@ -160,7 +161,7 @@ func (p *process) daemonEnv(at endpoint) ([]string, error) {
 		env = append(env, server.variable+"="+url)
 	}
 	if p.spec == nil && !config.Loopback(at.listen) {
-		// In its container it listens on every address, but only 127.0.0.1 of this machine leads to its port.
+		// In its container, the process listens on every address, but its port is published only on 127.0.0.1.
 		env = append(env, config.EnvName("api.insecure")+"=true")
 	}
 	c := w.config
@@ -174,8 +175,8 @@ func (p *process) daemonEnv(at endpoint) ([]string, error) {
 	return env, nil
 }
 
-// addLink makes the process's link to a server, named as in scenarios, and returns the server's address
-// behind it.
+// addLink makes the process's link to a server, named as in scenarios, and returns the address at which the
+// link reaches it.
 func (p *process) addLink(server string, at endpoint) (string, error) {
 	l, address, err := p.w.environment.newLink(p, server, at)
 	if err == nil {
@@ -184,7 +185,7 @@ func (p *process) addLink(server string, at endpoint) (string, error) {
 	return address, err
 }
 
-// findProcess returns a process by name; nil for none.
+// findProcess returns the process with a name; nil if there is none.
 func (w *world) findProcess(name string) *process {
 	for _, p := range w.allProcesses() {
 		if p.name == name {
@@ -210,7 +211,7 @@ func (p *process) isActiveFor(d time.Duration) bool {
 	return p.isActive() && time.Since(since) >= d
 }
 
-// start starts or restarts the process, without waiting until it is ready.
+// start starts or restarts the process without waiting until it is ready.
 func (p *process) start() error {
 	if p.isAlive() {
 		return nil
@@ -271,7 +272,7 @@ func lastWords(path string) string {
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
-// stopDaemons kills every process, and waits for the shims to end the actions.
+// stopDaemons kills every process, and waits until the shims have ended all actions.
 func (w *world) stopDaemons() {
 	w.cancel()
 	for _, p := range w.allProcesses() {

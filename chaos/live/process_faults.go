@@ -78,7 +78,7 @@ func (p *process) OnEnd(f func()) {
 	}
 }
 
-// instance is the current instance of a process.
+// instance identifies one instance of a process.
 type instance struct {
 	p       *process
 	running cluster.Instance
@@ -132,7 +132,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	}
 	out, in := netproxy.Out, netproxy.In
 	if end == fault.Executors {
-		out, in = in, out // on that link, the worker listens
+		out, in = in, out // the worker is the server of that link
 	}
 	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
 	switch {
@@ -174,8 +174,7 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 }
 
 // HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and statements
-// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive,
-// late.
+// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive, late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
 	for _, p := range w.allProcesses() {
@@ -186,7 +185,7 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	return fault.InOrder(ends), nil
 }
 
-// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds and
+// Deafen implements fault.Deafness: it holds back the broker's deliveries. AMQP and database heartbeats and
 // everything that the worker sends still pass, so the worker can't detect it.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
@@ -244,8 +243,8 @@ $$`, mute, strings.Join(names, ", ")),
 	}, nil
 }
 
-// Sicken implements fault.Sickness: it makes each worker's own program, with which the worker
-// starts every action, not executable.
+// Sicken implements fault.Sickness: it makes each worker's own program, by which the worker starts every
+// action, non-executable.
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	set := func(sick bool) error {
 		for _, name := range x.Targets {
@@ -286,7 +285,7 @@ func (p *process) setSick(sick bool) error {
 	return os.Chmod(p.binary, runnable)
 }
 
-// launchDaemon starts the daemon, even while its copy of the program is not executable.
+// launchDaemon starts the daemon, even while a fault keeps its copy of the program non-executable.
 func (p *process) launchDaemon() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,12 +302,12 @@ func (p *process) launchDaemon() error {
 	return err
 }
 
-// Cordon implements fault.Fleet, with the effect of the API. It returns false for a worker that has never
-// registered.
+// Cordon implements fault.Fleet, with the same effect as a request to the API. It returns false for a worker
+// that has never registered.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
 	if p := w.findProcess(worker); drain {
 		p.mu.Lock()
-		p.stopping = true // it stops because of the drain, not because of a failure
+		p.stopping = true // the worker stops because of the drain, not because of a failure
 		p.mu.Unlock()
 	}
 	c := store.Cordon{Worker: w.database.WorkerID(worker), On: on, Drain: drain}

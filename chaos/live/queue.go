@@ -15,7 +15,7 @@ import (
 	"handoff/core/execution"
 )
 
-// This file holds the live world's faults of the broker's queues.
+// This file holds the live world's faults that affect the broker's queues.
 
 // holdsConsumer reports whether a subscription to a queue is held back now, and if so, touches the fault.
 func (p *process) holdsConsumer(queue string) bool {
@@ -65,7 +65,7 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 			x.Fail(fmt.Errorf("binding %s again: %w", b.Queue, err))
 		}
 		if b.Queue == broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange) {
-			// Messages that died meanwhile, in any queue, had no route.
+			// Dead letters of any queue had no route in the meantime, so they were lost.
 			w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
 		}
 	}, nil
@@ -140,7 +140,7 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 		m.Body = body
 	}
 	if f.HostileHeaders {
-		// RabbitMQ writes none of these values with these types.
+		// RabbitMQ itself never writes such values.
 		m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": f.Queue, "reason": int32(5), "count": "x", "time": "y"}, int32(3), nil}}
 	}
 	unreadable := ""

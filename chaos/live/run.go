@@ -30,7 +30,7 @@ type Result struct {
 	verdict.Record
 	// Stalls holds the machine's recorded stalls.
 	Stalls []Stall
-	// Noise is the stall that makes the run worthless as a verdict on the product; empty for none.
+	// Noise describes the stall because of which the run proves nothing about the product; empty for none.
 	Noise string
 	// Unscraped counts failed scrapes of running processes. The record has each with its reason.
 	Unscraped int
@@ -63,7 +63,7 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 	return r, nil
 }
 
-// awaitRest waits until nothing is left to do, and reports whether that happened in time.
+// awaitRest waits until the system has nothing left to do, and reports whether that happened in time.
 func (w *world) awaitRest(ctx context.Context) bool {
 	rest := &run.Rest{
 		Clock: w.scenarioClock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
@@ -79,7 +79,7 @@ func (w *world) awaitRest(ctx context.Context) bool {
 	return false
 }
 
-// unscaled is the time for everything that takes equally long at any time scale. The worst case of a run is
+// unscaled is the time for everything that takes the same time at any time scale. The worst case of a run is
 // several starts of a broker, after each of which all processes reconnect.
 const unscaled = 60 * time.Second
 
@@ -91,7 +91,7 @@ type state struct {
 
 func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.hasPending() }
 func (s state) Actions() bool  { return s.w.liveActions() > 0 }
-func (s state) Messages() bool { return false } // only the broker knows; see Drained
+func (s state) Messages() bool { return false } // only the broker knows its messages; see Drained
 
 func (s state) Unfinished() bool {
 	within, cancel := context.WithTimeout(s.ctx, 5*time.Second)
@@ -101,8 +101,8 @@ func (s state) Unfinished() bool {
 	return err != nil || open > 0
 }
 
-// Drained reports whether every queue is empty, by the broker's answer. No fault affects the broker when this
-// is called, so several errors in a row end the run.
+// Drained reports whether every queue is empty according to the broker. No fault affects the broker when
+// Drained is called, so several consecutive errors end the run.
 func (s state) Drained() bool {
 	if s.w.hasSuspendedQueue() {
 		return false // a suspended queue does not answer
@@ -126,8 +126,8 @@ func (s state) Drained() bool {
 // unansweredCount counts consecutive failed queries.
 type unansweredCount int
 
-// mostUnanswered is the number of consecutive failed queries that ends a run. A queue whose leader has just
-// moved, or a node that has just started, answers one of the next queries.
+// After mostUnanswered consecutive failed queries, the run ends. A queue whose leader has just moved, or a
+// node that has just started, answers one of the next queries.
 const mostUnanswered = 3
 
 // reachesLimit counts the result of a query, and reports whether further queries are pointless.
@@ -160,7 +160,7 @@ func (w *world) concludeRun(settled bool) (*Result, error) {
 	r := &Result{Stalls: append(stalls, unansweredStatements(events, &w.config)...), Unscraped: missed}
 	r.TimeScale = w.options.Scale
 	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.FaultIntervals(end-w.ready)
-	for i := range r.FaultIntervals { // the record counts from the start of the run
+	for i := range r.FaultIntervals { // the record's times count from the start of the run
 		r.FaultIntervals[i].Begin += w.ready
 		r.FaultIntervals[i].End += w.ready
 	}
@@ -229,7 +229,7 @@ func (w *world) collectEvidence() ([]history.Event, []execution.Execution, error
 	return evidence.Order(src), rows, bad
 }
 
-// finalRows returns the executions at the end of the run.
+// finalRows returns all executions in their state at the end of the run.
 func (w *world) finalRows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
 	var ids []execution.ID
 	for i := range database {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A broker that doesn't answer several queries in a row ends the run. A shorter outage doesn't.
+// A run ends if the broker doesn't answer several consecutive queries. A shorter outage doesn't.
 func TestRunEndsAfterConsecutiveBrokerErrors(t *testing.T) {
 	wrong := errors.New("function_clause")
 	var u unansweredCount

@@ -20,10 +20,10 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Sandbox is a pair of servers for consecutive runs.
+// Sandbox is a PostgreSQL and a RabbitMQ for consecutive runs.
 type Sandbox struct {
 	servers *servers.Set
-	// stack is the project if everything runs in containers; nil for processes of this machine.
+	// stack is the compose project if everything runs in containers; nil for processes of this machine.
 	stack *compose.Stack
 	// bin is the folder of the daemons' binaries; empty if they run in containers.
 	bin string
@@ -32,7 +32,7 @@ type Sandbox struct {
 	runs   int
 }
 
-// Mutated is the subfolder of the binaries' folder for daemons built with the tag mutant.
+// Mutated is the subfolder, in the binaries' folder, of daemons that were built with the tag mutant.
 const Mutated = "mutated"
 
 // ErrNoDaemons means that the daemons' binaries are missing.
@@ -54,8 +54,7 @@ func Open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	return &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}, nil
 }
 
-// OpenCompose starts the servers of a compose file. Runs on the sandbox start each daemon in its own
-// container.
+// OpenCompose starts the servers of a compose file. Runs on the sandbox start each daemon in its own container.
 func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {
@@ -67,8 +66,7 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 // Close ends the servers and containers.
 func (sa *Sandbox) Close() error { return sa.servers.Down() }
 
-// rewriteAddress returns an address with another host and port and, unless application is empty, its name as
-// a parameter.
+// rewriteAddress replaces an address's host and port and, unless application is empty, adds it as a parameter.
 func rewriteAddress(address, hostPort, application string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -78,7 +76,7 @@ func rewriteAddress(address, hostPort, application string) (string, error) {
 	if application != "" {
 		q := u.Query()
 		q.Set("application_name", application)
-		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL does not decode a plus sign
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL does not decode a plus sign to a space
 	}
 	return u.String(), nil
 }

@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// This file holds the faults of the live world's two servers.
+// This file holds the faults that affect the live world's two servers.
 
 // serverWithin limits requests to a server that begin or end a fault.
 const serverWithin = 5 * time.Minute
@@ -67,7 +67,7 @@ func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
 	return w.stopServer(x, s, kill, func(context.Context, time.Time) {})
 }
 
-// stoppableServer is a server that faults stop and restart.
+// stoppableServer is a server that faults can stop and restart.
 type stoppableServer struct {
 	name   string
 	server interface {
@@ -111,7 +111,7 @@ func (w *world) stopServer(x *fault.Injection, s stoppableServer, kill bool, res
 	}, nil
 }
 
-// serversUp starts servers that a fault has left down.
+// serversUp starts the servers that a fault has left down.
 func (w *world) serversUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
 	defer cancel()
@@ -128,8 +128,7 @@ func (w *world) serversUp() {
 	}
 }
 
-// onDatabase runs f on a new connection of the harness, which bypasses all links and their faults. It waits
-// while the server is down.
+// onDatabase runs f on a new connection, past all links and their faults. It waits while the server is down.
 func (w *world) onDatabase(f func(context.Context, *pgx.Conn) error) error {
 	w.down.database.Lock()
 	defer w.down.database.Unlock()
@@ -165,8 +164,8 @@ func (w *world) execSQL(statements ...string) error {
 	})
 }
 
-// bySQL begins a fault with one list of statements and ends it with another. It always counts as touched,
-// because every worker soon writes a heartbeat.
+// bySQL begins a fault with one list of statements, and returns a function that ends it with another. It
+// always counts as touched, because every worker soon writes a heartbeat.
 func (w *world) bySQL(x *fault.Injection, begin, end []string) (func(), error) {
 	if err := w.execSQL(begin...); err != nil {
 		return nil, err

@@ -24,12 +24,11 @@ import (
 // SoakOptions configures a soak.
 type SoakOptions struct {
 	Plan *soak.Plan
-	// Scenario is the plan in the form of a scenario.
+	// Scenario is the plan, converted to a scenario.
 	Scenario *scenario.Scenario
 	// Scale is the time scale of the scenario and its configuration.
 	Scale float64
-	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine
-	// sustains.
+	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine sustains.
 	Rate   float64
 	Mutant string
 	// Progress is called every few seconds, by one goroutine at a time.
@@ -54,14 +53,14 @@ type soakRun struct {
 	sampler *sampler
 	plan    *planClock
 
-	// Only the judging task uses events, mostBehind and struck.
+	// Only the goroutine that judges uses events, mostBehind and struck.
 	events     uint64
 	mostBehind time.Duration
 	// struck holds the faults that have begun, by name.
 	struck map[string]*startedFault
 
-	// phase is the current phase, for the progress. open and done are the ledger's counts of open and ended
-	// executions, for the load.
+	// phase is the current phase, for progress reports. open and done are the ledger's counts of open and
+	// ended executions, for the load.
 	phase      atomic.Pointer[string]
 	open, done atomic.Int64
 }
@@ -117,7 +116,7 @@ func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error
 	stop()
 	tasks.Wait()
 	if err := x.judgeWindow(context.WithoutCancel(ctx), true); err != nil {
-		// The failure that ended the soak is often why the evidence can't be read.
+		// The failure that ended the soak is often the reason why the evidence can't be read.
 		if crashed != "" {
 			return nil, fmt.Errorf("the soak was aborted: %s; then reading the last of the evidence failed: %w", crashed, err)
 		}
@@ -174,7 +173,7 @@ func soakEvidence() []history.Kind {
 	return kinds
 }
 
-// soakRules returns the numbers of the invariants that a soak judges, and the reason for each other one.
+// soakRules returns the numbers of the invariants that a soak judges, and why it does not judge the others.
 func soakRules() (judged []int, not map[int]string) {
 	kinds := soakEvidence()
 	not = make(map[int]string)
@@ -200,7 +199,7 @@ func (sr *soakRun) judgeWindows(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		_ = sr.judgeWindow(ctx, false) // the database may be down; its evidence waits for the next window
+		_ = sr.judgeWindow(ctx, false) // the database may be down; the next window includes its evidence
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
 			sr.reportProgress()
@@ -256,8 +255,8 @@ func (sr *soakRun) reportProgress() {
 	sr.o.Progress(p)
 }
 
-// findRate sets the rate of the load to the requested rate, or to a safe share of the highest rate that the
-// machine sustains. It returns that highest rate, 0 if a rate was requested.
+// findRate sets the load's rate to the requested one or, without a request, to a safe share of the highest
+// rate that the machine sustains. It returns that highest rate, 0 if a rate was requested.
 func (sr *soakRun) findRate(ctx context.Context) (held float64) {
 	if sr.o.Rate > 0 {
 		sr.load.target = sr.o.Rate
@@ -298,7 +297,7 @@ func (sr *soakRun) awaitPlanEnd(ctx context.Context) (interrupted bool) {
 	return false
 }
 
-// settleTime returns the longest time that the configuration allows an execution, with its retries.
+// settleTime returns the longest time that the configuration allows for an execution and its retries.
 func (sr *soakRun) settleTime() time.Duration {
 	a := &sr.w.scenario.Actions[0]
 	return invariant.Settle(sr.w.config, a.TakesMax, a.MaxRetries)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// planClock is the clock of a soak's plan; it implements run.Clock. It stops while a server starts, because
-// on a busy machine that takes longer than the plan assumes. Otherwise the next strike would come before the
+// planClock is the clock of a soak's plan; it implements run.Clock. It stops while a server starts, because a
+// start takes longer on a busy machine than the plan assumes. Otherwise the next strike would come before the
 // system can have recovered.
 type planClock struct {
 	w *world
@@ -18,7 +18,7 @@ type planClock struct {
 	waiting []appointment
 }
 
-// appointment is a call that is due at a time of the plan.
+// appointment is a call that is due at a given time of the plan.
 type appointment struct {
 	at time.Duration
 	f  func()

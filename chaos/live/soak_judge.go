@@ -16,14 +16,14 @@ import (
 
 // This file turns a soak into a verdict.
 
-// The numbers of the invariants that answer each question about a soak.
+// The numbers of the invariants by which each question about a soak is answered.
 var (
 	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
 	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
 	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
 )
 
-// newResult returns the result with the judges' findings, without a verdict.
+// newResult returns the result with the judges' findings but without a verdict.
 func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak.Result {
 	w, p := sr.w, sr.o.Plan
 	r := &soak.Result{
@@ -39,7 +39,7 @@ func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
 	if !settled && (w.unable != nil || crashed != "") {
-		// The soak ended early: recent executions may still be open.
+		// The soak ended early, so recent executions may still be open.
 		sr.suite.SetPatience(sr.settleTime())
 	}
 	for _, f := range sr.suite.End(settled) {
@@ -89,7 +89,7 @@ func firstLine(text string) string {
 	return first
 }
 
-// reportStrikes adds the result of each strike.
+// reportStrikes adds the result of each strike to r.
 func (sr *soakRun) reportStrikes(r *soak.Result) {
 	counts := sr.w.injector.Counts()
 	n := 0
@@ -119,7 +119,7 @@ func (sr *soakRun) reportStrikes(r *soak.Result) {
 	}
 }
 
-// reportRules adds the result of each invariant.
+// reportRules adds the result of each invariant to r.
 func (sr *soakRun) reportRules(r *soak.Result) {
 	_, not := soakRules()
 	occasions := sr.suite.Judged()
@@ -158,7 +158,7 @@ func (sr *soakRun) auditDatabase(ctx context.Context, r *soak.Result) {
 
 // setVerdict judges the curves, answers the questions and sets the verdict.
 func (sr *soakRun) setVerdict(r *soak.Result) {
-	// By `from` the load has reached its rate; the drain doesn't count as load.
+	// By `from` the load has reached its rate. The drain at the end doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
 	executions := sr.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
@@ -226,7 +226,7 @@ func (sr *soakRun) setVerdict(r *soak.Result) {
 	}
 }
 
-// answerQuestion answers a question by the results of its invariants.
+// answerQuestion answers a question from the results of its invariants.
 func (sr *soakRun) answerQuestion(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {

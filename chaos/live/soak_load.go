@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// load submits executions through the executors' API, in batches, at a rate. It retries an unanswered
-// request, with the same idempotency key, at the next executor until there is an answer.
+// load submits executions through the executors' API, in batches, at a given rate. It retries an unanswered
+// request with the same idempotency key, at one executor after another, until there is an answer.
 type load struct {
 	x         *soakRun
 	executors []string
@@ -30,7 +30,7 @@ type load struct {
 	target float64
 
 	accepted atomic.Int64
-	// sent counts the requests that have been numbered.
+	// sent counts the numbered requests, including requests that still wait to be sent.
 	sent atomic.Int64
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func newLoad(x *soakRun) *load {
 	return l
 }
 
-// setRate sets the rate, 0 for no load.
+// setRate sets the rate; 0 stops the load.
 func (l *load) setRate(perSecond float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,7 @@ func (l *load) openExecutions() int { return int(l.accepted.Load() - l.x.done.Lo
 // unansweredRequests returns the number of numbered requests without an answer.
 func (l *load) unansweredRequests() int { return int(l.sent.Load() - l.accepted.Load()) }
 
-// stop ends all tasks.
+// stop ends the load's goroutines and waits for them.
 func (l *load) stop() {
 	l.end()
 	l.tasks.Wait()
@@ -111,7 +111,7 @@ func (l *load) makeBatches() {
 		}
 		l.mu.Unlock()
 		if held || rate == 0 {
-			owed = 0 // requests that were not sent in time are dropped, not sent all at once later
+			owed = 0 // requests that were not sent in time are dropped, so that they are not sent all at once later
 			continue
 		}
 		owed += min(passed, time.Second).Seconds() * rate
@@ -133,7 +133,7 @@ func (l *load) makeBatches() {
 	}
 }
 
-// sendBatches takes batches, and sends each until all of its requests are answered.
+// sendBatches sends batches, and repeats each one until all of its requests are answered.
 func (l *load) sendBatches(n int) {
 	for at := n; ; {
 		var batch []int
@@ -216,8 +216,7 @@ func (l *load) postBatch(executor string, batch []int) (left []int, err error) {
 	return left, nil
 }
 
-// noteRefusal fails the run after an answer that makes a retry pointless, because the request itself is
-// wrong.
+// noteRefusal fails the run if an answer shows that the request itself is wrong, which makes a retry pointless.
 func (l *load) noteRefusal(status int, why string) {
 	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		return

@@ -46,7 +46,7 @@ const (
 	sampledWithin = 3 * time.Second
 )
 
-// The slacks of the curves: the growth that is always allowed, in the figure's unit.
+// The curves' slacks: the growth that is always allowed, in the unit of each figure.
 const (
 	slackRSS      = 16 << 20
 	slackHeap     = 8 << 20
@@ -66,7 +66,7 @@ func newSampler(x *soakRun) *sampler {
 	return s
 }
 
-// addSample adds a sample to the curve of that name and subject, creating the curve if necessary.
+// addSample adds a sample to the curve with this name and subject, which it creates if necessary.
 func (s *sampler) addSample(name, of, unit string, rule soak.Rule, slack, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func processResources(pid int) (rss, files, sockets float64, ok bool) {
 	return pages * float64(os.Getpagesize()), float64(len(entries)), sockets, true
 }
 
-// fetchFigures reads gauges of a daemon's runtime from its metrics.
+// fetchFigures reads gauges of a daemon's Go runtime from its metrics page.
 func (s *sampler) fetchFigures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
 	page, err := fetchPage(ctx, s.client, address)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *sampler) fetchFigures(ctx context.Context, address string, names ...str
 	return found, nil
 }
 
-// sampleHarness samples this process, to show that the judge doesn't accumulate history.
+// sampleHarness samples this process, to show that the judge doesn't keep the history in memory.
 func (s *sampler) sampleHarness() {
 	if rss, files, _, ok := processResources(os.Getpid()); ok {
 		s.addSample("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
@@ -203,14 +203,14 @@ func (s *sampler) sampleHarness() {
 	}
 }
 
-// openCurve and queuedCurve are the curves whose figures grow with the load while a server is down.
+// openCurve and queuedCurve name the curves that grow with the load while a server is down.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"
 	ofLoad      = "the load"
 )
 
-// evidenceTable is the harness's own table.
+// evidenceTable is the table into which the evidence triggers write.
 const evidenceTable = "chaos_evidence"
 
 // sampleDatabase samples the tables' sizes and rows, and the connections.
@@ -252,7 +252,7 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 			s.addSample("table size", name, "bytes", rule, slack, size)
 		}
 		if live+dead > 100 {
-			// These are the server's counters, which restart at zero after a kill.
+			// The server counts these rows, and its counters restart at zero after a kill.
 			s.addSample("live rows", name, "", soak.Told, 0, live)
 			s.addSample("dead rows", name, "", soak.Told, 0, dead)
 		}
@@ -308,8 +308,7 @@ func (s *sampler) askBroker(ctx context.Context, path string, answer any) error 
 	return json.Unmarshal(page, answer)
 }
 
-// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers'
-// files.
+// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers' files.
 func (s *sampler) sampleFiles() {
 	var journals, logs float64
 	for _, p := range s.x.w.allProcesses() {

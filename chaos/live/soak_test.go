@@ -20,7 +20,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// A soak judges every invariant of its answers, and has a reason for each other one.
+// A soak judges every invariant that its answers use, and states why it does not judge the others.
 func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	judged, not := soakRules()
 	for _, n := range slices.Concat(lostRules, twiceRules, unearnedRules) {
@@ -38,7 +38,7 @@ func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	}
 }
 
-// A request that creates no execution is retried with its key, and counts once.
+// A request that creates no execution is retried with the same key, and is counted only once.
 func TestLoadRetriesUntilAccepted(t *testing.T) {
 	asked := 0
 	executor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,8 +90,8 @@ func TestLoadRetriesUntilAccepted(t *testing.T) {
 	}
 }
 
-// The plan's clock stops while a server starts, so that no strike comes before the system can have recovered
-// from the previous one.
+// The plan's clock stops while a server starts, so that no strike comes before the system could recover from
+// the previous strike.
 func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	w := &world{}
 	w.ctx, w.cancel = context.WithCancel(t.Context())

@@ -11,9 +11,10 @@ import (
 	"handoff/core/execution"
 )
 
-// openStrangerSession opens a session of no daemon, with a transaction that stays open until end is called.
+// openStrangerSession opens a session of a program other than the daemons, with a transaction that stays open
+// until end is called.
 func (w *world) openStrangerSession(isolation pgx.TxIsoLevel) (tx pgx.Tx, end func(), err error) {
-	w.down.database.Lock() // wait for a server that is down
+	w.down.database.Lock() // waits while the server is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.serverContext()
 	defer cancel()

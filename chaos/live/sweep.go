@@ -25,7 +25,7 @@ type Target struct {
 	Mutant string
 }
 
-// String is the target's name in messages.
+// String returns the target's name for messages.
 func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
 
 // Plan describes the runs of a sweep.
@@ -36,11 +36,11 @@ type Plan struct {
 	Seeds int
 	Scale float64
 	// More is the maximum number of runs added to a target, with the following seeds, as long as one of its
-	// faults has made no difference: one run proves nothing about a fault that struck at a quiet moment.
+	// faults has made no difference: a single run in which the fault began at a quiet moment proves nothing.
 	More int
-	// Parallel is the number of simultaneous runs, each on its own servers.
+	// Parallel is the number of parallel runs, each on its own servers.
 	Parallel int
-	// Bin is the folder of the daemons. Its subfolder Mutated holds the daemons for mutants.
+	// Bin is the folder with the daemons' binaries. Its subfolder Mutated holds the daemons for mutants.
 	Bin string
 	// Compose is the compose file for runs in containers; empty for processes of this machine.
 	Compose string
@@ -50,7 +50,7 @@ type Plan struct {
 	Done func(Target, *Result)
 }
 
-// Outcome is the result of a plan.
+// Outcome is the result of executing a plan.
 type Outcome struct {
 	// Scenarios holds the results in the order of the targets.
 	Scenarios []*verdict.Scenario
@@ -111,7 +111,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 }
 
 // longestFirst returns the indices of the targets in the order of their runs: the longest first, so that at
-// the end no sandbox waits long for the last one.
+// the end no sandbox is idle for long.
 func longestFirst(targets []Target) []int {
 	order := make([]int, len(targets))
 	for i := range order {
@@ -133,7 +133,7 @@ type planRun struct {
 	done    int
 }
 
-// strategyName returns the plan's environment for the report.
+// strategyName returns the name of the plan's environment, for the report.
 func (p *Plan) strategyName() string {
 	if p.Compose != "" {
 		return "containers"
@@ -208,7 +208,7 @@ func (p *planRun) countRepeat() {
 	p.out.Repeated++
 }
 
-// addResult counts a run, and reports whether another one must follow.
+// addResult records a run, and reports whether its target needs another run.
 func (p *planRun) addResult(j job, r *Result) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

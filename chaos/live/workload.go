@@ -19,10 +19,10 @@ import (
 	"handoff/core/submission"
 )
 
-// client is the name, in events, of this process, which submits the workload.
+// client is this process's name in events. It submits the workload.
 const client = "client"
 
-// startWorkload starts the workload in this process, which no fault strikes.
+// startWorkload starts the workload in this process, which no fault affects.
 func (w *world) startWorkload() error {
 	h := countedHost{daemon.New(daemon.Options{}), &w.clients}
 	c := w.config.MessageQueue.RabbitMQ
@@ -42,7 +42,7 @@ func (w *world) startWorkload() error {
 		Draws: func(cancel int) scenario.Drawer {
 			return newStream(w.options.Seed, client+"/cancel/"+strconv.Itoa(cancel))
 		},
-		// The age of the execution is not known here; see fillKnownAges.
+		// The execution's age is added later; see fillKnownAges.
 		Known: func(r *run.Request, id execution.ID) {
 			w.recordEvent(history.Event{Kind: history.KeyKnown, Process: client, Execution: id, Key: r.Key})
 		},
@@ -54,7 +54,7 @@ func (w *world) startWorkload() error {
 	return nil
 }
 
-// countedHost is a host that adds its tasks to a wait group.
+// countedHost is a host that counts its running tasks in a wait group.
 type countedHost struct {
 	*daemon.Host
 	tasks *sync.WaitGroup
@@ -69,7 +69,7 @@ func (c countedHost) Go(name string, run func()) host.Task {
 	})
 }
 
-// fillKnownAges sets the chains and ages in the answers with known executions, from the rows. It runs at the
+// fillKnownAges sets the chain and the age in each KeyKnown event, from the execution's row. It runs at the
 // end because the database may have been down when the answer came. The database's clock is this machine's.
 func fillKnownAges(items []evidence.Item, rows []execution.Execution) []evidence.Item {
 	byID := make(map[execution.ID]*execution.Execution, len(rows))

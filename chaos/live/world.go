@@ -36,7 +36,7 @@ type world struct {
 	label    string // distinguishes its processes and files from those of other runs on the sandbox
 	folder   string
 	began    time.Time
-	// ready is the time at which the cluster was ready, since the start of the run: time 0 of the scenario.
+	// ready is when the cluster became ready, since the start of the run. It is time 0 of the scenario.
 	ready time.Duration
 
 	ctx    context.Context //nolint:containedctx // of everything that the run starts
@@ -53,8 +53,8 @@ type world struct {
 	firehose   *evidence.Firehose
 	noise      *noiseWatch
 	lastDepths map[string]int
-	// silent is the error of repeated queries for the queues' depths; it ends the run. Only awaitRest writes
-	// silent and unanswered.
+	// silent is the error after repeated failed queries for the queues' depths. It ends the run. Only
+	// awaitRest writes silent and unanswered.
 	silent     error
 	unanswered unansweredCount
 
@@ -69,10 +69,11 @@ type world struct {
 	untraced bool
 	client   *netproxy.Link
 	workload *run.Workload
-	// clients counts the tasks of the submitting process.
+	// clients counts the tasks of the process that submits the workload.
 	clients sync.WaitGroup
 
-	// down is held by a fault while its server is down, so that others wait until the server is up.
+	// A fault holds one of these locks while its server is down, so that other faults wait until the server
+	// is up.
 	down struct{ broker, database sync.Mutex }
 
 	// working counts running calls of Clock.After. It doesn't grow once stopping is set.
@@ -84,7 +85,7 @@ type world struct {
 	// stuck counts, for each queue, the faults that have suspended its process.
 	stuck map[string]int
 	why   string
-	// unable is the harness's own error that ended the run; nil for none.
+	// unable is an error of the harness itself that ended the run; nil for none.
 	unable error
 }
 
@@ -129,8 +130,8 @@ func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.
 	return w, w.makeProcesses()
 }
 
-// prepareDatabase migrates the schema, installs the evidence triggers, makes the daemons' role, and
-// stores the actions.
+// prepareDatabase migrates the schema, installs the evidence triggers, creates the daemons' role, and stores
+// the actions.
 func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	url, err := rewriteAddress(w.db.URL, mustHost(w.db.URL), client)
 	if err != nil {
@@ -162,7 +163,7 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 func mustHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "" // package servers made the address
+		return "" // package servers creates only valid addresses
 	}
 	return u.Host
 }
@@ -170,7 +171,7 @@ func mustHost(address string) string {
 // sinceStart returns the time since the run began.
 func (w *world) sinceStart() time.Duration { return time.Since(w.began) }
 
-// recordEvent records, at the current time, an act or an observation of the harness.
+// recordEvent records an act or an observation of the harness at the current time.
 func (w *world) recordEvent(e history.Event) {
 	wall := time.Now().Round(0)
 	e.At = wall.Sub(w.began)
@@ -183,7 +184,7 @@ func (w *world) recordEvent(e history.Event) {
 // observeEvent passes on every event as it happens, so that it can trigger faults.
 func (w *world) observeEvent(e *history.Event) { w.injector.Observe(e) }
 
-// takeOwnEvents returns the harness's own events so far, and removes them.
+// takeOwnEvents removes and returns the harness's own events so far.
 func (w *world) takeOwnEvents() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +244,7 @@ func (w *world) startNoiseWatch() error {
 		err = conn.Ping(ctx)
 		return errors.Join(err, conn.Close(ctx))
 	}
-	// Later errors may be a fault's work. A watch without any answer would record nothing, so it fails here.
+	// Faults may cause later errors. A watch without any answer would record nothing, so it fails here.
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
@@ -277,7 +278,7 @@ func (w *world) startRun() error {
 	return w.startWorkload()
 }
 
-// startCluster starts the processes that start with the cluster, and waits until they are ready.
+// startCluster starts the processes that run from the beginning, and waits until they are ready.
 func (w *world) startCluster() error {
 	if err := w.startNoiseWatch(); err != nil {
 		return err
@@ -305,10 +306,10 @@ func (w *world) startCluster() error {
 	return nil
 }
 
-// readyWithin limits the start of a cluster on a busy machine.
+// readyWithin is how long a cluster's start may take, even on a busy machine.
 const readyWithin = 3 * time.Minute
 
-// callAfter calls f after d, unless the run has ended by then.
+// callAfter calls f after the delay d, unless the run has ended by then.
 func (w *world) callAfter(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, func() {
 		w.mu.Lock()
@@ -344,7 +345,7 @@ func (w *world) stopFaults() {
 		}
 		all.Wait()
 	}
-	finish() // a beginning fault may wait for the end of another
+	finish() // a fault that is about to begin may wait for the end of another
 	w.mu.Lock()
 	w.stopping = true
 	w.mu.Unlock()
@@ -353,7 +354,7 @@ func (w *world) stopFaults() {
 	w.serversUp()
 }
 
-// close ends everything that the run has started, and removes its files.
+// close ends everything that the run has started, and removes the run's files.
 func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()

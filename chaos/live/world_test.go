@@ -9,7 +9,7 @@ import (
 	"handoff/core/config"
 )
 
-// A world that can't be made returns an error, and removes its finished parts.
+// If a part of a world can't be created, newWorld returns an error and removes the other parts.
 func TestNewWorldReportsFolderError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

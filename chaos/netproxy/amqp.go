@@ -20,8 +20,8 @@ func Publishes(change func(*Publish)) Rewriter {
 }
 
 // Deliveries holds back the messages that a broker delivers over one connection while hold returns true;
-// everything else passes. Held messages are released with the next bytes after that, at the latest with the
-// broker's next heartbeat.
+// everything else passes. It releases them with the next bytes after hold returns false, at the latest with
+// the broker's next heartbeat.
 func Deliveries(hold func() bool) Rewriter {
 	d := &deliveries{hold: hold}
 	d.messageParser = newMessages(basicDeliver, 0, d.passDelivery)
@@ -40,7 +40,8 @@ func Chain(all ...Rewriter) Rewriter {
 
 // Subscriptions holds back a client's subscriptions to queues over one connection while hold returns true for
 // the queue; everything else passes. Frames that follow a held subscription on its channel are held too, in
-// order. All are released with the client's next bytes after that, at the latest with its next heartbeat.
+// order. All are released with the client's next bytes after hold returns false, at the latest with its next
+// heartbeat.
 func Subscriptions(hold func(queue string) bool) Rewriter {
 	s := &subscriptions{hold: hold}
 	s.frameParser = frameParser{greet: greeting, each: s.passFrame}
@@ -53,7 +54,7 @@ type subscriptions struct {
 	kept []keptChannel
 }
 
-// keptChannel is a channel with a held subscription.
+// keptChannel holds the frames of a channel, beginning with a held subscription.
 type keptChannel struct {
 	channel uint16
 	queue   string
@@ -124,7 +125,7 @@ func (d *deliveries) rewriteChunk(b []byte) []byte {
 // comes between these.
 type messageParser struct {
 	frameParser
-	// begins is the prefix of the payload of the selected method frames.
+	// begins is the prefix by which a method frame's payload is selected.
 	begins []byte
 	// pass returns the replacement for a whole message.
 	pass func(*partialMessage) []byte
@@ -160,8 +161,8 @@ const (
 	frameBody   = 3
 )
 
-// The payload of a publish begins with class 60 and method 40, that of a delivery with 60 and 60,
-// that of a subscription with 60 and 20.
+// The payload of a method frame begins with its class and method: 60 and 40 for a publish, 60 and 60 for a
+// delivery, 60 and 20 for a subscription.
 var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
 func (f *frameParser) rewriteChunk(b []byte) []byte {
@@ -187,7 +188,7 @@ func (f *frameParser) rewriteChunk(b []byte) []byte {
 	}
 }
 
-// collectFrame returns the output after a frame: the frame itself, nothing yet, or a whole message.
+// collectFrame returns what can be passed on after a frame: the frame itself, nothing, or a whole message.
 func (m *messageParser) collectFrame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	c := m.open[channel]
@@ -250,8 +251,8 @@ func (p *Publish) methodFrame(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The flags of properties that are read, or that are not short strings. Properties are in the order of their
-// flags, the highest first.
+// Flags of the AMQP properties that readProperties needs or must skip by a special length; all others are
+// short strings. Properties are in the order of their flags, the highest first.
 const (
 	hasContentType   = 1 << 15
 	hasHeaders       = 1 << 13
@@ -301,7 +302,7 @@ func (p *Publish) readProperties(frame []byte) {
 	}
 }
 
-// shortString reads a string after its length byte, and returns the rest.
+// shortString reads a length byte and a string of that length, and returns the string and the rest.
 func shortString(b []byte) (text string, rest []byte) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// wholeMessage holds bytes back until it has a large message.
+// wholeMessage is a rewriter that holds bytes back until it has a large message.
 type wholeMessage struct{ kept []byte }
 
 const wholeSize = 262_300
@@ -20,8 +20,8 @@ func (w *wholeMessage) rewrite(b []byte) (out []byte) {
 	return out
 }
 
-// In a scenario no process received a broker's large messages: toxiproxy loses the end of a chunk that is
-// slightly longer than its buffer if the next chunk is already waiting.
+// Held bytes that are released as one large chunk arrive complete, although toxiproxy loses the end of a
+// chunk that is slightly longer than its buffer if the next chunk is already waiting.
 func TestHeldLargeMessagesArriveWhole(t *testing.T) {
 	sent := make([]byte, 200*wholeSize)
 	for i := range sent {

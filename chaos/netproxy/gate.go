@@ -11,8 +11,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// Rewriter receives the bytes of one direction of a connection, in order and split anywhere, and returns
-// their replacement. It may hold bytes back until it receives more.
+// Rewriter receives the bytes of one direction of a connection, in order but in pieces of any size, and
+// returns their replacement. It may hold bytes back until it receives more.
 type Rewriter func(b []byte) []byte
 
 // gate controls one direction of all connections of a link.
@@ -26,16 +26,16 @@ type gate struct {
 	// changed is closed when an effect ends.
 	changed chan struct{}
 	opened  bool
-	// broken is the number of the last connection that a silence has broken.
+	// A Silence has broken all connections up to this number.
 	broken int
 }
 
-// gateToxic is a gate as a toxic. Toxiproxy creates toxics from JSON, so it finds its gate by key.
+// gateToxic makes toxiproxy run a gate. Toxiproxy creates toxics from JSON, so a toxic finds its gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }
 
-// breakEvery is the number of bytes for each draw of a break.
+// Each breakEvery bytes of a chunk give a Break effect one chance to cut the connection.
 const breakEvery = 64
 
 // longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make chunks longer.
@@ -69,7 +69,7 @@ func newGate() *gate {
 	return g
 }
 
-// endAllEffects ends every effect, and keeps new ones from beginning.
+// endAllEffects ends every effect, and prevents new effects.
 func (g *gate) endAllEffects() {
 	gates.Lock()
 	delete(gates.byKey, g.key)
@@ -100,21 +100,21 @@ func (g *gate) beginEffect(e *Effect) (end func()) {
 	}
 }
 
-// wakeWaiters makes waiting connections repeat their check; g.mu is held.
+// wakeWaiters makes waiting connections repeat their check. g.mu must be held.
 func (g *gate) wakeWaiters() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// currentEffects returns the effects in force, the last broken connection, and a channel that is closed
-// when an effect ends.
+// currentEffects returns the current effects, the number of the last broken connection, and a channel that is
+// closed when an effect ends.
 func (g *gate) currentEffects() ([]*Effect, int, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.effects), g.broken, g.changed
 }
 
-// connection is the state of a gate for one connection.
+// connection is a gate's state for one connection.
 type connection struct {
 	number   int
 	rewriter Rewriter
@@ -170,7 +170,7 @@ func (g *gate) passChunk(state *connection, chunk *stream.StreamChunk) bool {
 			due = due.Add(e.Delay())
 			e.reportTouch()
 		case e.Break != nil:
-			// Roughly once for each frame or call that the bytes may contain.
+			// Draw roughly once for each frame or call that the bytes may contain.
 			for range 1 + len(chunk.Data)/breakEvery {
 				if e.Break() {
 					e.reportTouch()
@@ -202,7 +202,7 @@ func laterTime(a, b time.Time) time.Time {
 	return b
 }
 
-// awaitRelease waits until no effect holds the connection's bytes back. It returns the current effects, and
+// awaitRelease waits until no effect holds back the connection's bytes. It returns the current effects, and
 // whether the connection is broken. It also holds back the end of a silent connection, without counting that
 // as an effect of the silence.
 func (g *gate) awaitRelease(state *connection, bytes bool) (effects []*Effect, broken bool) {

@@ -40,7 +40,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Direction is the direction of bytes, seen from the process.
+// Direction is the direction in which bytes travel, seen from the process.
 type Direction string
 
 // The directions, as toxiproxy calls them.
@@ -70,7 +70,7 @@ type Proxies struct {
 	links  []*Link
 }
 
-// New returns a network without links.
+// New returns an empty set of links.
 func New() *Proxies {
 	return &Proxies{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
@@ -107,7 +107,7 @@ func (p *Proxies) Close() {
 	}
 }
 
-// addGate puts a gate on one direction of the link.
+// addGate adds a gate to one direction of the link.
 func (l *Link) addGate(way Direction) (*gate, error) {
 	g := newGate()
 	body, err := json.Marshal(map[string]any{
@@ -126,19 +126,18 @@ func (l *Link) addGate(way Direction) (*gate, error) {
 type Effect struct {
 	// Touch is called whenever the effect changes traffic; may be nil.
 	Touch func()
-	// Hold holds everything back until the effect ends; then it arrives late, if the connection still exists.
-	// TCP in a cut network behaves in the same way, because it retransmits segments.
+	// Hold holds back all bytes until the effect ends. Then they arrive late, if the connection still exists,
+	// as with TCP in a cut network, which retransmits segments.
 	Hold bool
-	// Silence loses everything on the connections that exist when the effect begins, as if the machine at the
-	// other end had died and another had its address now. These connections stay open until the effect ends,
-	// and then break. New connections work.
+	// Silence loses all bytes on the connections that exist when the effect begins, as if the machine at the
+	// other end had died and another machine had taken over its address. These connections stay open until
+	// the effect ends, and then break. New connections work.
 	Silence bool
-	// Delay draws the extra delay of the next bytes; nil for none.
+	// Delay draws the extra delay of the next bytes; nil for no delay.
 	Delay func() time.Duration
-	// Break draws whether the connection breaks at the next bytes, which are then lost; nil for
-	// never.
+	// Break draws whether the connection breaks at the next bytes, which are then lost; nil for no break.
 	Break func() bool
-	// Each draws how long the next bytes occupy the link, one after the other; nil for no time.
+	// Each draws how long the next bytes occupy the link, during which later bytes wait; nil for no time.
 	Each func() time.Duration
 
 	// last is the number of the last connection that existed when the effect began.

@@ -31,7 +31,7 @@ func published(channel uint16, exchange, key, id, kind, body string) []byte {
 		frame(frameBody, channel, []byte(body[:half])), frame(frameBody, channel, []byte(body[half:])))
 }
 
-// The output does not depend on how the bytes are split, and only the intended parts change.
+// However the bytes are split, only the intended parts of the messages change.
 func TestPublishesRewritesOnlyPublishes(t *testing.T) {
 	greet := []byte("AMQP\x00\x00\x09\x01")
 	other := frame(frameMethod, 1, []byte{0, 10, 0, 11, 1, 2, 3})
@@ -64,7 +64,7 @@ func TestPublishesRewritesOnlyPublishes(t *testing.T) {
 	}
 }
 
-// echo is a server that echoes.
+// echo starts a server that echoes every byte, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func connect(t *testing.T) (*Link, net.Conn) {
 	return l, c
 }
 
-// say sends a byte and returns the time until its echo, or an error if there is none in time.
+// say sends a byte and returns the time until its echo, or an error if no echo arrives in time.
 func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
@@ -142,7 +142,8 @@ func TestDeliveriesHoldsMessages(t *testing.T) {
 	}
 }
 
-// Later frames of its channel follow a released subscription. Other channels and queues are not affected.
+// When a subscription is released, the later frames of its channel follow it. Other channels and queues are
+// not affected.
 func TestSubscriptionsHoldsFrames(t *testing.T) {
 	subscribe := func(channel byte, queue string) []byte {
 		return frame(frameMethod, uint16(channel), append([]byte{0, 60, 0, 20, 0, 0, byte(len(queue))}, queue+"\x00\x00\x00\x00\x00\x00"...))
@@ -218,8 +219,8 @@ func TestDelayBreakAndDown(t *testing.T) {
 	}
 }
 
-// pour is a server that sends each client more than all buffers in between can hold, and signals when a
-// client has begun to read.
+// pour starts a server that sends each client more than all buffers on the way can hold. It signals on poured
+// when a client has begun to read.
 func pour(t *testing.T) (address string, poured chan struct{}) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -249,7 +250,7 @@ func pour(t *testing.T) (address string, poured chan struct{}) {
 	return l.Addr().String(), poured
 }
 
-// abandoned opens a connection to an address, and breaks it while bytes for it are held.
+// abandoned opens a connection to an address, and closes it while bytes for it are held back.
 func abandoned(t *testing.T, address string, held func()) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -262,7 +263,7 @@ func abandoned(t *testing.T, address string, held func()) {
 	}
 }
 
-// answers reports whether a new connection to an address receives a byte within a time.
+// answers reports whether a new connection to an address receives a byte in time.
 func answers(t *testing.T, address string, within time.Duration) bool {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", address, within)
@@ -275,7 +276,7 @@ func answers(t *testing.T, address string, within time.Duration) bool {
 	return err == nil
 }
 
-// A client that disconnects while its bytes are delayed does not block the link: other clients are served.
+// A client that disconnects while its bytes are delayed does not block the link for other clients.
 func TestDelayEndsWithAbandonedConnection(t *testing.T) {
 	server, poured := pour(t)
 	w := New()

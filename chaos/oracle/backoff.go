@@ -9,33 +9,33 @@ import (
 	"handoff/core/config"
 )
 
-// Window is the range of a drawn delay.
+// Window is the range from which a delay is drawn.
 type Window struct{ Least, Most time.Duration }
 
-// Holds reports whether a delay lies in the window. Delays are whole milliseconds: rounding the delay, its
-// jitter and the preceding steps may subtract three. tolerance is the greatest difference between the
-// clocks of the part that drew the delay and of the observer.
+// Holds reports whether a delay lies in the window. Delays are whole milliseconds. Rounding the delay, its
+// jitter and the preceding steps may make it three milliseconds shorter. tolerance is the maximum difference
+// between the clock of the part that drew the delay and the observer's clock.
 func (w Window) Holds(delay, tolerance time.Duration) bool {
 	return delay >= w.Least-3*time.Millisecond-tolerance && delay <= w.Most+tolerance
 }
 
 // Backoffs computes the windows of a configuration: `retry.base_backoff_secs` ×
 // `retry.backoff_multiplier`ⁿ, ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs`
-// (docs/retries.md). They are computed exactly; both factors count to three decimals.
+// (docs/retries.md). They are computed exactly, with both factors to three decimals.
 //
-// A window is computed at its first use, so a Backoffs belongs to one task.
+// A window is computed at its first use, so a Backoffs is not safe for concurrent use.
 type Backoffs struct {
 	longest            time.Duration
 	multiplier, jitter *big.Int // thousandths
-	// grown is the next delay without jitter and cap, in nanoseconds, times scale, which is 1000 to the
-	// number of windows so far.
+	// grown is the next delay without jitter and cap, in nanoseconds, multiplied by scale. scale is 1000 to
+	// the power of the number of windows so far.
 	grown, scale *big.Int
 	windows      []Window
-	// flat reports whether every later window equals the last one.
+	// flat reports whether all later windows equal the last window.
 	flat bool
 }
 
-// NewBackoffs prepares the windows of a valid configuration.
+// NewBackoffs returns the Backoffs of a valid configuration.
 func NewBackoffs(r *config.Retry) *Backoffs {
 	return &Backoffs{
 		longest:    time.Duration(r.MaxBackoffSecs) * time.Second,
@@ -74,12 +74,12 @@ func (b *Backoffs) addWindow() {
 	b.scale.Mul(b.scale, thousand)
 }
 
-// MostGrowth is how far uncounted take-backs raise n ("Numbers that no key changes").
+// MostGrowth is the maximum n that uncounted take-backs lead to ("Numbers that no key changes").
 const MostGrowth = 5
 
-// TakenBack returns the n of the delay after a take-back. counted is the number of earlier dispatches that
-// counted, and epoch the epoch that the take-back ends: each earlier dispatch and take-back has raised the
-// epoch by one.
+// TakenBack returns n, the argument of Backoffs.After, for the delay after a take-back. counted is the number
+// of earlier dispatches that counted, and epoch the epoch that the take-back ends: each earlier dispatch and
+// take-back has raised the epoch by one.
 func TakenBack(counted int, epoch int64) (n int) {
 	if pairs := int((epoch - 1) / 2); pairs > counted {
 		return max(counted, min(pairs, MostGrowth))

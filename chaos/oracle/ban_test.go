@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// plain lists the exported functions and methods of the core's two data packages that a judge may call:
-// names, lists, and the reading, checking and printing of configurations. None of them implements a rule
-// about an execution or a worker.
+// plain lists the exported functions and methods of the core's two data packages that a judge may call: they
+// return names and lists, or read, check and print configurations. None of them implements a rule about an
+// execution or a worker.
 var plain = []string{
 	"execution.Status.String", "execution.ParseStatus", "execution.Reason.String", "execution.ParseReason", "execution.Reasons",
 	"execution.Part.String", "execution.ParsePart", "execution.Lifecycle.String", "execution.ParseLifecycle", "execution.Health.String",
@@ -27,12 +27,12 @@ var plain = []string{
 // settings lists the parts of the configuration. Methods of other types there read, check or print it.
 var settings = regexp.MustCompile(`^config\.(Config|Executor|Worker|MessageQueue|RabbitMQ|DeadLetter|Retry|Health)\.`)
 
-// checking lists their methods that only check.
+// checking lists the methods of these types that only check.
 var checking = []string{"config.Config.Validate", "config.Config.ValidateAction", "config.Config.ValidateLimits"}
 
 // Every new function of the two packages needs a decision: if it computes something, the linter must forbid
 // it to judges.
-func TestJudgesMayNotCallCorePolicies(t *testing.T) {
+func TestJudgesMustNotCallCorePolicies(t *testing.T) {
 	refused, allowed := patterns(t), slices.Concat(plain, checking)
 	for _, name := range slices.Concat(exported(t, "execution"), exported(t, "config")) {
 		if !strings.HasPrefix(name, "execution.") && !settings.MatchString(name) {
@@ -45,7 +45,7 @@ func TestJudgesMayNotCallCorePolicies(t *testing.T) {
 	}
 }
 
-// patterns returns the patterns of .golangci.yaml for judges.
+// patterns returns the patterns that .golangci.yaml forbids to judges.
 func patterns(t *testing.T) (list []*regexp.Regexp) {
 	t.Helper()
 	text, err := os.ReadFile("../../.golangci.yaml")

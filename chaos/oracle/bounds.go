@@ -6,10 +6,10 @@ import (
 	"handoff/core/config"
 )
 
-// Refusal is a setting that breaks a rule.
+// Refusal is a setting that must be refused because it breaks a rule.
 type Refusal struct {
 	Key string
-	// Tells are the values that the message must contain: the setting's value and its bounds.
+	// Tells holds the values that the error message must contain: the setting's value and its bounds.
 	Tells []any
 }
 
@@ -36,7 +36,7 @@ func (re *refusals) refuseUnless(holds bool, key string, tells ...any) {
 	}
 }
 
-// refuseNonPositive refuses durations that are not greater than zero.
+// refuseNonPositive adds a refusal for each duration that is not greater than zero.
 func (re *refusals) refuseNonPositive(section string, of ...setting) {
 	for _, s := range of {
 		if s.d <= 0 {
@@ -45,7 +45,7 @@ func (re *refusals) refuseNonPositive(section string, of ...setting) {
 	}
 }
 
-// setting is a duration and the last word of its key.
+// setting holds a duration and the last part of its key.
 type setting struct {
 	key string
 	d   time.Duration

@@ -8,24 +8,23 @@ import (
 	"handoff/core/config"
 )
 
-// Brakes computes when the brake holds the lease monitor back: at least `executor.brake_min_workers` were
-// alive a lease ago, and the leases of more than `executor.brake_fraction` of them are over
-// (docs/contract.md; "more than half of at least four", docs/ownership.md).
+// Brakes computes when the brake stops the lease monitor from declaring workers lost: at least
+// `executor.brake_min_workers` were alive a lease ago, and the leases of more than `executor.brake_fraction`
+// of them are over (docs/contract.md; "more than half of at least four", docs/ownership.md).
 type Brakes struct {
 	// Least is the number of workers that must have been alive.
 	Least int
-	// over[n] is the smallest number of expired leases, of n workers, at which the brake holds.
+	// over[n] is the minimum number of expired leases at which the brake holds if there are n workers.
 	over     []int
 	fraction *big.Rat
 }
 
-// NewBrakes prepares the rule of a configuration.
+// NewBrakes returns the Brakes of a configuration.
 func NewBrakes(x *config.Executor) *Brakes {
 	return &Brakes{Least: x.BrakeMinWorkers, fraction: exactDecimal(x.BrakeFraction)}
 }
 
-// exactDecimal returns the decimal number that was written in the configuration; f is only the nearest
-// float64.
+// exactDecimal returns the decimal number in the configuration, of which f is the nearest float64.
 func exactDecimal(f float64) *big.Rat {
 	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return r
@@ -39,15 +38,14 @@ func (b *Brakes) Hold(alive, over int) bool {
 	}
 	for n := len(b.over); n <= alive; n++ {
 		share := new(big.Rat).Mul(b.fraction, new(big.Rat).SetInt64(int64(n)))
-		// The smallest whole number above the share: its whole part, plus one.
+		// This is the smallest integer above the share: its integral part, plus one.
 		b.over = append(b.over, int(new(big.Int).Quo(share.Num(), share.Denom()).Int64())+1)
 	}
 	return over >= b.over[alive]
 }
 
-// HeldFor returns how long the brake holds from its beginning: two leases (docs/ownership.md).
+// HeldFor returns how long the brake holds: two leases (docs/ownership.md).
 func HeldFor(w *config.Worker) time.Duration { return 2 * Lease(w) }
 
-// Between is the time between two workers that the brake lets through after that (docs/executor.md:
-// one a second).
+// Between is the interval at which the brake then lets workers through (docs/executor.md: one a second).
 const Between = time.Second

@@ -6,8 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Lane is the set of waiting executions with the same runtime and the same pinned worker, 0 for
-// none.
+// Lane is the set of waiting executions with the same runtime and the same pinned worker, 0 for none.
 type Lane struct {
 	Runtime string
 	Pinned  execution.WorkerID
@@ -17,16 +16,16 @@ type Lane struct {
 type Demand struct {
 	Lane
 	Most int
-	// Pool is the set of workers to which the lane's workers belong, named by the index of its first
-	// worker. It is negative for the capacity that a quarantined worker reserves for its pinned executions.
+	// Pool is the pool of the lane's workers, named by the index of its first worker. It is negative for the
+	// capacity that a quarantined worker reserves for its pinned executions.
 	Pool int
 }
 
-// Demands returns how many waiting executions a pass may take ("How many a pass takes", docs/executor.md),
-// at most `most`: for each runtime with a fitting worker, for each worker those pinned to it, and for each
-// pool, by the index of its first worker, how many altogether. Workers with a common runtime form one pool,
-// but executions pinned to a quarantined worker have a separate pool, because no others may use its
-// capacity.
+// Demands returns how many waiting executions a pass may take ("How many a pass takes", docs/executor.md), at
+// most `most`. It returns a demand for each runtime with a fitting worker, and for each worker one for
+// executions pinned to it. pools holds the total for each pool, by the index of its first worker. Workers
+// with a common runtime form one pool, but executions pinned to a quarantined worker have a separate pool,
+// because no other executions may use its capacity.
 func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
 	pool := p.workerPools(fleet)
 	pools = make(map[int]int)
@@ -73,7 +72,7 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 	return demands, pools
 }
 
-// workerPools returns for each worker the index of the first worker of its pool, -1 if it fits nothing.
+// workerPools returns, for each worker, the index of its pool's first worker, -1 if it fits no execution.
 func (p Placement) workerPools(fleet []Worker) []int {
 	pool := make([]int, len(fleet))
 	share := func(a, b *Worker) bool {

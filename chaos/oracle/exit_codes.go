@@ -29,13 +29,12 @@ var exitCodes = []exitCode{ //detlint:ok a constant table, never written
 	{124, execution.Transient},
 }
 
-// MostExitCode is the greatest exit code of a process (docs/actions.md, retried_exit_codes).
+// MostExitCode is the largest exit code that a process can have (docs/actions.md, retried_exit_codes).
 const MostExitCode = 255
 
-// ReasonOf returns the reason of an action that failed with an exit code and gave no reason in words.
-// retried are the codes that the action declares (docs/actions.md, "How it ends": a code of
-// retried_exit_codes is transient; connection and transient of the table stay what they are; every other
-// code is unknown).
+// ReasonOf returns the failure reason of an action that exited with code and did not name its reason. retried
+// holds the action's retried_exit_codes (docs/actions.md, "How it ends": these codes are transient; the
+// table's codes for connection and transient keep their reasons; every other code is unknown).
 func ReasonOf(code int, retried []int) execution.Reason {
 	reason := execution.Unknown
 	if i := slices.IndexFunc(exitCodes, func(c exitCode) bool { return c.code == code }); i >= 0 {
@@ -47,7 +46,7 @@ func ReasonOf(code int, retried []int) execution.Reason {
 	return reason
 }
 
-// ExitCodeOf returns the first exit code that stands for a reason, 0 if there is none.
+// ExitCodeOf returns the first exit code that means this reason, 0 if there is none.
 func ExitCodeOf(r execution.Reason) int {
 	if i := slices.IndexFunc(exitCodes, func(c exitCode) bool { return c.reason == r }); i >= 0 {
 		return exitCodes[i].code
@@ -58,12 +57,12 @@ func ExitCodeOf(r execution.Reason) int {
 // notRetried is the beginning of the line that explains why a failure is not retried.
 const notRetried = "Not retried, with "
 
-// WrongMessage returns what is wrong with the message of an action's own failure, empty for nothing. r is
-// the reason and code the exit code, 0 if the action gave the reason in words. retry is the number of the
-// retry, and most the number of allowed retries. The message begins with the exit status or the action's
-// own text (docs/contract.md, "Error texts"). Actions of scenarios give a text with every reason except
-// unknown. If retries are left but the reason allows none, the message ends with a line that explains this;
-// otherwise it has no such line (docs/actions.md, "What is retried").
+// WrongMessage returns what is wrong with the message of an action that failed by itself, empty if it is
+// right. r is the reason, and code the exit code, 0 if the action named the reason itself. retry is the
+// number of the retry, and most the number of allowed retries. The message must begin with the exit status or
+// the action's own text (docs/contract.md, "Error texts"). Scenarios' actions give a text with every reason
+// except unknown. If retries are left but the reason allows none, the message must end with a line that
+// explains this. Otherwise it must not have such a line (docs/actions.md, "What is retried").
 func WrongMessage(message string, r execution.Reason, code int, retry, most int64) string {
 	if code != 0 && !beginsWithPhrase(message, "exit status "+strconv.Itoa(code)) {
 		return fmt.Sprintf("does not begin with exit status %d", code)
@@ -101,8 +100,8 @@ func WrongMessage(message string, r execution.Reason, code int, retry, most int6
 	return ""
 }
 
-// beginsWithPhrase reports whether a text begins with a phrase that a colon, a new line or the end of the
-// text follows. So "exit status 12" does not begin with "exit status 1".
+// beginsWithPhrase reports whether a text begins with a phrase followed by a colon, a line break or the end
+// of the text. So "exit status 12" does not begin with "exit status 1".
 func beginsWithPhrase(text, phrase string) bool {
 	rest, ok := strings.CutPrefix(text, phrase)
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], ":\n"))

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The oracle has exactly the table of the page.
+// The oracle's table of exit codes must equal the table in docs/actions.md.
 func TestExitCodesMatchDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/actions.md")
 	if err != nil {

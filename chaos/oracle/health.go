@@ -8,31 +8,30 @@ import (
 	"handoff/core/execution"
 )
 
-// Evidence is the known failures of a worker within the window (`health.window`).
+// Evidence holds what an executor knows about a worker's failures within the window (`health.window`).
 type Evidence struct {
 	// Total counts the runs that the worker reported. Failed counts the runs that failed for a reason that
-	// blames the worker. Consecutive counts these failures since its last run without one.
+	// blames the worker. Consecutive counts the failures of this kind since its last other run.
 	Total, Failed, Consecutive int
-	// Unclaimed counts the dispatches that it left unclaimed: each counts as a failure, whatever it ran
-	// since.
+	// Unclaimed counts the dispatches that the worker left unclaimed. Each counts as a failure, even if the
+	// worker has run other executions since.
 	Unclaimed int
 	// Queued counts the dispatches that wait at the worker.
 	Queued int
 }
 
-// Thresholds judges workers by their evidence: "Health of a worker" in
-// docs/retries.md.
+// Thresholds determines workers' health from the evidence, as in "Health of a worker" in docs/retries.md.
 type Thresholds struct {
 	health              *config.Health
 	degraded, unhealthy *big.Rat
 }
 
-// NewThresholds returns the thresholds of a configuration, which must not change afterwards.
+// NewThresholds returns the thresholds of a configuration. The configuration must not change afterwards.
 func NewThresholds(h *config.Health) *Thresholds {
 	return &Thresholds{h, exactDecimal(h.FailureRateDegraded), exactDecimal(h.FailureRateUnhealthy)}
 }
 
-// Health returns the state of a worker: once any figure reaches a threshold, the worse state applies.
+// Health returns a worker's health. If any number reaches a threshold, the worse state applies.
 func (t *Thresholds) Health(e Evidence) execution.Health {
 	h := t.health
 	switch {
@@ -51,7 +50,7 @@ func (t *Thresholds) Failing(e Evidence) bool {
 	return t.health.Enabled && (e.Consecutive+e.Unclaimed >= t.health.UnhealthyThreshold || t.failsAtRate(e, t.unhealthy))
 }
 
-// failsAtRate reports whether at least this share of the runs failed, and whether there were enough runs.
+// failsAtRate reports whether there were enough runs and at least this share of them failed.
 func (t *Thresholds) failsAtRate(e Evidence, share *big.Rat) bool {
 	total, failed := e.Total+e.Unclaimed, e.Failed+e.Unclaimed
 	if total < t.health.MinSamples {
@@ -64,8 +63,8 @@ func (t *Thresholds) failsAtRate(e Evidence, share *big.Rat) bool {
 	return big.NewRat(int64(failed), int64(total)).Cmp(share) >= 0
 }
 
-// HalfOpen reports whether an unhealthy worker may get one execution as a half-open probe: its failures
-// made it unhealthy, and the last of them was at least `executor.health_check_interval` ago.
+// HalfOpen reports whether an unhealthy worker may get one execution as a half-open probe: its failures made
+// it unhealthy, and the last failure was at least `executor.health_check_interval` ago.
 func (t *Thresholds) HalfOpen(e Evidence, x *config.Executor, sinceFailure time.Duration) bool {
 	return t.Failing(e) && e.Queued < t.health.QueueDepthUnhealthy && sinceFailure >= x.HealthCheckInterval
 }

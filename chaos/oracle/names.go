@@ -22,8 +22,8 @@ var partNames = [execution.Parts]string{ //detlint:ok a constant table, never wr
 	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
 }
 
-// ReasonNames returns the failure reasons in their order (docs/retries.md, "Failure reasons"). The first
-// one is empty and stands for none.
+// ReasonNames returns the names of the failure reasons, in order (docs/retries.md, "Failure reasons"). The
+// first name is empty and means no reason.
 func ReasonNames() []string {
 	return []string{
 		execution.NoReason: "", execution.WorkerUnavailable: "worker_unavailable", execution.NoWorkers: "no_workers",

@@ -8,22 +8,22 @@ import (
 	"handoff/core/execution"
 )
 
-// Worker is a worker as an executor sees it.
+// Worker describes a worker as an executor knows it.
 type Worker struct {
 	ID       execution.WorkerID
 	Runtimes []string
-	// Active: its lifecycle is active. Fresh: its lease is valid. Consuming: its consumer is alive.
-	// Cordoned: an operator keeps new work away.
+	// Active means that its lifecycle is active, Fresh that its lease is valid, Consuming that its consumer
+	// is alive, and Cordoned that an operator keeps new work away.
 	Active, Fresh, Consuming, Cordoned bool
-	// Load counts the executions that are scheduled at it or run on it. FullFor is how long all its
-	// slots have been taken.
+	// Load counts the executions that are scheduled to the worker or run on it. FullFor is for how long all
+	// its slots have been taken.
 	Capacity, Load int
 	FullFor        time.Duration
 	Health         execution.Health
 	HalfOpen       bool
 }
 
-// Request is the need of an execution. Pinned and Avoid are 0 for none.
+// Request describes the worker that an execution needs. Pinned and Avoid are 0 for none.
 type Request struct {
 	Runtime       string
 	Pinned, Avoid execution.WorkerID
@@ -61,16 +61,16 @@ func (p Placement) hasBetterWorker(fleet []Worker, runtime string) bool {
 	})
 }
 
-// Block returns the number of consecutive executions that a worker gets while more wait than a pass takes:
-// as many as may share a message, but at most half of its capacity, rounded up.
+// Block returns how many consecutive executions a worker gets if more executions wait than a pass takes: as
+// many as may share a message, but at most half of its capacity, rounded up.
 func (p Placement) Block(w *Worker) int {
 	return max(1, min(p.Executor.DispatchesPerMessage, (w.Capacity+1)/2))
 }
 
-// Best returns the indexes of the workers from which one is drawn for an execution. They fit and have free
-// capacity. Best leaves out the worker to avoid, if there is another; then it keeps the healthiest, and of
-// those the least loaded. A half-open worker counts as healthy while a better one fits, because otherwise
-// it would never be tried. An empty list means none.
+// Best returns the indexes of the workers from which one is drawn for an execution. All of these fit and have
+// free capacity. Best leaves out the worker to avoid if another worker remains. Then it keeps the healthiest
+// workers, and among these the least loaded. A half-open worker counts as healthy while a better worker fits,
+// because otherwise it would never be tried. The list is empty if there is no such worker.
 func (p Placement) Best(fleet []Worker, r Request) (best []int) {
 	better := p.hasBetterWorker(fleet, r.Runtime)
 	worse := func(a, b *Worker) int {

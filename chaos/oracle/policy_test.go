@@ -26,8 +26,8 @@ func drawRetry(t *rapid.T) config.Retry {
 	}
 }
 
-// For every configuration and draw, the core's delay lies in the oracle's window, and its extremes reach
-// both ends.
+// For every configuration and draw, the core's delay must lie in the oracle's window, and its extremes must
+// reach both ends.
 func TestCoreBackoffsLieInWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry(t)
@@ -38,7 +38,7 @@ func TestCoreBackoffsLieInWindow(t *testing.T) {
 			t.Fatalf("the delay after %d others is %v, outside of %v to %v", n, got, w.Least, w.Most)
 		}
 		least, most := r.BackoffBounds(n)
-		const rounding = 10 * time.Millisecond // of the delay, of its jitter, and of each step before
+		const rounding = 10 * time.Millisecond // for rounding the delay, its jitter and each preceding step
 		if least-w.Least > rounding || w.Most-most > rounding {
 			t.Fatalf("the core draws from %v to %v after %d others, and the window is %v to %v", least, most, n, w.Least, w.Most)
 		}
@@ -69,7 +69,7 @@ func TestWindowsGrowToCap(t *testing.T) {
 	}
 }
 
-// Take-backs that count raise the delay without limit, the others up to five times.
+// Counted take-backs raise the delay without limit, uncounted take-backs at most five times.
 func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int
@@ -82,8 +82,8 @@ func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	}
 }
 
-// Errors about a share of workers show most often at the exact share, so every fleet is tried there and
-// next to it.
+// Errors about a share of workers are most likely at the exact share, so each fleet is tested at the share
+// and right next to it.
 func TestCoreBrakesLikeOracle(t *testing.T) {
 	for percent := 1; percent <= 100; percent++ {
 		x := config.Executor{BrakeMinWorkers: 1 + percent%7, BrakeFraction: float64(percent) / 100}
@@ -142,7 +142,7 @@ func drawHealth(t *rapid.T) config.Health {
 	return h
 }
 
-func TestCoreSharesReasonsAndStatuses(t *testing.T) {
+func TestCoreReasonsAndStatusesMatchOracle(t *testing.T) {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
 		if s.Terminal() != oracle.Terminal(s) || s.Claimed() != oracle.Claimed(s) {
 			t.Errorf("%v: terminal is %v and claimed is %v in the core", s, s.Terminal(), s.Claimed())
@@ -177,7 +177,7 @@ func TestCoreSharesReasonsAndStatuses(t *testing.T) {
 	}
 }
 
-func TestCoreSharesTransitionTable(t *testing.T) {
+func TestCoreTransitionTableMatchesOracle(t *testing.T) {
 	core, table := execution.NewTransitionTable(), oracle.NewTransitionTable()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
 		for to := execution.None; int(to) < execution.Statuses; to++ {
@@ -193,7 +193,7 @@ func TestCoreSharesTransitionTable(t *testing.T) {
 	}
 }
 
-func TestCoreSharesTimesAndLimits(t *testing.T) {
+func TestCoreTimesAndLimitsMatchOracle(t *testing.T) {
 	seconds := func(t *rapid.T, name string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
 	}

@@ -26,17 +26,17 @@ func Gone(l execution.Lifecycle) bool { return l == execution.Stopped || l == ex
 func Retriable(r execution.Reason) bool { return reasons[r].retriable }
 
 // BlamesWorker reports whether a failure for this reason counts in its worker's health: the column "blames
-// the worker" there.
+// the worker" of docs/retries.md.
 func BlamesWorker(r execution.Reason) bool { return reasons[r].blames }
 
-// OfAction reports whether an action may give this reason for its own failure: the column "by an action"
-// there.
+// OfAction reports whether an action may give this reason for its own failure: the column "by an action" of
+// docs/retries.md.
 func OfAction(r execution.Reason) bool { return reasons[r].ofAction }
 
 // reason is a row of the table of failure reasons.
 type reason struct{ retriable, blames, ofAction bool }
 
-// reasons is indexed by the reason; there are fewer than 256 of them.
+// reasons holds the row of each reason. There are fewer than 256 reasons.
 var reasons = [256]reason{ //detlint:ok a constant table, never written
 	execution.WorkerUnavailable: {retriable: true, blames: true},
 	execution.NoWorkers:         {retriable: true},

@@ -28,8 +28,7 @@ func DeadLettersKept(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.DeadLetter.TTLMS) * time.Millisecond
 }
 
-// DefaultRunTimeout is the run timeout of an action that names none ("Numbers that no key
-// changes").
+// DefaultRunTimeout is the run timeout of an action that sets none ("Numbers that no key changes").
 const DefaultRunTimeout = 5 * time.Minute
 
 // RunTimeout returns how long an execution of an action may run.
@@ -60,8 +59,7 @@ func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 // unreachable ("Numbers that no key changes").
 const UnreachableAfter = 3
 
-// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key
-// changes").
+// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key changes").
 const KeyLifetime = 24 * time.Hour
 
 // Limited returns the action with the limits that apply to an execution whose request sets its own limits:
@@ -81,27 +79,27 @@ func Limited(a execution.Action, own execution.Limits) execution.Action {
 	return limited
 }
 
-// MayRetry reports whether a retry may follow an execution that has ended: failed, timeout or abandoned,
-// for a retriable reason, with attempts left (docs/retries.md).
+// MayRetry reports whether a retry may follow an execution that has ended. It must have ended as failed,
+// timeout or abandoned, for a retriable reason and with attempts left (docs/retries.md).
 func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }
 
-// FreeRetry reports whether a retry may follow an execution without counting. Either its worker was stopped
-// and its request allowed retries (first of them), or it was claimed and its action could not be started.
-// In addition, fewer than free earlier retries were uncounted; each of them raised the next row's limit,
-// most, by one (retry.free_shutdowns; docs/actions.md).
+// FreeRetry reports whether the execution may be retried without counting the retry. Either its worker was
+// stopped and its request allowed retries (first is their number), or it was claimed and its action could not
+// be started. In addition, fewer than free earlier retries must have been uncounted. Each of these raised the
+// next row's limit, most, by one (retry.free_shutdowns; docs/actions.md).
 func FreeRetry(ended execution.Status, why execution.Reason, claimed bool, first, most, free int) bool {
 	stopped := why == execution.WorkerShutdown && first > 0
 	return ended == execution.Failed && (stopped || why == execution.WorkerUnavailable && claimed) && most-first < free
 }
 
-// heldAtMost is the longest time that a worker keeps a delivery if rejected deliveries are dead-lettered
+// heldAtMost is the maximum time for which a worker keeps a delivery if rejected deliveries are dead-lettered
 // (docs/contract.md).
 const heldAtMost = 25 * time.Minute
 
-// WaitForSlot returns how long a delivery waits for a free run slot. own is the timeout of the action or
-// the request, 0 for none.
+// WaitForSlot returns how long a delivery waits for a free run slot. own is the dispatch timeout of the
+// action or the request, 0 for none.
 func WaitForSlot(c *config.Config, own time.Duration) time.Duration {
 	wait := DispatchTimeout(&c.Executor, own)
 	if c.MessageQueue.RabbitMQ.DeadLetter.Enabled {

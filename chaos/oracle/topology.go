@@ -12,8 +12,8 @@ import (
 // page is durable.
 type Exchange struct{ Name, Kind string }
 
-// Queue is a queue with its arguments; 0 and empty stand for none. KeepsReturned reports whether it has no
-// delivery limit.
+// Queue is a queue with its arguments. 0 and empty mean that an argument is not set. KeepsReturned reports
+// whether the queue has no delivery limit.
 type Queue struct {
 	Name, Type         string
 	TTL                time.Duration
@@ -31,7 +31,7 @@ type Topology struct {
 	Bindings  []Binding
 }
 
-// executions is the exchange of all messages except dead letters.
+// executions is the exchange for all messages except dead letters.
 const executions = "attune.executions"
 
 // ExecutorTopology returns the declarations of each executor.
@@ -60,8 +60,8 @@ func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 	return t.withDeadLetters(r).withoutDeliveryLimits()
 }
 
-// withoutDeliveryLimits removes the delivery limits of queues without a dead letter exchange, because such
-// a queue would lose a message that is returned too often.
+// withoutDeliveryLimits removes the delivery limits of queues without a dead letter exchange. With a limit,
+// such a queue would lose a message that is returned too often.
 func (t Topology) withoutDeliveryLimits() Topology {
 	for i := range t.Queues {
 		t.Queues[i].KeepsReturned = t.Queues[i].DeadLetterExchange == ""

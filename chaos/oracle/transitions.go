@@ -2,18 +2,18 @@ package oracle
 
 import "handoff/core/execution"
 
-// Change is a change of status and the part that makes it. From is None for a creation.
+// Change is a change of status by a part. From is None for a creation.
 type Change struct {
 	From, To execution.Status
 	By       execution.Part
 }
 
 // TransitionTable is the table of docs/ownership.md ("The transition table"), by writer: which part may
-// move an execution from which status to which. The core has the same table by status, and the migrations
-// have it in SQL.
+// move an execution from which status to which. The core has the same table ordered by status, and the
+// migrations have it in SQL.
 type TransitionTable struct {
 	by [execution.Statuses][execution.Statuses][execution.Parts]bool
-	// anybody reports whether some part may make the change.
+	// anybody reports whether any part may make the change.
 	anybody [execution.Statuses][execution.Statuses]bool
 }
 
@@ -32,7 +32,8 @@ func NewTransitionTable() *TransitionTable {
 			l.by[from][s][by], l.anybody[from][s] = true, true
 		}
 	}
-	// A client requests an execution and its cancellation. A claimed execution is only requested to end.
+	// A client requests an execution, or its cancellation. A request can't end a claimed execution; it only
+	// asks its worker to.
 	may(execution.API, none, to{requested})
 	may(execution.API, requested, to{cancelled})
 	may(execution.API, scheduling, to{cancelled})
@@ -45,15 +46,15 @@ func NewTransitionTable() *TransitionTable {
 	may(execution.Scheduler, requested, to{scheduling})
 	may(execution.Scheduler, scheduling, to{scheduled, requested, failed})
 
-	// A part that detects that a dispatch will not be claimed reclaims it.
+	// A part that detects that a dispatch will not be claimed reclaims the execution.
 	may(execution.Scheduler, scheduled, to{requested, failed})
 	may(execution.DeadLetterHandler, scheduled, to{requested, failed})
 	may(execution.TimeoutMonitor, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduling, to{requested})
 
-	// The worker releases it unclaimed, or claims and ends it. It may end as cancelled only if that was
-	// requested.
+	// The worker releases the execution unclaimed, or claims and ends it. It may end as cancelled only if a
+	// client requested that.
 	may(execution.Worker, scheduled, to{requested, running})
 	may(execution.Worker, running, to{completed, failed, timeout})
 	may(execution.Worker, canceling, to{completed, failed, timeout, cancelled})
@@ -71,7 +72,7 @@ func (t *TransitionTable) May(by execution.Part, from, to execution.Status) bool
 	return t.by[from][to][by]
 }
 
-// Legal reports whether some part may make this change. Staying in a status is not a change, so it is not
+// Legal reports whether any part may make this change. Staying in a status is not a change, so it is not
 // legal.
 func (t *TransitionTable) Legal(from, to execution.Status) bool { return t.anybody[from][to] }
 

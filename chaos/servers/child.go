@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// spawner runs functions on one operating-system thread that lives as long as the process. Pdeathsig, by
-// which the kernel kills a child when its parent dies, refers to the parent thread, and an ordinary
-// goroutine's thread may end before the program.
+// spawner runs functions on one operating-system thread that lives as long as the process. The kernel sends
+// Pdeathsig, which kills a child, when the parent thread ends, and an ordinary goroutine's thread may end
+// before the program.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -40,7 +40,7 @@ type program struct {
 	env  []string
 	dir  string
 	log  string
-	user *account // nil: as this process
+	user *account // nil for this process's user
 }
 
 func (p *program) logPath() string { return p.log }
@@ -50,7 +50,7 @@ func childLauncher(p *program, g *guard) func(context.Context) (server, error) {
 	return func(context.Context) (server, error) { return startChild(p, g) }
 }
 
-// server is the process of a PostgreSQL or RabbitMQ: a child process or a container.
+// server is a running PostgreSQL or RabbitMQ: a child process or a container.
 type server interface {
 	isRunning() bool
 	stop(sig signal, within time.Duration) error
@@ -60,7 +60,7 @@ type server interface {
 }
 
 // child is a child process. A goroutine waits for it, so it never stays a zombie: PostgreSQL refuses to start
-// if the process number in its lock file still exists, even as a zombie's.
+// while the process number in its lock file exists, even if a zombie has it.
 type child struct {
 	program *program
 	pid     int
@@ -68,7 +68,7 @@ type child struct {
 	guard   *guard
 
 	mu     sync.Mutex
-	paused []int // processes that pause stopped, besides the process group
+	paused []int // processes outside the process group that pause has stopped
 	stuck  bool  // paused
 }
 
@@ -88,7 +88,7 @@ func startChild(p *program, g *guard) (*child, error) {
 	c := &child{program: p, pid: cmd.Process.Pid, done: make(chan struct{}), guard: g}
 	g.watchProcesses(-c.pid)
 	go func() {
-		_ = cmd.Wait() // its log says how it ended
+		_ = cmd.Wait() // the program's log shows how it ended
 		g.forgetProcesses(-c.pid)
 		close(c.done)
 	}()
@@ -151,7 +151,7 @@ func (c *child) kill() {
 }
 
 // pause stops the process group and all descendants (PostgreSQL's backends have groups of their own). It
-// stops the parent first, so that it starts nothing meanwhile.
+// stops the parent first, so that the parent starts no more processes.
 func (c *child) pause() error {
 	if !c.isRunning() {
 		return fmt.Errorf("%s does not run", c.program.name)
@@ -168,12 +168,12 @@ func (c *child) pause() error {
 	return nil
 }
 
-// stopsWithin bounds the wait until SIGSTOP takes effect. A process that waits for a disk may take long.
+// stopsWithin limits the wait until SIGSTOP takes effect. A process that waits for a disk may take long.
 const stopsWithin = time.Second
 
 // suspendTree stops the process and all its descendants, and returns the descendants. A signal takes effect
-// when the process next gets a processor; until then it may start more. So suspendTree lists descendants
-// until the process has halted and their number no longer changes.
+// when the process next gets a processor; until then it may start more processes. So suspendTree lists
+// descendants until the process has halted and their number no longer changes.
 func (c *child) suspendTree() []int {
 	signalProcess(-c.pid, sigStop)
 	before := -1
@@ -190,7 +190,7 @@ func (c *child) suspendTree() []int {
 	}
 }
 
-// resume lets a paused process continue; it does not affect others.
+// resume lets a paused process continue, and has no effect on a process that is not paused.
 func (c *child) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,8 +235,7 @@ var (
 	errStranger = errors.New("another server answers at its port")
 )
 
-// runCommand runs a command and returns its output. When ctx ends, it kills the command and its process
-// group.
+// runCommand runs a command and returns its output. When ctx ends, it kills the command and its process group.
 func runCommand(ctx context.Context, p *program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Env, cmd.Dir = p.env, p.dir
@@ -255,13 +254,12 @@ func runCommand(ctx context.Context, p *program) (string, error) {
 	return out.String(), err
 }
 
-// killGroup returns a function that kills a command with its process group.
+// killGroup returns a function that kills a command together with its process group.
 func killGroup(cmd *exec.Cmd) func() error {
 	return func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
 }
 
-// OwnGroup protects a command from Ctrl-C. When its context ends, the command is killed with its process
-// group.
+// OwnGroup protects a command from Ctrl-C. When its context ends, the command is killed with its process group.
 func OwnGroup(cmd *exec.Cmd) {
 	if privateSupported {
 		ownGroup(cmd)

@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// The timeouts for a container engine, which may have to pull an image from a remote registry.
+// Timeouts for a container engine, which may have to pull an image from a remote registry.
 const (
 	imageWithin  = 5 * time.Minute
 	engineWithin = 30 * time.Second
@@ -23,7 +23,7 @@ const (
 // boxes holds the containers of a set.
 type boxes struct {
 	engine *containers.Engine
-	run    string // the set's directory: while its lock is held, no other process sweeps them
+	run    string // the set's directory; while its lock is held, no other process removes the containers
 	guard  *guard
 
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *gu
 		log.printf("removed %s, left behind by a process that is gone", name)
 	}
 	if err != nil {
-		// Leftovers of other processes are no reason to fail.
+		// Up must not fail because of other processes' leftovers.
 		log.printf("removing what earlier runs left in the engine: %v", err)
 	}
 	return &boxes{engine: engine, run: run, guard: g}
@@ -106,7 +106,7 @@ func (b *boxes) close() error {
 	return errors.Join(append(errs, b.engine.Close())...)
 }
 
-// boxedServer is a server in a container.
+// boxedServer is a server that runs in a container.
 type boxedServer struct {
 	container *containers.Container
 	name      string // for errors
@@ -129,7 +129,7 @@ func (b *boxedServer) isRunning() bool {
 	return err == nil && running
 }
 
-// stop leaves the choice of the signal to the image.
+// stop ignores the signal, because the image names the one that stops the server.
 func (b *boxedServer) stop(_ signal, within time.Duration) error {
 	if !b.isRunning() {
 		return nil
@@ -144,7 +144,7 @@ func (b *boxedServer) kill() {
 	b.resume()
 	ctx, cancel := engineContext()
 	defer cancel()
-	// A container that does not run needs no kill.
+	// A container that does not run can't be killed, and needn't be.
 	_ = b.container.Kill(ctx)
 }
 
@@ -182,7 +182,7 @@ func (b *boxes) logSaver(c *containers.Container, name string) func() string {
 		if err != nil {
 			text = "the engine returned no log: " + err.Error()
 		}
-		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which report a missing file
+		_ = os.WriteFile(path, []byte(text), 0o600) // only errors and tests read the file, and they report that it is missing
 		return path
 	}
 }
@@ -227,7 +227,7 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 		}
 		address := loopbackAddress(ports[0])
 		m = &RabbitMQ{
-			node: "rabbit@" + name, // the node's own name: it contains its host's name, which is the container's
+			node: "rabbit@" + name, // a node is named after its host, which is the container
 			user: "handoff", admin: fmt.Sprintf("amqp://handoff:%s@%s", password, address), ctl: ctlIn(c),
 		}
 		if management {
@@ -239,7 +239,7 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 	return m, err
 }
 
-// ctlScript finds rabbitmqctl even where Debian puts a wrapper before it that changes the user.
+// ctlScript runs rabbitmqctl itself, even where Debian's PATH leads to a wrapper that changes the user.
 const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
 
 // createServerContainer creates a server's container with a unique name, and publishes its ports on free

@@ -8,12 +8,12 @@ import (
 	"handoff/core/testenv"
 )
 
-// Containers end with their process in every case: at once if the guard has a docker client, otherwise at the
-// next start.
+// However a process ends, its containers are removed: at once if the guard has a docker client, otherwise at
+// the next start.
 func TestContainersEndWithTheirProcess(t *testing.T) {
 	e := engine(t)
 	if _, err := exec.LookPath("docker"); err != nil {
-		t.Skip("no docker client: the next start removes them, as TestContainersLeftBehind shows")
+		t.Skip("no docker client: the next start removes them, as TestNextStartRemovesLeftoverContainers shows")
 	}
 	t.Setenv(ImagePostgres, postgresImage())
 	for _, mode := range []string{"interrupt", "killed by -9", "paused"} {

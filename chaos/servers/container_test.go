@@ -25,7 +25,7 @@ func engine(t *testing.T) *containers.Engine {
 	return e
 }
 
-// inContainers returns places without installed servers, so that only containers are used.
+// inContainers returns places in which no servers are installed, so that only containers are used.
 func inContainers(t *testing.T) *places {
 	where := nowhere(t)
 	where.engine = containers.Find
@@ -55,8 +55,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// The next start removes the container of a run whose lock is free, but not that of a live run.
-func TestContainersLeftBehind(t *testing.T) {
+// The next start removes the container of a run whose lock is free, but not the container of a live run.
+func TestNextStartRemovesLeftoverContainers(t *testing.T) {
 	e := engine(t)
 	base := t.TempDir()
 	alive, err := makeWorkDir(base)

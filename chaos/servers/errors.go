@@ -14,12 +14,12 @@ const (
 	ComponentRabbitMQ = without.RabbitMQ
 )
 
-// ErrEnvironment matches every error about the machine: nothing is installed, or a server does not start. A
-// command exits with code 4 after it.
+// ErrEnvironment matches every error of the environment: no servers are installed, or a server does not
+// start. A command that fails with it exits with code 4.
 var ErrEnvironment = errors.New("the environment did not come up")
 
-// ErrNotOurs is the error of attempts to stop, pause or kill a server that this process did not start.
-var ErrNotOurs = errors.New("the server was given by its address, not started here: it is not ours to stop")
+// ErrNotOurs means that a server can't be stopped, paused or killed, because this process did not start it.
+var ErrNotOurs = errors.New("this process did not start the server, which was given by its address, so it must not stop it")
 
 var errNoPrivate = errors.New("private instances need Unix process control; on this system give addresses in " +
 	AddressPostgres + " and " + AddressRabbitMQ)
@@ -31,7 +31,7 @@ type Missing struct {
 	Component   string
 	Looked      []string
 	Without     bool // HANDOFF_WITHOUT names it, so there was no search
-	PrivateOnly bool // an address would not have been used
+	PrivateOnly bool // the request ignores addresses
 }
 
 // UnavailableError lists every requested component that is unavailable.
@@ -73,8 +73,8 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == ErrEnvironment }
 
-// OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component, as opposed to
-// components that were searched for and not found.
+// OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component: none was searched for in
+// vain.
 func (u *UnavailableError) OnlyWithout() bool {
 	for _, m := range u.Missing {
 		if !m.Without {
@@ -105,7 +105,7 @@ func (se *StartError) Unwrap() error { return se.Err }
 // Is makes the error match ErrEnvironment.
 func (se *StartError) Is(target error) bool { return target == ErrEnvironment }
 
-// RemoteError refuses an address on another machine, because faults are injected there.
+// RemoteError refuses the address of a server on another machine, because faults are injected into servers.
 type RemoteError struct {
 	Variable, Host string
 }
@@ -115,8 +115,8 @@ func (r *RemoteError) Error() string {
 		r.Variable, r.Host)
 }
 
-// AddressError reports an unusable address or other variable. It never quotes the address, which may contain
-// a password.
+// AddressError reports a variable with an unusable address or other value. It never quotes the address, which
+// may contain a password.
 type AddressError struct {
 	Variable, Reason string
 }

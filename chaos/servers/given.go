@@ -12,8 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// checkPostgresAddress refuses an address without a host, and hosts on other machines. It parses the URL as
-// pgx does, including parameters and PG* variables.
+// checkPostgresAddress refuses an address without a host or with a host on another machine. It parses the URL
+// as pgx does, including parameters and PG* variables.
 func checkPostgresAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
@@ -38,7 +38,7 @@ func checkPostgresAddress(address string) error {
 	return nil
 }
 
-// checkRabbitAddress does the same for the node and its management API.
+// checkRabbitAddress is checkPostgresAddress for a RabbitMQ node and its management API.
 func checkRabbitAddress(address string) error {
 	uri, err := amqp.ParseURI(address)
 	if err != nil {
@@ -61,7 +61,7 @@ func checkRabbitAddress(address string) error {
 	return nil
 }
 
-// givenPostgres creates a database on a given server.
+// givenPostgres creates a database on the server at a given address.
 func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres, error) {
 	p := &Postgres{admin: address}
 	if err := p.openEmpty(ctx); err != nil {
@@ -95,8 +95,8 @@ func withVhost(address, vhost string) (string, error) {
 	return u.String(), nil
 }
 
-// givenRabbit connects to a given node and creates a virtual host through the management API. If the API does
-// not answer, a prefix distinguishes names instead, because AMQP can't create virtual hosts.
+// givenRabbit connects to the node at a given address and creates a virtual host through the management API.
+// If the API does not answer, a prefix distinguishes names instead, because AMQP can't create virtual hosts.
 func givenRabbit(ctx context.Context, address, management string, log *lineLog) (*RabbitMQ, error) {
 	m := &RabbitMQ{admin: address}
 	fail := func(err error) (*RabbitMQ, error) {

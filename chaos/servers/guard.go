@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// guardScript reads lists of processes, containers and networks, and keeps the latest. When its input ends,
-// because this process has closed it or died, it ends everything on that list. Its first argument is the
-// engine's address. Without a docker client, containers remain until the next sweep.
+// guardScript reads lists of processes, containers and networks, and keeps only the latest list. When its
+// input ends, because this process has closed it or died, it ends everything on the list. Its first argument
+// is the engine's address. Without a docker client, containers remain until the next sweep.
 const guardScript = `l=; while read -r n; do l=$n; done; n=
 for p in $l; do case $p in
 	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
@@ -35,8 +35,8 @@ type guard struct {
 func startGuard(engine string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", engine)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/snap/bin"}, "/"
-	ownGroup(cmd) // keep Ctrl-C from it
-	// Not StdinPipe: Wait would close it.
+	ownGroup(cmd) // Ctrl-C must not end the guard
+	// StdinPipe is unsuitable, because Wait would close it.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func startGuard(engine string) (*guard, error) {
 	}
 	g := &guard{input: w, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // ends with 0 or was killed; both end it
+		_ = cmd.Wait() // the guard is over, whether it exited or was killed
 		close(g.done)
 	}()
 	return g, nil
 }
 
-// watchProcesses adds processes to the guard's list, forgetProcesses removes them.
+// watchProcesses adds processes to the guard's list, and forgetProcesses removes them.
 func (g *guard) watchProcesses(pids ...int)  { g.addItems(pidTexts(pids)...) }
 func (g *guard) forgetProcesses(pids ...int) { g.dropItems(pidTexts(pids)...) }
 
@@ -76,11 +76,11 @@ func (g *guard) dropItems(items ...string) {
 	g.sendList()
 }
 
-// sendList sends the list; g.mu is held. If the guard was killed, nothing is guarded, but the servers
-// continue.
+// sendList sends the list to the guard. g.mu must be held. If the guard was killed, servers continue
+// unguarded.
 func (g *guard) sendList() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
 
-// The items for containers and networks.
+// Items of the guard's list for containers and networks.
 func containerItem(id string) string { return "container:" + id }
 func networkItem(name string) string { return "network:" + name }
 

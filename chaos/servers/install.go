@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// EnsureInstalled installs missing packages of PostgreSQL and RabbitMQ on Debian and its derivatives, as
-// root, after it has logged this. It does not install components that HANDOFF_WITHOUT excludes or that an
+// EnsureInstalled installs missing packages of PostgreSQL and RabbitMQ if it runs as root on Debian or a
+// derivative. It logs this first. It does not install components that HANDOFF_WITHOUT excludes or that an
 // address or an image replaces. With HANDOFF_INSTALL=no, on other systems, and for other users it installs
 // nothing: it returns an UnavailableError unless the missing components can run in containers.
 //
@@ -75,7 +75,7 @@ func namedAvailable(ctx context.Context) error {
 	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ]})
 }
 
-// containersInstead returns nil if every missing component can run in a container.
+// containersInstead returns nil if containers can replace every missing component.
 func containersInstead(ctx context.Context, missing []Missing, out *lineLog) error {
 	o := Options{}
 	for _, m := range missing {

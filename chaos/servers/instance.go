@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// instance is the process of a PostgreSQL or RabbitMQ. For a given server launch is nil. Its methods are safe
-// for concurrent use.
+// instance is a PostgreSQL or RabbitMQ across restarts. launch is nil for a given server. Its methods are
+// safe for concurrent use.
 type instance struct {
 	name       string                                // for errors
 	launch     func(context.Context) (server, error) // starts it
-	probe      func(context.Context) error           // succeeds if our own server answers
-	log        func() string                         // the path of its log
+	probe      func(context.Context) error           // succeeds if this very server answers
+	log        func() string                         // returns the path of its log
 	stopSignal signal
 	// before starts other processes that the server needs; nil for none.
 	before func(context.Context) error
@@ -23,18 +23,18 @@ type instance struct {
 	server server // nil before the first start
 }
 
-// Timeouts for a server. They are generous, for busy machines, and do not express expectations.
+// Timeouts for a server. They suffice on a very busy machine, and say nothing about the usual times.
 const (
 	startWithin   = 5 * time.Minute
 	stopWithin    = 3 * time.Minute
 	cleanupWithin = 2 * time.Minute
 )
 
-// Private reports whether the server was started here and may be stopped, killed and paused.
+// Private reports whether this process started the server, and so may stop, kill and pause it.
 func (i *instance) Private() bool { return i.launch != nil }
 
-// Log returns the path of the server's log, empty for a given server. For a container, the call writes the
-// log there.
+// Log returns the path of the server's log; empty for a given server. For a container, it first writes the
+// log to that path.
 func (i *instance) Log() string {
 	if !i.Private() {
 		return ""
@@ -116,7 +116,7 @@ type attempt struct {
 	close func() error
 	// logs returns the logs of other programs that the server needs; nil for none.
 	logs func() string
-	// what describes the server for the log. address is its listening address.
+	// what describes the server in log messages. address is its listening address.
 	what, address string
 }
 

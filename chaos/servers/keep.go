@@ -25,7 +25,7 @@ type KeepError struct {
 // Error implements error.
 func (k *KeepError) Error() string { return k.Dir + " " + k.Why }
 
-// openKept creates the directory, or reuses one that an earlier Up has created. It refuses any other
+// openKept creates the directory, or reuses a directory that an earlier Up has created. It refuses any other
 // directory that is not empty.
 func openKept(path string) (*workDir, error) {
 	refuse := func(format string, args ...any) (*workDir, error) {
@@ -70,12 +70,12 @@ type keptServer struct {
 	Ports []int `json:"ports"`
 	// Name is the name of the database or virtual host.
 	Name string `json:"name"`
-	// Node is the name of a RabbitMQ node, which its data contains.
+	// Node is the name of a RabbitMQ node, which can't change because the node's data contains it.
 	Node string `json:"node,omitempty"`
 }
 
-// loadKept returns the saved information about a server, nil if there is none. A server without it never came
-// up, so its directory is removed.
+// loadKept returns the saved information about a server. If there is none, the server never came up, so
+// loadKept removes its directory and returns nil.
 func (w *workDir) loadKept(server string) (*keptServer, error) {
 	if !w.keep {
 		return nil, nil
@@ -92,7 +92,7 @@ func (w *workDir) loadKept(server string) (*keptServer, error) {
 		err = fmt.Errorf("%s is incomplete", w.keptFile(server))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", w.path, err)
+		return nil, fmt.Errorf("the data that an earlier run has kept can't be used (remove %s to begin anew): %w", w.path, err)
 	}
 	return &k, nil
 }
@@ -113,8 +113,8 @@ func (w *workDir) keptFile(server string) string {
 	return filepath.Join(w.path, server+".kept.json")
 }
 
-// attemptPorts returns the ports of an earlier run at the first attempt, if they are free, otherwise new
-// ones.
+// attemptPorts returns an earlier run's ports at the first attempt, if they are free. Otherwise it returns
+// new ports.
 func (k *keptServer) attemptPorts(attempt, n int) ([]int, error) {
 	if k != nil && attempt == 1 && len(k.Ports) == n && allFree(k.Ports) {
 		return k.Ports, nil

@@ -50,7 +50,8 @@ func TestKeptDirectoryRestoresDataAndAddresses(t *testing.T) {
 	}
 }
 
-// Only an empty directory, or one of an earlier Up, is accepted. Other directories are not changed.
+// Only an empty directory, or a directory that an earlier Up has created, is accepted. Other directories are
+// not changed.
 func TestKeepAcceptsOnlyEmptyOrKeptDirectory(t *testing.T) {
 	Require(t, Available(t.Context(), Options{Postgres: true, PrivateOnly: true}))
 	ownTemp(t)

@@ -9,13 +9,12 @@ import (
 	"handoff/core/testenv"
 )
 
-// A server that starts processes while it is being killed must not leave any behind. PostgreSQL starts a
-// backend whenever a client connects. A backend that is missed keeps the shared memory, and the next start
-// fails.
+// If a server starts processes while it is being killed, Kill ends these too. PostgreSQL starts a backend
+// whenever a client connects. A backend that is missed keeps the shared memory, and the next start fails.
 func TestKillEndsProcessesBeingStarted(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
-		t.Fatal(err) // the kernel's own tools suffice for the rest
+		t.Fatal(err) // the rest of the test relies only on the kernel
 	}
 	g, err := startGuard("")
 	if err != nil {
@@ -34,8 +33,8 @@ func TestKillEndsProcessesBeingStarted(t *testing.T) {
 		dir := t.TempDir()
 		c, err := startChild(&program{
 			name: "a server that starts processes", path: shell, dir: dir, log: filepath.Join(dir, "log"), env: serverEnv(dir),
-			// Like a backend, each leads its own session, so no signal to the group reaches it. At most two
-			// hundred start.
+			// Like a PostgreSQL backend, each process leads its own session, so no signal to the server's
+			// group reaches it. At most two hundred start.
 			args: []string{"-c", "for i in {1..200}; do setsid sleep 20 & done; wait"},
 		}, g)
 		if err != nil {

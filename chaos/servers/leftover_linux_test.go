@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// victim is the main program of a test binary that a test starts and ends.
+// victim is the main function of a child process, run from this test binary, that a test starts and kills.
 func victim(mode string) {
 	die := func(err error) {
 		fmt.Println("error:", err)
@@ -76,7 +76,7 @@ func (waitingTests) Run() int {
 	select {}
 }
 
-// startedVictim is a started victim, with the directories of its servers.
+// startedVictim is a running victim, with the directories of its servers.
 type startedVictim struct {
 	cmd        *exec.Cmd
 	dirs       []string
@@ -93,7 +93,7 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	return v.cmd, v.dirs, v.closeInput
 }
 
-// beginVictim starts a victim, and returns a function that waits until its servers are up.
+// beginVictim starts a victim and returns a function that waits until the victim's servers are up.
 func beginVictim(t *testing.T, mode string) func() startedVictim {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -115,7 +115,7 @@ func beginVictim(t *testing.T, mode string) func() startedVictim {
 	}
 }
 
-// alive lists the names of processes in the directories, except zombies.
+// alive lists the names of processes that run in the directories, without zombies.
 func alive(dirs []string) []string {
 	var out []string
 	for _, dir := range dirs {
@@ -136,7 +136,7 @@ func TestServersEndWithTheirProcess(t *testing.T) {
 		mode  string
 		names []string // must run before
 		end   func(cmd *exec.Cmd, closeInput func())
-		swept bool // its directory stays until the next start
+		swept bool // the directory remains until the next start
 	}{
 		{"killed", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, true},
 		{"paused", []string{"postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, true},
@@ -168,7 +168,7 @@ func TestServersEndWithTheirProcess(t *testing.T) {
 				}
 			}
 			c.end(cmd, closeInput)
-			_ = cmd.Wait() // it was made to fail
+			_ = cmd.Wait() // the test has made it fail
 			began := time.Now()
 			for len(alive(dirs)) > 0 && time.Since(began) < testenv.Patience() {
 				time.Sleep(5 * time.Millisecond)
@@ -190,8 +190,7 @@ func TestServersEndWithTheirProcess(t *testing.T) {
 	}
 }
 
-// sweepAndSee starts a PostgreSQL, which must remove the directories of dead processes but not its
-// own.
+// sweepAndSee starts a PostgreSQL. Its start must remove the directories of dead processes, but not its own.
 func sweepAndSee(t *testing.T, dirs []string) error {
 	t.Helper()
 	for _, dir := range dirs {
@@ -224,7 +223,7 @@ func TestSweepKillsLeftoverProcesses(t *testing.T) {
 	check(t, cmd.Start())
 	living, err := makeWorkDir(base)
 	check(t, err)
-	// It has the same prefix but no lock file, so it is not ours.
+	// Without a lock file, a directory is not ours despite its prefix.
 	foreign := filepath.Join(base, dirPrefix+"foreign")
 	check(t, os.Mkdir(foreign, 0o755))
 

@@ -42,5 +42,5 @@ func anyAlive(pids []int) bool {
 // isHalted can't be determined on this system; suspendTree lists descendants at least twice.
 func isHalted(int) bool { return true }
 
-// processesUnder finds nothing: this system does not show the current directories of processes.
+// processesUnder returns no processes, because this system does not show their current directories.
 func processesUnder(string) []int { return nil }

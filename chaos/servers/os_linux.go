@@ -46,7 +46,7 @@ func processIDs() []int {
 	return out
 }
 
-// descendantPIDs returns all processes below pid.
+// descendantPIDs returns all descendants of the process pid.
 func descendantPIDs(pid int) []int {
 	children := map[int][]int{}
 	for _, p := range processIDs() {
@@ -61,7 +61,7 @@ func descendantPIDs(pid int) []int {
 	return out
 }
 
-// anyAlive reports whether one of them still runs; a zombie holds no resources.
+// anyAlive reports whether any of the processes still runs. A zombie doesn't count: it holds no resources.
 func anyAlive(pids []int) bool {
 	for _, pid := range pids {
 		if _, state, ok := processStat(pid); ok && state != 'Z' && state != 'X' {
@@ -71,13 +71,13 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// isHalted reports whether a process has stopped or is gone: from then on it starts nothing.
+// isHalted reports whether a process has stopped or is gone, and so can't start more processes.
 func isHalted(pid int) bool {
 	_, state, ok := processStat(pid)
 	return !ok || strings.IndexByte("TtZX", state) >= 0
 }
 
-// processesUnder returns the processes whose current directory is in dir, which are only servers.
+// processesUnder returns the processes whose current directory is in dir. Only servers have such a directory.
 func processesUnder(dir string) []int {
 	var out []int
 	for _, pid := range processIDs() {

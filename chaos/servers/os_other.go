@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// Without process control servers could be left behind, so none is started on this system: makePlan refuses
-// before it calls any of these functions.
+// Without process control servers could be left behind, so this system starts none: makePlan refuses before
+// any of these functions is called.
 
 const privateSupported = false
 

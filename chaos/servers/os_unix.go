@@ -96,7 +96,7 @@ func serverAccount(names ...string) (*account, error) {
 			return &account{name: name, uid: uint32(uid), gid: uint32(gid)}, nil
 		}
 	}
-	return nil, fmt.Errorf("this process is root and none of the users %q exists to run the server as", names)
+	return nil, fmt.Errorf("this process is root, and none of the users %q exists, under which the server could run", names)
 }
 
 // claimFile is a file with a byte for every port. A process that has chosen a port locks its byte, so that no

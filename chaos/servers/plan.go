@@ -14,10 +14,10 @@ import (
 type component struct {
 	name, display  string
 	address, image string // the variables that name an address and an image
-	usualImage     string // the version that the models are tested against
+	usualImage     string // the version against which the models are tested
 	debian         string // the package
 	checkAddress   func(address string) error
-	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns where it searched
+	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns the searched places
 }
 
 func knownComponents() []component {
@@ -47,7 +47,7 @@ func componentNamed(name string) component {
 	return all[slices.IndexFunc(all, func(c component) bool { return c.name == name })]
 }
 
-// plan has the source of each requested component: exactly one of an address, binaries or an image.
+// plan holds exactly one source for each requested component: an address, binaries or an image.
 type plan struct {
 	addresses, images map[string]string // by the name of the component
 	pgBinaries        *postgresBinaries
@@ -59,8 +59,8 @@ func (p *plan) hasPrivate() bool {
 	return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil
 }
 
-// makePlan makes all decisions that require no server, so that a missing RabbitMQ is reported before
-// PostgreSQL starts.
+// makePlan decides all that can be decided before a server starts, so that a missing RabbitMQ is reported
+// before PostgreSQL starts.
 func makePlan(ctx context.Context, o Options) (*plan, error) {
 	declared, err := WithoutList()
 	if err != nil {
@@ -106,7 +106,7 @@ func Available(ctx context.Context, o Options) error {
 // abandonPlan closes everything that the plan has opened, and returns err.
 func (p *plan) abandonPlan(err error) error {
 	if p.engine != nil {
-		_ = p.engine.Close() // nothing was created on it
+		_ = p.engine.Close() // no containers were created
 	}
 	return err
 }

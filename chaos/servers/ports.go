@@ -18,8 +18,8 @@ const (
 	lastPort  = 31999
 )
 
-// mostRecentPorts is the number of recent ports that this process does not reuse, more than its sandboxes use
-// at a time.
+// mostRecentPorts is the number of recently chosen ports that this process does not reuse. It is more than
+// its sandboxes use at a time.
 const mostRecentPorts = 1000
 
 // recentPorts are the most recently chosen ports. Between the choice of a port and the start of its server,
@@ -29,10 +29,10 @@ var recentPorts struct {
 	ports []int
 }
 
-// pickPorts is FreePorts except in tests.
+// pickPorts is FreePorts; tests replace it.
 var pickPorts = FreePorts
 
-// FreePorts returns n different ports on which nothing listens, and which no process of the same user has
+// FreePorts returns n different ports on which no program listens and which no process of the same user has
 // chosen recently.
 func FreePorts(n int) ([]int, error) {
 	recentPorts.Lock()
@@ -70,7 +70,7 @@ func FreePorts(n int) ([]int, error) {
 	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
 }
 
-// allFree reports whether nothing listens on the ports now.
+// allFree reports whether no program listens on any of the ports now.
 func allFree(ports []int) bool {
 	for _, port := range ports {
 		l, err := net.Listen("tcp", loopbackAddress(port))

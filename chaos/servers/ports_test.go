@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Sandboxes and other harnesses choose ports long before they listen on them.
+// Sandboxes and other harnesses choose ports long before they listen on them, so chosen ports are reserved.
 func TestChosenPortsAreReserved(t *testing.T) {
 	const asked = "HANDOFF_TEST_CLAIM"
 	if port, err := strconv.Atoi(os.Getenv(asked)); err == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a PostgreSQL server: a private instance, or a given server on which we have a
-// database.
+// Postgres is a PostgreSQL server: a private instance, or a given server on which Up has created a database.
 type Postgres struct {
 	// URL is the URL of an empty database. On a private instance, its user is a superuser.
 	URL string
@@ -83,8 +82,8 @@ func (p *Postgres) close() error {
 	return (&DB{Name: p.database, Server: p}).Drop(ctx)
 }
 
-// startPostgres creates a cluster, or reuses the kept one, and starts it. Every user of this machine may
-// connect as its superuser (it listens on loopback only), so use it only for test data.
+// startPostgres creates a database cluster, or reuses the kept cluster, and starts its server. Every user of
+// this machine may connect as its superuser (it listens on loopback only), so use it only for test data.
 func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *guard, log *lineLog) (p *Postgres, err error) {
 	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
 	who, err := serverAccount("postgres", "nobody")
@@ -115,7 +114,7 @@ func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *gu
 			args: append([]string{
 				"-D", data, "-p", strconv.Itoa(ports[0]),
 				"-c", "listen_addresses=127.0.0.1",
-				"-c", "unix_socket_directories=", // ours may exceed the limit on their length
+				"-c", "unix_socket_directories=", // a path in our directory may exceed the limit on the length of socket paths
 			}, postgresSettings()...),
 		}
 		p = privatePostgres("postgres://handoff@"+address+"/postgres?sslmode=disable", data, childLauncher(server, g), server.logPath)
@@ -125,14 +124,14 @@ func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *gu
 	return p, err
 }
 
-// createCluster creates the directory of an empty cluster.
+// createCluster creates the directory of an empty database cluster.
 func createCluster(ctx context.Context, b *postgresBinaries, home, data string, env []string, who *account) error {
 	if err := errors.Join(os.Mkdir(home, 0o700), who.takeOwnership(home)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
+	// --no-sync skips only the flush of the empty cluster; the server itself runs with fsync on.
 	_, err := runCommand(ctx, &program{
 		path: b.initdb, env: env, dir: home, user: who,
 		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
@@ -154,7 +153,7 @@ func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *keptServ
 	return dir.saveKept("postgres", keptServer{Ports: ports, Name: p.database})
 }
 
-// openEmpty creates the server's own database.
+// openEmpty creates the database to which URL leads.
 func (p *Postgres) openEmpty(ctx context.Context) error {
 	db, err := p.CreateDatabase(ctx)
 	if err == nil {

@@ -24,7 +24,7 @@ type Supervised struct{ c *child }
 // go to a log file in the set's directory, which Down removes. The set must have a private component.
 func (s *Set) Spawn(p Program) (*Supervised, error) {
 	if s.dir == nil {
-		return nil, errors.New("nothing private runs in this set, so there is no directory for logs")
+		return nil, errors.New("this set runs no private server, so it has no directory for logs")
 	}
 	c, err := startChild(&program{
 		name: p.Name, path: p.Path, args: p.Args, env: p.Env, dir: s.dir.path, log: filepath.Join(s.dir.path, p.Name+".log"),
@@ -35,7 +35,7 @@ func (s *Set) Spawn(p Program) (*Supervised, error) {
 	return &Supervised{c}, nil
 }
 
-// Dir returns the set's directory, empty if the set has no private component.
+// Dir returns the set's directory; empty if the set has no private component.
 func (s *Set) Dir() string {
 	if s.dir == nil {
 		return ""
@@ -52,7 +52,7 @@ func (s *Supervised) PID() int { return s.c.pid }
 // Running reports whether the program still runs.
 func (s *Supervised) Running() bool { return s.c.isRunning() }
 
-// Kill ends the program at once, with SIGKILL, and returns when it is gone.
+// Kill ends the program at once, with SIGKILL, and returns when the program has ended.
 func (s *Supervised) Kill() {
 	if s.c.isRunning() {
 		signalProcess(s.c.pid, sigKill)
@@ -60,13 +60,13 @@ func (s *Supervised) Kill() {
 	}
 }
 
-// Terminate sends SIGTERM and returns at once; Wait waits for the end.
+// Terminate sends SIGTERM and returns at once. Use Wait to wait for the end.
 func (s *Supervised) Terminate() { signalProcess(s.c.pid, sigTerm) }
 
 // Pause suspends the program (SIGSTOP); Resume lets it continue.
 func (s *Supervised) Pause() { signalProcess(s.c.pid, sigStop) }
 
-// Resume lets a paused process continue.
+// Resume lets a paused program continue.
 func (s *Supervised) Resume() { signalProcess(s.c.pid, sigCont) }
 
 // Wait returns nil once the program has ended, or ctx's error.

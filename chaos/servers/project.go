@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// OpenProject returns a set without servers, for containers that docker compose creates. Down, or the end of
-// this process, removes everything with the set's Labels. Down also closes the engine.
+// OpenProject returns a set without servers, to which containers that docker compose creates can be added.
+// Down, or the end of this process, removes everything with the set's Labels. Down also closes the engine.
 func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) (*Set, error) {
 	lines := &lineLog{w: log}
 	dir, g, err := openPrivate(engine.Address(), "", lines)
@@ -34,7 +34,7 @@ func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.pa
 // Adopt adds a container to the set.
 func (s *Set) Adopt(c *containers.Container) { s.boxes.adoptContainer(c) }
 
-// Remove removes a container of the set before Down.
+// Remove removes one of the set's containers before Down.
 func (s *Set) Remove(ctx context.Context, c *containers.Container) error {
 	return s.boxes.removeContainer(ctx, c)
 }
@@ -63,7 +63,7 @@ func ctlIn(c *containers.Container) func(context.Context, ...string) (string, er
 	}
 }
 
-// Contained is a running program in a container. Signals go only to the program, not to its children; but
+// Contained is a program that runs in a container. Signals go only to the program, not to its children; but
 // these end with it, because its container does.
 type Contained struct {
 	container *containers.Container
@@ -105,7 +105,7 @@ func (c *Contained) Running() bool {
 	}
 }
 
-// Kill ends all processes in the container at once, and returns when they are gone.
+// Kill ends all processes in the container at once, and returns when they have ended.
 func (c *Contained) Kill() {
 	for c.Running() {
 		c.sendSignal("KILL")
@@ -116,7 +116,7 @@ func (c *Contained) Kill() {
 	}
 }
 
-// Terminate sends SIGTERM and returns at once; Wait waits for the end.
+// Terminate sends SIGTERM and returns at once. Use Wait to wait for the end.
 func (c *Contained) Terminate() { c.sendSignal("TERM") }
 
 // Pause suspends the program (SIGSTOP). Its children continue. If the engine paused the whole container, they
@@ -126,7 +126,7 @@ func (c *Contained) Pause() { c.sendSignal("STOP") }
 // Resume lets a paused program continue.
 func (c *Contained) Resume() { c.sendSignal("CONT") }
 
-// sendSignal sends a signal through the engine; it ignores a program that is gone.
+// sendSignal sends a signal through the engine, and ignores a program that has ended.
 func (c *Contained) sendSignal(name string) {
 	ctx, cancel := engineContext()
 	defer cancel()

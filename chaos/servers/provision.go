@@ -28,23 +28,23 @@ import (
 	"handoff/core/host/without"
 )
 
-// The variables this package reads.
+// The environment variables that this package reads.
 const (
-	// AddressPostgres holds a postgres:// URL of a server to work on; its user needs CREATEDB.
+	// AddressPostgres holds the postgres:// URL of a server to use. Its user needs the right CREATEDB.
 	AddressPostgres = "HANDOFF_CHAOS_DATABASE_URL"
-	// AddressRabbitMQ holds an amqp:// URL of a node to work on.
+	// AddressRabbitMQ holds the amqp:// URL of a node to use.
 	AddressRabbitMQ = "HANDOFF_CHAOS_AMQP_URL"
 	// AddressManagement holds the http:// URL of that node's management API, unless it is at port
 	// 15672 of the same host.
 	AddressManagement = "HANDOFF_CHAOS_AMQP_MANAGEMENT_URL"
-	// ImagePostgres and ImageRabbitMQ name container images, for versions other than the installed or default
-	// ones. They must accept POSTGRES_USER, POSTGRES_PASSWORD, RABBITMQ_DEFAULT_USER and
+	// ImagePostgres and ImageRabbitMQ name container images, for versions other than the installed or the
+	// default version. They must accept POSTGRES_USER, POSTGRES_PASSWORD, RABBITMQ_DEFAULT_USER and
 	// RABBITMQ_DEFAULT_PASS like the official images.
 	ImagePostgres = "HANDOFF_CHAOS_POSTGRES_IMAGE"
 	ImageRabbitMQ = "HANDOFF_CHAOS_RABBITMQ_IMAGE"
 	// Without lists the components that this machine lacks: see package without.
 	Without = without.Variable
-	// Install set to "no" keeps EnsureInstalled from installing anything.
+	// Install, if set to "no", keeps EnsureInstalled from installing packages.
 	Install = "HANDOFF_INSTALL"
 )
 
@@ -61,9 +61,8 @@ type Options struct {
 	Management bool
 
 	// Keep is a directory that keeps the data and logs of private instances for a later Up; empty for a
-	// temporary directory. The later Up has the same database, virtual host and queues, and the same
-	// addresses if their ports are free. With containers, and for an unsuitable directory, Up returns a
-	// *KeepError.
+	// temporary directory. The later Up has the same database, virtual host and queues, and the same addresses
+	// if their ports are free. With containers, and for an unsuitable directory, Up returns a *KeepError.
 	Keep string
 
 	// Log receives a line for each step; may be nil.
@@ -124,7 +123,7 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	return set, nil
 }
 
-// Down ends private instances, removes their directory unless it is kept, and drops everything created on
+// Down ends private instances, removes their directory unless it is kept, and drops what Up has created on
 // given servers. It may be called repeatedly. It sets its own timeouts, so it also works when the caller's
 // context has ended.
 func (s *Set) Down() error {
@@ -159,7 +158,7 @@ func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
 	if err := sweepWorkDirs(base, log); err != nil {
-		// Leftovers of other processes are no reason to fail.
+		// Up must not fail because of other processes' leftovers.
 		log.printf("cleaning up after earlier runs: %v", err)
 	}
 	var dir *workDir
@@ -189,7 +188,7 @@ func (l *lineLog) printf(format string, args ...any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// An unwritable log is no reason to fail.
+	// An unwritable log must not be a cause of failure.
 	_, _ = io.WriteString(l.w, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 }
 

@@ -16,7 +16,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// instead, if set, runs in this process in place of the tests.
+// instead, if set, runs in this process instead of the tests.
 var instead = func() {}
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	MainAlone(m)
 }
 
-// within returns a context that limits a test's waits. The limit is for hangs, not for busy machines, on
-// which a node has taken 27 s to start.
+// within returns a context that limits how long a test waits. The limit is for hangs, not for busy machines,
+// on which a node has taken 27 s to start.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -61,7 +61,7 @@ func execute(t *testing.T, address, sql string) {
 	check(t, err)
 }
 
-// ownTemp gives the test its own temporary directory, so that its sweeps and those of other processes don't
+// ownTemp gives the test its own temporary directory, so that its sweeps and other processes' sweeps don't
 // interfere. The servers' users can traverse it, unlike t.TempDir's.
 func ownTemp(t *testing.T) {
 	t.Helper()
@@ -143,7 +143,7 @@ func TestDatabaseIsDroppedWhileConnected(t *testing.T) {
 func TestVhostsAreSeparate(t *testing.T) {
 	seen := map[string]bool{}
 	var all []*MQ
-	for range vhostBatch + 2 { // needs a second refill of virtual hosts
+	for range vhostBatch + 2 { // more than one refill of virtual hosts provides
 		mq := Broker(t)
 		if seen[mq.Vhost+mq.Prefix] {
 			t.Fatalf("%s given out twice", mq.Vhost)
@@ -236,11 +236,11 @@ func postgresLife(t *testing.T, p *Postgres) {
 	// An open connection's backend has its own process group, which must be frozen too.
 	silentWhilePaused(t, &p.instance, func() error { return conn.Ping(ctx) })
 	check(t, p.Pause())
-	check(t, p.Stop()) // also while it is paused
+	check(t, p.Stop()) // even while it is paused
 	check(t, p.Start(ctx))
 }
 
-// silentWhilePaused pauses a server, which must answer a request only after it resumes.
+// silentWhilePaused pauses a server and checks that it answers a request only after it is resumed.
 func silentWhilePaused(t *testing.T, server *instance, ask func() error) {
 	t.Helper()
 	check(t, server.Pause())
@@ -259,7 +259,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	ctx := within(t)
 	for name, stop := range map[string]func() error{"stop": m.Stop, "kill": m.Kill} {
 		if name == "stop" && !testenv.All() {
-			continue // a node that is kept is stopped and starts again in TestKeptDirectoryRestoresDataAndAddresses
+			continue // TestKeptDirectoryRestoresDataAndAddresses stops and restarts a node
 		}
 		publish(t, m.URL, "kept", name)
 		began := time.Now()
@@ -272,8 +272,8 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 		began = time.Now()
 		check(t, m.Start(ctx))
 		t.Logf("start after %s: %v", name, time.Since(began))
-		// A killed node may lose recent declarations, because it writes its list of queues later. So after a
-		// kill only a working node is required.
+		// A killed node may lose recent declarations, because it writes its list of queues with a delay. So
+		// after a kill only a working node is required.
 		if name == "kill" {
 			publish(t, m.URL, "kept afresh", name)
 			continue
@@ -297,7 +297,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	}
 }
 
-// givenServers uses the private servers as given servers.
+// givenServers tests given servers, for which it uses the addresses of the private ones.
 func givenServers(t *testing.T, private *Set) {
 	ctx := within(t)
 	t.Setenv(AddressPostgres, private.Postgres.URL)
@@ -337,7 +337,7 @@ func givenServers(t *testing.T, private *Set) {
 		t.Error("its virtual host was not deleted")
 	}
 
-	// Without the management API there is only a prefix, and the log reports that.
+	// Without the management API there is no virtual host but a prefix, and the log reports that.
 	if !private.RabbitMQ.Private() {
 		return
 	}
@@ -379,7 +379,7 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	}
 }
 
-func TestUnreachableTemporaryDirectoryIsSkipped(t *testing.T) {
+func TestUntraversableTemporaryDirectoryIsSkipped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs servers as other users")
 	}

@@ -15,20 +15,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitMQ is a node: a private one, or a given node on which we have a virtual host. Ctl is for
-// private nodes.
+// RabbitMQ is a private node, or a given node on which Up has created a virtual host. Ctl is for private nodes.
 type RabbitMQ struct {
 	// URL is the URL of an empty virtual host or, if Prefix is set, of a shared one.
 	URL string
 
-	// Prefix must begin the names of all exchanges and queues. It is empty except on a given node
+	// Prefix is how the names of all exchanges and queues must begin. It is empty except on a given node
 	// without a management API.
 	Prefix string
 
 	// Management is the http:// URL of the management API, empty if there is none.
 	Management string
 
-	// Control is the path of a script that runs rabbitmqctl on a private node, for people; empty for other
+	// Control is the path of a script with which people run rabbitmqctl on a private node; empty for other
 	// nodes.
 	Control string
 
@@ -39,10 +38,10 @@ type RabbitMQ struct {
 
 	ctl  func(context.Context, ...string) (string, error) // runs rabbitmqctl
 	node string                                           // the beginning of its Erlang name
-	user string                                           // the user who gets virtual hosts
+	user string                                           // the user that has all permissions on virtual hosts
 	epmd *portMapper                                      // nil in a container, which has its own
 	keep bool                                             // whether its data is kept
-	// spare are unused virtual hosts. disposed are those to delete.
+	// spare holds unused virtual hosts, and disposed holds virtual hosts to delete.
 	spare, disposed []string
 }
 
@@ -94,7 +93,7 @@ func (r *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 
 func (r *RabbitMQ) close() error {
 	if r.Private() {
-		end := r.Kill // its data is deleted next, and a graceful stop takes up to 6 s
+		end := r.Kill // its data is deleted next, so a graceful stop, which takes up to 6 s, is useless
 		if r.keep {
 			end = r.Stop
 		}
@@ -112,8 +111,8 @@ func (r *RabbitMQ) close() error {
 	return r.own.Drop(ctx)
 }
 
-// probeAMQP logs in and out. Given the beginning of a node's name, it fails for other nodes: another node may
-// have taken the port first.
+// probeAMQP opens and closes a connection. Given the beginning of a node's name, it fails for other nodes:
+// another node may have taken the port first.
 func probeAMQP(ctx context.Context, address, node string) error {
 	conn, err := amqp.DialConfig(address, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -177,7 +176,8 @@ func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *keptServer,
 	return dir.saveKept("rabbitmq", now)
 }
 
-// openEmpty creates the node's own virtual host, or draws a prefix if a given node has no management API.
+// openEmpty creates the virtual host to which URL leads, or draws a prefix if a given node has no management
+// API.
 func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
 	if r.own, err = r.CreateVhost(ctx); err == nil {
 		r.URL, r.Prefix = r.own.URL, r.own.Prefix
@@ -229,8 +229,8 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int
 		}
 	}
 	node := now.Node
-	// Every path with a default of Debian or RabbitMQ is set explicitly, so that no file of an installed
-	// service is read or written. With RUNNING_UNDER_SYSTEMD the start script becomes the Erlang machine, so
+	// Every path for which Debian or RabbitMQ has a default is set explicitly, so that the node uses no file
+	// of an installed service. With RUNNING_UNDER_SYSTEMD the start script becomes the Erlang machine, so
 	// that signals reach it and the child's process number is its own.
 	env := serverEnv(home,
 		"RABBITMQ_NODENAME="+node+"@localhost",
@@ -277,7 +277,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int
 	return m, now, nil
 }
 
-// controlScript returns a shell script that runs a program in exactly this environment.
+// controlScript returns a shell script that runs a program in exactly the given environment.
 func controlScript(path string, env []string) []byte {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nexec env -i")

@@ -71,8 +71,7 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// A given server that does not answer is an environment error, not a reason to start a private server
-// silently.
+// A given server that does not answer is an environment error, not a reason to start a private server silently.
 func TestUnresponsiveGivenServer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")
@@ -144,7 +143,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// verdict records how Require ends a test.
+// verdict is a TB that records how Require ends a test.
 type verdict struct {
 	TB
 	how string
@@ -204,7 +203,7 @@ func TestNewestVersionFirst(t *testing.T) {
 func TestInstallRespectsOptOut(t *testing.T) {
 	noImages(t)
 	t.Setenv(Without, "postgres,rabbitmq")
-	t.Setenv("PATH", "") // there is no apt-get to run
+	t.Setenv("PATH", "") // apt-get can't be found
 	if err := EnsureInstalled(t.Context(), nil); err != nil {
 		t.Errorf("nothing is wanted, yet: %v", err)
 	}

@@ -77,12 +77,12 @@ func (p *places) findRabbit() (*rabbitBinaries, []string) {
 func (p *places) searchDirs(patterns []string) []string {
 	var out []string
 	for _, pattern := range patterns {
-		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		found, _ := filepath.Glob(pattern) // only a malformed pattern fails
 		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
 		out = append(out, found...)
 	}
 	for _, dir := range filepath.SplitList(p.path) {
-		if filepath.IsAbs(dir) { // a relative one would run programs from the current directory
+		if filepath.IsAbs(dir) { // a relative entry could run programs from the current directory
 			out = append(out, dir)
 		}
 	}
@@ -104,7 +104,7 @@ func (p *places) searchedPlaces(what string, patterns []string) []string {
 // versionPattern matches a version; its group is a number with a fraction.
 var versionPattern = regexp.MustCompile(`(\d+(?:\.\d+)?)[\d.]*`)
 
-// versionIn returns the last version in a path as a number with a fraction: 9.6 is older than 15.
+// versionIn returns the last version in a path as a decimal number, by which 9.6 is older than 15.
 func versionIn(path string) float64 {
 	best := 0.0
 	for _, found := range versionPattern.FindAllStringSubmatch(path, -1) {

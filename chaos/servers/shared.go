@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// sharedMarker is a variable that Shared adds to its addresses, so that MainAlone can distinguish them from a
-// user's.
+// sharedMarker is a variable that Shared sets alongside its addresses, so that MainAlone can distinguish them
+// from the user's addresses.
 const sharedMarker = "HANDOFF_CHAOS_SHARED"
 
-// MainAlone is Main for a package whose tests stop its servers or change them as a whole. It does not use
-// servers that several programs share, but it uses addresses from the user.
+// MainAlone replaces Main in a package whose tests stop whole servers or reconfigure them. It ignores the
+// servers of Shared, but uses servers at addresses that the user has set.
 func MainAlone(m interface{ Run() int }) {
 	if os.Getenv(sharedMarker) != "" {
 		for _, name := range []string{sharedMarker, AddressPostgres, AddressRabbitMQ, AddressManagement} {

@@ -54,7 +54,7 @@ func (s *sharedSet) requireSet(t TB, o Options) *Set {
 	return set
 }
 
-// shutDown also prevents a later start of the set.
+// shutDown ends the set, and prevents it from starting later.
 func (s *sharedSet) shutDown() error {
 	s.once.Do(func() { s.err = errors.New("the tests are over") })
 	if s.set == nil {
@@ -63,8 +63,8 @@ func (s *sharedSet) shutDown() error {
 	return s.set.Down()
 }
 
-// Main runs a package's tests and then ends the servers that Database and Broker started, also after Ctrl-C.
-// Then it exits the process:
+// Main runs a package's tests, ends the servers that Database and Broker started, and exits the process, also
+// after Ctrl-C:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m interface{ Run() int }) {
@@ -148,7 +148,7 @@ func Require(t TB, err error) {
 	case err != nil && errors.As(err, &unavailable) && os.Getenv("CI") != "true":
 		t.Skipf("not run: %v", err)
 	case err != nil:
-		// A server that was found but is broken is a failure everywhere.
+		// A server that was found but does not start is a failure on every machine.
 		t.Fatalf("%v", err)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// MQ is a virtual host on a node, or a prefix for names on a given node without a management API.
+// MQ is a virtual host or, on a given node without a management API, a prefix for names.
 type MQ struct {
 	URL    string
 	Vhost  string // empty if Prefix is set
-	Prefix string // must begin every name; normally empty
+	Prefix string // how every name must begin; normally empty
 	Server *RabbitMQ
 }
 
@@ -129,13 +129,13 @@ func (m *managementAPI) sendRequest(ctx context.Context, method, path, body stri
 	}
 	req.SetBasicAuth(m.user, m.password)
 	req.Header.Set("Content-Type", "application/json")
-	// A separate client uses no proxy from the environment and leaves no connection open.
+	// This client uses no proxy from the environment and leaves no connection open.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // for the error only
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // only for the error text
 	_ = resp.Body.Close()
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(text)))

@@ -16,7 +16,7 @@ const (
 	pendingPrefix = "." + dirPrefix
 	lockName      = "lock"
 
-	// A directory that is still pending after this time belongs to a process that died in between.
+	// A directory that is still pending after this time belongs to a process that died before the renaming.
 	pendingFor = time.Minute
 )
 
@@ -61,8 +61,8 @@ func (w *workDir) removeDir() error {
 	return errors.Join(err, w.lock.Close())
 }
 
-// sweepWorkDirs removes the directories of dead processes, after killing any processes that still run in them
-// (normally none). It ignores directories of other users.
+// sweepWorkDirs removes the directories of dead processes. It first kills processes that still run in them,
+// though normally none do. It ignores directories of other users.
 func sweepWorkDirs(base string, log *lineLog) error {
 	var errs []error
 	found, err := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
@@ -101,8 +101,8 @@ func sweepWorkDirs(base string, log *lineLog) error {
 	return errors.Join(errs...)
 }
 
-// baseDir returns the parent of these directories: os.TempDir, as an absolute path, because servers run in
-// other directories. The path has no symbolic links, as in the kernel's name of a process's directory. If
+// baseDir returns the parent of these directories: os.TempDir as an absolute path, because servers have other
+// current directories. The path has no symbolic links, as in the kernel's name of a process's directory. If
 // this process is root's and the servers' users can't reach it, as with pam_tmpdir, it is /tmp instead.
 func baseDir() (string, error) {
 	path, err := filepath.Abs(os.TempDir())
@@ -140,7 +140,7 @@ func killedText(n int) string {
 	return fmt.Sprintf(" (%d processes still ran in it)", n)
 }
 
-// logTail returns the end of a log file, for errors that outlive the file.
+// logTail returns the end of a log file, for error texts, which outlive the file.
 func logTail(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

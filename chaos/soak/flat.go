@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Rule is the way in which the growth of a series is judged.
+// Rule is how the growth of a series is judged.
 type Rule uint8
 
 const (
-	// Told means that the curve is drawn but not judged.
+	// Told means that the series is drawn but not judged.
 	Told Rule = iota
-	// Flat means that the median of the last quarter may exceed that of the second quarter by 25 %, plus the
-	// series' slack. The first quarter does not count, because processes warm up. A restart of a killed
-	// process would hide a leak. So if the process has at least three long lives, each is judged in the same
-	// way, and at most half of them may grow.
+	// Flat means that the last quarter's median may exceed the second quarter's by 25 %, plus the series'
+	// slack. The first quarter does not count, because processes warm up. A restart of a killed process would
+	// hide a leak. So if the process has at least three long lives, each is judged in the same way, and at
+	// most half of them may grow.
 	Flat
-	// PerExecution means that the series grows with the executions, which remain until their retention is
-	// over. The growth per execution in the last quarter must not exceed that in the second, within a
+	// PerExecution means that the series may grow with the executions, which remain until retention deletes
+	// them. The growth per execution in the last quarter must not exceed that in the second, within a
 	// tolerance.
 	PerExecution
 )
 
-// Tolerance is the greatest allowed ratio of the last quarter to the second.
+// Tolerance is the maximum ratio of the last quarter to the second.
 const (
 	Tolerance             = 1.25
 	perExecutionTolerance = 1.6
-	// fewestPoints is the number of points that a quarter needs to be judged.
+	// fewestPoints is the minimum number of points in a quarter.
 	fewestPoints = 5
 )
 
@@ -34,18 +34,17 @@ const (
 type Judgement struct {
 	// Judged reports whether there was enough data.
 	Judged bool `json:"judged"`
-	// Grows reports whether the curve broke its rule.
+	// Grows reports whether the curve violates its rule.
 	Grows bool `json:"grows"`
-	// Before and After are the compared values: the medians of the second and of the last quarter,
-	// or growth per execution.
+	// Before and After are the second and the last quarter's values: medians, or growth per execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
 	// Text is the judgement in words.
 	Text string `json:"text"`
 }
 
-// Judge judges a series between two moments, the time under full load. executions is the series of the number
-// of executions, for PerExecution.
+// Judge judges a series between two times, during which the load was full. executions is the series of the
+// number of executions, for PerExecution.
 func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	quarter := (to - from) / 4
 	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
@@ -75,20 +74,20 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	return j
 }
 
-// exceedsTolerance reports whether a median is too far above an earlier one.
+// exceedsTolerance reports whether a median exceeds an earlier median by too much.
 func (s *Series) exceedsTolerance(before, after float64) bool {
 	return after > before*Tolerance+s.Slack
 }
 
-// longLife is the minimum length of a life that is judged. fewestLives is the minimum number of such lives,
-// because one of them may end with an outage.
+// longLife is the minimum length of a process's life that is judged. fewestLives is the minimum number of
+// such lives, because one of them may end with an outage.
 const (
 	longLife    = 60 * time.Second
 	fewestLives = 3
 )
 
-// countGrowingLives counts the long lives of the process (all) and those in which the series grew (grew).
-// before and after are the medians of the longest life with growth.
+// countGrowingLives counts the process's long lives (all), and the long lives in which the series grew
+// (grew). before and after are the medians of the longest life with growth.
 func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
 	for i, begin := range s.Starts {
@@ -118,7 +117,7 @@ func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, befor
 	return grew, all, before, after
 }
 
-// perExecution compares the growth per execution.
+// perExecution compares the growth per execution in the second and in the last quarter.
 func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Judgement {
 	growth := func(n int) (float64, bool) {
 		values, done := s.valuesBetween(at(n), at(n+1)), executions.valuesBetween(at(n), at(n+1))
@@ -148,7 +147,7 @@ func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Ju
 // formatValue formats a value in the series' unit.
 func (s *Series) formatValue(v float64) string { return InUnit(v, s.Unit) }
 
-// InUnit formats a value for readers; unit is that of a series.
+// InUnit formats a value for readers; unit is a series' unit.
 func InUnit(v float64, unit string) string {
 	switch {
 	case unit == "seconds" && v < 1:

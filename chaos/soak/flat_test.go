@@ -22,8 +22,8 @@ func growing(perSecond, from float64) func(int) float64 {
 	return func(n int) float64 { return from + perSecond*float64(n) }
 }
 
-// A leak is detected by its curve. A series that warms up, fluctuates or restarts occasionally is not
-// reported.
+// A leak is detected by the shape of its curve. A series that warms up, fluctuates or restarts occasionally
+// is not reported.
 func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -52,8 +52,8 @@ func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	}
 }
 
-// A leak in a process that is killed every two minutes looks flat over the whole soak, but is detected in
-// each of its lives.
+// If a leaking process is killed every two minutes, its curve looks flat over the whole soak, but the leak is
+// detected in each of its lives.
 func TestJudgeDetectsLeakDespiteKills(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}

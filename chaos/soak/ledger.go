@@ -19,8 +19,8 @@ type Ledger struct {
 	// Rows counts created rows. Ends counts chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
-	// Created counts the requests that became an execution, Ended those whose chain has ended, Retries the
-	// later rows of chains.
+	// Created counts the requests that became an execution. Ended counts the ones whose chain has ended.
+	// Retries counts the later rows of chains.
 	Created, Ended, Retries int
 	// Started and Stopped count processes of actions, from the shims' journals.
 	Started, Stopped int
@@ -55,8 +55,7 @@ func NewLedger() *Ledger {
 	return &Ledger{alive: make(map[execution.ID]openChain), Ends: make(map[execution.Status]int)}
 }
 
-// Number returns the number of the request with a stored idempotency key; false if the key is not from a
-// soak.
+// Number returns a request's number from its stored idempotency key, and false if the key is not from a soak.
 func Number(key string) (int, bool) {
 	_, digits, ours := strings.Cut(key, KeyPrefix)
 	n, err := strconv.Atoi(digits)
@@ -118,8 +117,9 @@ func (l *Ledger) Latencies() []float64 {
 	return taken
 }
 
-// Balance compares the ledger with the responses to clients. sent is the number of requests, numbered from 0;
-// accepted reports whether a request was answered with an execution. It returns the differences.
+// Balance compares the ledger with the responses that clients received. sent is the number of requests,
+// numbered from 0; accepted reports whether a request was answered with an execution. It returns the
+// differences.
 func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	if l.twice != "" {
 		wrong = append(wrong, l.twice)
@@ -146,8 +146,8 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	return wrong
 }
 
-// Accepted is the set of requests that were answered with an execution. The zero value is empty. It is not
-// safe for concurrent use.
+// Accepted is the set of the numbers of requests that were answered with an execution. The zero value is
+// empty. It is not safe for concurrent use.
 type Accepted struct {
 	is bitSet
 	// N is the size of the set.

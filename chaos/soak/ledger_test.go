@@ -49,7 +49,7 @@ func TestBalanceReportsLostAndDuplicateRequests(t *testing.T) {
 	}
 }
 
-// A request without an answer need not have become an execution.
+// A request without an answer may or may not have become an execution.
 func TestUnansweredRequestNeedsNoExecution(t *testing.T) {
 	var accepted soak.Accepted
 	accepted.Add(0)

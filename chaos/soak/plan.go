@@ -1,7 +1,7 @@
-// Package soak has the rules of a soak: a long run at the highest rate that a machine sustains, while every
-// part of the system is repeatedly killed, paused and cut off. The package draws the plan of the strikes,
-// stores the curves in bounded memory, judges which of them are flat, and records the accepted requests and
-// their ends. It does not depend on where the system runs.
+// Package soak holds the rules of a soak: a long run under a load that the machine sustains, while every part
+// of the system is repeatedly killed, paused and cut off. The package draws the plan of the strikes, stores
+// the curves in bounded memory, judges which of them are flat, and records the accepted requests and their
+// ends. It does not depend on where the system runs.
 //
 // A strike is one fault of one part. A round strikes every part once in every way, in a random order.
 package soak
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Action is the action that a soak runs.
+// Action is the name of the action that a soak runs.
 const Action = "soak.job"
 
-// KeyPrefix is the prefix of the idempotency keys of a soak; the number of the request follows, from 0.
+// KeyPrefix is the prefix of a soak's idempotency keys. The request's number, from 0, follows it.
 const KeyPrefix = "soak/"
 
 // The kinds of strikes.
@@ -30,7 +30,7 @@ const (
 // Wanted is the desired number of strikes of each kind on each part.
 const Wanted = 5
 
-// The times of strikes. slotWanted is the time for one strike and its recovery if the soak is long enough,
+// Times for the strikes. slotWanted is the time for one strike and its recovery if the soak is long enough,
 // leastSlot the minimum. quiet is the time without strikes at the beginning and at the end, which show a
 // working system.
 const (
@@ -45,7 +45,7 @@ const (
 	probed       = 6200 * time.Millisecond
 )
 
-// LeastFor is the duration of the shortest soak, in which every part is killed once. MostFor is the longest
+// LeastFor is the minimum duration of a soak, in which every part is killed once. MostFor is the longest
 // duration whose plan fits into a scenario.
 const (
 	LeastFor = 60 * time.Second
@@ -58,7 +58,7 @@ type Cluster struct {
 	Workers   []string
 }
 
-// Default returns the cluster of a soak.
+// Default returns the default cluster of a soak.
 func Default() Cluster {
 	return Cluster{Executors: 2, Workers: []string{"shell-1", "shell-2", "shell-3"}}
 }
@@ -72,14 +72,14 @@ type Strike struct {
 	Part string `json:"part"`
 	// faults are the strike's faults in the scenario, without times.
 	faults []string
-	// ends is the scenario key for the duration of the faults.
+	// ends is the key, in a scenario, for the duration of the faults.
 	ends string
 }
 
 // Faults returns the number of the strike's faults in the scenario.
 func (s *Strike) Faults() int { return len(s.faults) }
 
-// Plan is a random plan. The same seed, duration and cluster give the same plan.
+// Plan is a randomly drawn plan of a soak. The same seed, duration and cluster give the same plan.
 type Plan struct {
 	Seed    uint64
 	For     time.Duration
@@ -109,8 +109,8 @@ func (c *Cluster) roundStrikes() (kills, others []Strike) {
 	}
 	for _, server := range []string{"database", "broker"} {
 		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
-		// No kind of fault pauses a server. Cutting it off from all processes has the same effect:
-		// connections stay open, and nothing answers.
+		// There is no kind of fault that pauses a server. Cutting it off from all processes has the same
+		// effect: connections stay open, and nothing answers.
 		others = append(others, Strike{What: Pause, Part: server, faults: []string{partitionFault("every executor", server), partitionFault("every worker", server)}, ends: "for"})
 	}
 	return kills, others
@@ -186,7 +186,7 @@ func (p *Plan) Short() string {
 	return fmt.Sprintf("%v has room for %d of %d strikes of every kind on every part", p.For, p.Rounds, Wanted)
 }
 
-// YAML returns the plan as a scenario whose times are the real ones divided by scale. `chaos run` accepts it
+// YAML returns the plan as a scenario whose times are the real times divided by scale. `chaos run` accepts it
 // too, simulated and real. Its workload is for those runs; a soak submits at the rate that the machine
 // sustains.
 func (p *Plan) YAML(scale float64) []byte {

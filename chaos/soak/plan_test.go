@@ -22,7 +22,7 @@ func TestDrawIsDeterministic(t *testing.T) {
 	}
 }
 
-// Within an hour every part is struck five times in every way, with time to recover after each strike.
+// A plan of an hour strikes every part five times in every way, with time to recover after each strike.
 func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())
@@ -89,8 +89,7 @@ func TestMissedNamesIneffectiveStrikes(t *testing.T) {
 	}
 }
 
-// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in
-// order.
+// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in order.
 func TestPlanIsValidScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())

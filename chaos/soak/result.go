@@ -22,15 +22,15 @@ type Progress struct {
 	Held bool
 	// Accepted, Ended and Open count executions. Started counts processes of actions.
 	Accepted, Ended, Open, Started int
-	// Strikes counts the strikes that have begun, All every planned strike.
+	// Strikes counts the strikes that have begun, and All counts all planned strikes.
 	Strikes, All int
 	// Broken is the first broken rule so far; empty if none is.
 	Broken string
-	// Behind is the delay of the judge.
+	// Behind is how far the judge lags behind.
 	Behind time.Duration
 }
 
-// String returns the line of progress.
+// String returns the progress as one line.
 func (p Progress) String() string {
 	held := ""
 	if p.Held {
@@ -53,7 +53,7 @@ type Struck struct {
 	// From and To are the times of its beginning and end.
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
-	// Ended counts the executions that ended between its beginning and the next strike's.
+	// Ended counts the executions that ended between the beginnings of this strike and the next.
 	Ended int `json:"ended"`
 }
 
@@ -69,7 +69,7 @@ const (
 type Answer struct {
 	Question string          `json:"question"`
 	Verdict  verdict.Verdict `json:"verdict"`
-	// Text is the evidence, or the reason why the rule is broken.
+	// Text states the evidence, or why the rule is broken.
 	Text string `json:"text"`
 }
 
@@ -78,12 +78,12 @@ type Judged struct {
 	Number    int    `json:"number"`
 	Name      string `json:"name"`
 	Statement string `json:"statement"`
-	// Occasions is how often the invariant was judged.
+	// Occasions counts the occasions on which the invariant was judged.
 	Occasions uint64 `json:"occasions"`
 	Broken    bool   `json:"broken"`
-	// Excused reports whether it was broken while the machine stalled, which does not count.
+	// Excused reports whether the invariant was broken only while the machine stalled, which does not count.
 	Excused bool `json:"excused,omitempty"`
-	// Not is the reason why it was not judged. Part is the part that was judged, empty for all of it.
+	// Not explains why the invariant was not judged. Part is the part that was judged, empty for all of it.
 	Not  string `json:"not_judged,omitempty"`
 	Part string `json:"in_part,omitempty"`
 }
@@ -102,7 +102,7 @@ type Result struct {
 	Why  []string      `json:"why,omitempty"`
 	Seed uint64        `json:"seed"`
 	For  time.Duration `json:"for"`
-	// Ran is how long the load lasted. Interrupted reports whether it was ended early.
+	// Ran is the duration of the load. Interrupted reports whether it was ended early.
 	Ran         time.Duration `json:"ran"`
 	Interrupted bool          `json:"interrupted"`
 	Mutant      string        `json:"mutant,omitempty"`
@@ -129,25 +129,25 @@ type Result struct {
 	Short      string              `json:"short,omitempty"`
 	Strikes    []Struck            `json:"strikes"`
 	Violations []verdict.Violation `json:"violations,omitempty"`
-	// Excused are violations close to a stall of the machine; their messages name the stall.
+	// Excused holds violations close to a stall of the machine. Their messages name the stall.
 	Excused   []verdict.Violation `json:"excused,omitempty"`
 	Judged    []Judged            `json:"judged"`
 	Curves    []Curve             `json:"-"`
 	Summaries []Summary           `json:"curves"`
-	// Stalls is how often the machine stalled, LongestStall the longest stall.
+	// Stalls counts the machine's stalls, and LongestStall is the longest of them.
 	Stalls       int           `json:"stalls"`
 	LongestStall time.Duration `json:"longest_stall"`
-	// Noise is the reason why the harness itself could not continue; empty if it could.
+	// Noise explains why the harness itself could not continue; empty if it could.
 	Noise string `json:"noise,omitempty"`
 	// Audit is the result of judging the database's audit table.
 	Audit string   `json:"audit"`
 	Notes []string `json:"notes,omitempty"`
-	// Unread describes the unreadable part of the audit. It must be empty, because the daemons wrote the
-	// audit.
+	// Unread describes which part of the audit was unreadable. It must be empty, because the daemons wrote
+	// the audit.
 	Unread string `json:"unread,omitempty"`
 }
 
-// Summary is a curve in the result's file.
+// Summary is a curve as it appears in the result's file.
 type Summary struct {
 	Name string  `json:"name"`
 	Of   string  `json:"of,omitempty"`
@@ -156,10 +156,10 @@ type Summary struct {
 	Judgement
 }
 
-// afterOutage is the time for processing the backlog after a server returns.
+// afterOutage is the time for processing the backlog after the restart of a server.
 const afterOutage = 15 * time.Second
 
-// Outages returns the times during which a server was down or its backlog was processed.
+// Outages returns the periods in which a server was down or the system processed the backlog of an outage.
 func (r *Result) Outages() (all []Span) {
 	for i := range r.Strikes {
 		if s := &r.Strikes[i]; s.Began && (s.Part == "database" || s.Part == "broker") {
@@ -201,7 +201,7 @@ func (r *Result) Missed() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return touched[name] })
 }
 
-// partRank orders processes before servers, and both before links.
+// partRank sorts processes before servers, and servers before links.
 func partRank(part string) int {
 	switch {
 	case strings.Contains(part, " – "):

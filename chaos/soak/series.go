@@ -14,7 +14,8 @@ type Point struct {
 // Span is an interval of time.
 type Span struct{ From, To time.Duration }
 
-// mostPoints bounds the points of a series. A page draws no more, and memory stays bounded in a long soak.
+// mostPoints is the maximum number of points of a series. A page draws no more, and memory stays bounded in a
+// long soak.
 const mostPoints = 600
 
 // Series is one curve. It keeps fewer than 2 × 600 points: at that number it merges neighbours.
@@ -26,9 +27,9 @@ type Series struct {
 	Rule Rule
 	// Slack is the growth that is always allowed, in its unit.
 	Slack float64
-	// Starts are the times at which its process was restarted.
+	// Starts holds the times at which the series' process was restarted.
 	Starts []time.Duration
-	// Without are times that are not judged, such as outages of a server.
+	// Without holds the periods that are not judged, such as outages of a server.
 	Without []Span
 
 	points []Point
@@ -63,7 +64,7 @@ func (s *Series) Add(at time.Duration, value float64) {
 // Points returns the points so far.
 func (s *Series) Points() []Point { return s.points }
 
-// Drawn returns about `most` points or fewer, each the mean of neighbouring points.
+// Drawn returns at most about `most` points, each of them the mean of neighbouring points.
 func (s *Series) Drawn(most int) []Point {
 	per := (len(s.points) + most - 1) / most
 	if per <= 1 {
@@ -80,7 +81,7 @@ func (s *Series) Drawn(most int) []Point {
 	return out
 }
 
-// valuesBetween returns the values between two moments, without excluded times.
+// valuesBetween returns the values between two times, without the excluded periods.
 func (s *Series) valuesBetween(from, to time.Duration) (values []float64) {
 	for _, p := range s.points {
 		out := slices.ContainsFunc(s.Without, func(w Span) bool { return p.At >= w.From && p.At < w.To })
@@ -91,7 +92,7 @@ func (s *Series) valuesBetween(from, to time.Duration) (values []float64) {
 	return values
 }
 
-// Median returns the median of values, 0 if there are none. It sorts values.
+// Median returns the median of values; 0 if there are none. It sorts values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -9,15 +9,14 @@ import (
 	"handoff/core/execution"
 )
 
-// Side is the result of one world for a scenario under a profile.
+// Side is one world's result for a scenario under a profile.
 type Side struct {
 	Verdict  Verdict
 	Runs     int
 	Outcomes [execution.Statuses]int64
 	// Sometimes lists the reached situations, sorted.
 	Sometimes []string
-	// Detection is the duration of the slowest detection of each kind, on the scenario's own time
-	// scale.
+	// Detection is the duration of the slowest detection of each kind, on the scenario's own time scale.
 	Detection map[string]time.Duration
 }
 
@@ -31,7 +30,7 @@ type Agreement struct {
 	Differs string
 }
 
-// Agree compares the two worlds' results of one scenario; scale is the live run's time scale.
+// Agree compares the simulated and the live result of a scenario. scale is the live run's time scale.
 func Agree(sim, live *Scenario, scale float64) Agreement {
 	a := Agreement{Scenario: live.Name, Profile: live.Profile, Sim: sideOf(sim, 1), Live: sideOf(live, scale)}
 	if a.Sim.Verdict != a.Live.Verdict {
@@ -60,10 +59,10 @@ func (s Side) Completed() int {
 	return int((s.Outcomes[execution.Completed]*100 + all/2) / all)
 }
 
-// OnlySim lists the situations that only the simulated world reached.
+// OnlySim returns the situations that only the simulated world reached.
 func (a Agreement) OnlySim() []string { return namesWithout(a.Sim.Sometimes, a.Live.Sometimes) }
 
-// OnlyLive lists the situations that only the live world reached.
+// OnlyLive returns the situations that only the live world reached.
 func (a Agreement) OnlyLive() []string { return namesWithout(a.Live.Sometimes, a.Sim.Sometimes) }
 
 func namesWithout(all, others []string) []string {

@@ -8,7 +8,7 @@ import (
 )
 
 // Cause is one way in which runs of a scenario failed. Runs share a cause if they broke the same rule at the
-// same place with the same words, apart from numbers, times and names.
+// same place, and their messages are equal apart from numbers, times and names.
 type Cause struct {
 	// Rule is Violation.Rule.
 	Rule string
@@ -22,18 +22,18 @@ type Cause struct {
 }
 
 const (
-	// keptCauses limits the causes of a scenario. The first ones in the order of compareCauses are kept, so
-	// counts are exact whatever the order of runs.
+	// keptCauses limits the number of a scenario's causes. The first causes in the order of compareCauses are
+	// kept, so their counts are exact whatever the order of runs.
 	keptCauses = 50
-	// keptSeeds limits the failed seeds of a scenario; the smallest are kept.
+	// keptSeeds limits the number of a scenario's failed seeds. The smallest seeds are kept.
 	keptSeeds = 1000
-	// causeText limits the text of a cause, in bytes.
+	// causeText is the maximum length of a cause's text, in bytes.
 	causeText = 300
 )
 
 var (
-	// differingPattern matches whatever differs between two runs with the same cause: quoted texts, random
-	// identifiers, numbers (also in names) and durations.
+	// differingPattern matches everything that may differ between two runs with the same cause: quoted texts,
+	// random identifiers, numbers (also in names) and durations.
 	differingPattern = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
 	// processPattern matches the name of a process, such as executor-1.
 	processPattern = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
@@ -47,7 +47,7 @@ func (v *Violation) Cause() Cause {
 	line, rest, _ := strings.Cut(v.Message, "\n")
 	text := differingPattern.ReplaceAllString(line, "…")
 	if v.Name == Expectation && rest != "" {
-		// The most frequent ending of the executions that missed it distinguishes causes.
+		// Causes of an unmet expectation differ by how most of the executions that missed it ended.
 		most, _, _ := strings.Cut(rest, "\n")
 		if at := strings.LastIndex(most, ": execution"); at >= 0 {
 			most = most[:at]
@@ -71,7 +71,7 @@ func clipText(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
 }
 
-// Causes counts the causes of violations. A run counts once for each of its causes.
+// Causes returns the causes of violations with their counts. A run counts once for each of its causes.
 func Causes(violations []Violation) []Cause {
 	type once struct {
 		cause Cause

@@ -33,7 +33,7 @@ func TestCauseOmitsNumbersAndNames(t *testing.T) {
 	}
 }
 
-// Each way to miss an expectation is one cause, whatever the numbers.
+// Runs that miss an expectation in the same way have the same cause, even if the numbers differ.
 func TestUnmetExpectationCauseNamesCommonestEnding(t *testing.T) {
 	cause := func(found int, how string) string {
 		v := Violation{Name: Expectation, Message: fmt.Sprintf("%d of 42 rows ended as failed; the scenario expects failed: 0\n%s", found, how)}
@@ -51,8 +51,8 @@ func TestUnmetExpectationCauseNamesCommonestEnding(t *testing.T) {
 	}
 }
 
-// A rule's first few violations may all have one cause, but every cause is counted. Counts don't depend on
-// the order of runs or on shares, even beyond the limits.
+// Every cause is counted, even if a rule's first few violations all have the same cause. Counts don't depend
+// on the order of runs or on shares, even beyond the limits.
 func TestCauseCountsIgnoreRunOrder(t *testing.T) {
 	runs := make([]*Run, 3*keptSeeds)
 	for i := range runs {

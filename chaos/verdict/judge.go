@@ -13,7 +13,7 @@ import (
 const (
 	ExitPass         = 0
 	ExitFail         = 1
-	ExitUsage        = 2 // bad usage or a bad scenario: nothing was run
+	ExitUsage        = 2 // invalid usage or an invalid scenario: nothing was run
 	ExitInconclusive = 3
 	ExitBroken       = 4 // the harness or its environment failed to start, or hung
 )
@@ -30,34 +30,34 @@ func (v Verdict) ExitCode() int {
 	}
 }
 
-// SweepSeeds is the number of seeds that make a sweep. A sweep must reach situations that only some runs
-// reach; fewer runs may miss them by chance.
+// SweepSeeds is the minimum number of seeds in a sweep. A sweep must reach situations that only some runs
+// reach, and fewer runs may miss these by chance.
 const SweepSeeds = 50
 
-// keptViolations limits the number of violations kept for each invariant. A broken invariant may
-// fail in thousands of seeds, and the first few are enough to understand it.
+// keptViolations limits the number of violations kept for each invariant. An invariant may be broken in
+// thousands of seeds, and the first few violations are enough to understand why.
 const keptViolations = 5
 
 // Want holds a scenario's demands in addition to its invariants and expectations.
 type Want struct {
 	// Seeds is the number of runs that were requested.
 	Seeds int
-	// Sometimes and Texts must be seen in at least one run of a sweep.
+	// Sometimes holds situations and Texts error texts that must occur in at least one run of a sweep.
 	Sometimes []string
 	Texts     []string
-	// Faults reports whether the scenario has faults, so that a run has a time before and after them.
+	// Faults reports whether the scenario has faults, so that there is a time before and after the faults.
 	Faults bool
-	// Share reports whether the runs are only a part of the sweep. Conditions on the whole sweep, such as a
-	// fault that must strike, are then not judged.
+	// Share reports whether the runs are only a part of the sweep. If they are, sweep-wide conditions are not
+	// judged, such as that a fault must have an effect.
 	Share bool
 }
 
 // tally holds the state of a Scenario that Judge needs but reports don't. Its fields are exported because
-// files store them: see Stored.
+// they are stored in files; see Stored.
 type tally struct {
 	Want   Want
 	Broken map[string]*breach
-	// GaveUp is the reason of the first run that could not be judged.
+	// GaveUp is the reason why the first of the runs that could not be judged was not.
 	GaveUp     string
 	GaveUpSeed uint64
 	// Unrecorded is the reason why the record of UnrecordedSeed is missing.
@@ -71,7 +71,7 @@ type breach struct {
 	First uint64
 }
 
-// NewScenario returns a result without runs. about describes the scenario; Add fills in the counts.
+// NewScenario returns a result without runs. about describes the scenario, and Add fills in the counts.
 func NewScenario(about Scenario, want Want) *Scenario {
 	s := about
 	s.Sometimes, s.Texts, s.Detection = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
@@ -79,7 +79,7 @@ func NewScenario(about Scenario, want Want) *Scenario {
 	return &s
 }
 
-// Failures lists the run's violations, including a panic of the product.
+// Failures returns the run's violations, including a panic of the product.
 func (r *Run) Failures() []Violation {
 	if r.Panic == "" {
 		return r.Violations
@@ -91,14 +91,13 @@ func (r *Run) Failures() []Violation {
 }
 
 // Before compares two violations by seed, then by the time at which they happened. A run's first violation is
-// the headline of its page, and gets explained.
+// the headline of its page, and is the violation that is explained.
 func Before(a, b *Violation) int {
 	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.At, b.At),
 		cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
 }
 
-// Add adds a run. The caller must not call it concurrently. Runs arrive in any order, so the result doesn't
-// depend on it.
+// Add adds a run. It is not safe for concurrent use. The result doesn't depend on the order of the runs.
 func (s *Scenario) Add(r *Run) {
 	if s.Seeds == 0 || r.Seed < s.FirstSeed {
 		s.FirstSeed = r.Seed
@@ -135,7 +134,7 @@ func (s *Scenario) Add(r *Run) {
 	s.Discovery.Add(r.Situations)
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
-	// A sum doesn't depend on the order, and the sums of shards can be added.
+	// A sum doesn't depend on the order of runs, and the sums of shards can be added.
 	s.Hash += hashWithSeed(r.Seed, r.Hash)
 }
 
@@ -175,8 +174,7 @@ func (s *Scenario) addFailures(r *Run) {
 	}
 }
 
-// keepViolation inserts a violation at its position, and drops the last one of its rule if there are too
-// many.
+// keepViolation inserts a violation at its position. If its rule then has too many, it drops the last.
 func (s *Scenario) keepViolation(v *Violation) {
 	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compareViolations(&a, b) })
 	s.Violations = slices.Insert(s.Violations, at, *v)
@@ -211,7 +209,7 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	}
 }
 
-// hashWithSeed combines a seed and its run's hash, so that a sum of the results depends on which seed had
+// hashWithSeed combines a seed with its run's hash, so that a sum of the results depends on which seed had
 // which history.
 func hashWithSeed(seed, hash uint64) uint64 {
 	x := hash ^ (seed * 0x9e3779b97f4a7c15)
@@ -230,7 +228,7 @@ func (s *Scenario) Judge() {
 	s.judgeFailures(because)
 	switch {
 	case s.Seeds == 0 && s.tally.Want.Share && s.tally.Want.Seeds == 0:
-		return // there are fewer seeds than shares
+		return // this share has no seeds, because there are fewer seeds than shares
 	case s.Seeds == 0:
 		because(Inconclusive, "nothing was run")
 		return
@@ -275,8 +273,8 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 	}
 }
 
-// RunsThatBroke counts the runs that broke a rule, named as by Violation.Rule. A result not built by Add or
-// Merge knows only the runs in Violations.
+// RunsThatBroke returns the number of runs that broke a rule, given by its Violation.Rule. For a result not
+// built by Add or Merge, it counts only the runs in Violations.
 func (s *Scenario) RunsThatBroke(rule string) int {
 	if b := s.tally.Broken[rule]; b != nil {
 		return b.Seeds
@@ -290,7 +288,7 @@ func (s *Scenario) RunsThatBroke(rule string) int {
 	return len(seeds)
 }
 
-// Rule names the violated rule.
+// Rule returns the name of the violated rule.
 func (v *Violation) Rule() string {
 	if v.Invariant == 0 {
 		return v.Name
@@ -298,11 +296,10 @@ func (v *Violation) Rule() string {
 	return fmt.Sprintf("invariant %d, %s", v.Invariant, v.Name)
 }
 
-// Expectation is the Violation.Name of an unmet expectation of the scenario.
+// Expectation is the Violation.Name of every unmet expectation.
 const Expectation = "expectation"
 
-// foundCountPattern matches the beginning of an unmet expectation's message: the number of executions
-// concerned.
+// foundCountPattern matches the number of executions at the beginning of an unmet expectation's message.
 var foundCountPattern = regexp.MustCompile(`^\d+ of \d+ `)
 
 // Expects returns the unmet expectation in the scenario's words, without counts: the same in every run that
@@ -315,7 +312,7 @@ func (v *Violation) Expects() string {
 	return foundCountPattern.ReplaceAllString(line, "")
 }
 
-// judgeFaults demands evidence of every planned fault in at least one run.
+// judgeFaults requires evidence of every planned fault in at least one run.
 func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 	in := fmt.Sprintf("in any of %d runs", s.Seeds)
 	if s.Seeds == 1 {
@@ -353,7 +350,7 @@ func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	}
 }
 
-// Judge judges every scenario. The sweep's verdict is the worst of theirs.
+// Judge judges every scenario. The sweep's verdict is the worst of the scenarios' verdicts.
 func (s *Sweep) Judge() {
 	s.Verdict = Pass
 	for _, sc := range s.Scenarios {

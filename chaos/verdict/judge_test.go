@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// goodRun returns a run of a passing sweep.
+// goodRun returns a run as a passing sweep may have it.
 func goodRun(seed uint64) *verdict.Run {
 	return &verdict.Run{
 		Scenario: "s", Seed: seed, Faults: []verdict.FaultCount{{Fault: "crash w", Planned: 1, Fired: 1, Touched: 1}},

@@ -7,8 +7,8 @@ import (
 )
 
 // Merge adds the result of another share of the same sweep. Judge then reaches the same verdict as for one
-// result with all runs. Shares may be merged in any order. The error names a setting that differs and must
-// not; s is then unchanged.
+// result with all runs. Shares may be merged in any order. If a setting differs that must not, Merge returns
+// an error that names it and leaves s unchanged.
 func (s *Scenario) Merge(o *Scenario) error {
 	if err := s.checkMergeable(o); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	return nil
 }
 
-// checkMergeable returns an error if two results differ in a setting that shares must have in common.
+// checkMergeable returns an error if the results differ in a setting that must be the same in all shares.
 func (s *Scenario) checkMergeable(o *Scenario) error {
 	a, b := s.tally.Want, o.tally.Want
 	for _, f := range []struct {
@@ -123,11 +123,11 @@ func addCounts(into, other map[string]int) map[string]int {
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
-		return fmt.Errorf("one share has %s, the other one %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
+		return fmt.Errorf("one share has %s, the other share %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
 	case s.Go != o.Go:
-		return fmt.Errorf("one share was run with %s, the other one with %s", s.Go, o.Go)
+		return fmt.Errorf("one share was run with %s, the other share with %s", s.Go, o.Go)
 	case s.Commit != o.Commit:
-		return fmt.Errorf("one share is of commit %s, the other one of %s", s.Commit, o.Commit)
+		return fmt.Errorf("one share is of commit %s, the other share of %s", s.Commit, o.Commit)
 	case len(s.Agreement)+len(o.Agreement) > 0:
 		return fmt.Errorf("comparisons with the live world can't be merged")
 	}
@@ -147,8 +147,8 @@ func (s *Sweep) Merge(o *Sweep) error {
 	return err
 }
 
-// Whole judges a sweep merged from its shares. seeds is the requested number of seeds for each scenario,
-// varied that for each varied scenario. missing names the missing shares; empty for none.
+// Whole judges a sweep merged from its shares. seeds is the requested number of seeds for each scenario, and
+// varied the number for each varied scenario. missing names the missing shares, empty for none.
 func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {
 		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
@@ -163,8 +163,7 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// mergeShare adds the pairs of another share. The sum has no matrix if a share lacks one because it was
-// interrupted early.
+// mergeShare adds the pairs of another share. If a share, interrupted early, has no matrix, the sum has none.
 func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil
@@ -183,17 +182,17 @@ func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	return m, nil
 }
 
-// Stored is a Scenario in the form for files: with the tally for Judge, but without Wall, the verdict, and
-// each violation's Missed, Causes and Past.
+// Stored is a Scenario as stored in a file: with the tally for Judge, but without Wall, the verdict, and each
+// violation's Missed, Causes and Past.
 type Stored struct {
 	Scenario Scenario `json:"result"`
 	Tally    tally    `json:"tally"`
 }
 
-// Store returns the form of a result for files.
+// Store returns the result in the form that is stored in a file.
 func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
 
-// Restore is the inverse of Store. It returns an error for values that no run can produce.
+// Restore undoes Store. It returns an error for values that no run can produce.
 func (st Stored) Restore() (*Scenario, error) {
 	s := st.Scenario
 	s.tally = st.Tally

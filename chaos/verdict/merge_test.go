@@ -58,7 +58,7 @@ func fillFields(v reflect.Value, n int) {
 // judgedOnly lists the fields that Judge derives from all others.
 var judgedOnly = []string{"Verdict", "Why"} //nolint:gochecknoglobals // a constant list
 
-// filledScenario returns a result without zero fields. Fields that shares must have in common are the same
+// filledScenario returns a result without zero fields. Fields that must be equal in all shares are the same
 // for every n.
 func filledScenario(n int) *Scenario {
 	s := new(Scenario)
@@ -81,7 +81,7 @@ func mergeOutcome(s *Scenario, err error) string {
 	return fmt.Sprint(string(text), s.Wall, err, bad)
 }
 
-// If Merge ignored a new field, the result would silently have the first share's value.
+// If Merge ignored a new field, the merged result would silently have the first share's value.
 func TestMergeCoversEveryScenarioField(t *testing.T) {
 	parts := map[string]func(*Scenario) reflect.Value{
 		"Scenario":       func(s *Scenario) reflect.Value { return reflect.ValueOf(s).Elem() },

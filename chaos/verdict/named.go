@@ -10,7 +10,7 @@ import (
 // mostNamed limits the number of executions that a sentence names.
 const mostNamed = 5
 
-// Named lists executions for a sentence: up to mostNamed of them, and the number of the others.
+// Named returns a list of executions for a sentence: up to mostNamed executions, and the number of the rest.
 func Named(ids []execution.ID) string {
 	if len(ids) == 1 {
 		return fmt.Sprintf("execution %d", ids[0])

@@ -2,16 +2,16 @@ package verdict
 
 import "fmt"
 
-// Near measures how near runs came to a situation that they did not reach. It counts events that lacked only
-// the situation's last condition.
+// Near measures how near runs came to a situation that they did not reach. It counts near misses, the events
+// that lacked only the situation's last condition.
 type Near struct {
-	// Times is the number of such events, and Runs the number of runs with such events.
+	// Times is the number of near misses, and Runs the number of runs with any.
 	Times, Runs int
-	// Seed is the smallest seed of these runs.
+	// Seed is the smallest seed of a run with a near miss.
 	Seed uint64
 }
 
-// combinedWith returns the sum with the counts of other runs.
+// combinedWith returns the sum of n and the counts of other runs.
 func (n Near) combinedWith(o Near) Near {
 	switch {
 	case n.Runs == 0:
@@ -46,7 +46,7 @@ func (s *Scenario) mergeNear(o *Scenario) {
 	}
 }
 
-// Unreached lists the expected situations that no run reached, in the scenario's order.
+// Unreached returns the expected situations that no run reached, in the scenario's order.
 func (s *Scenario) Unreached() (names []string) {
 	for _, name := range s.tally.Want.Sometimes {
 		if s.Sometimes[name] == 0 {
@@ -56,7 +56,7 @@ func (s *Scenario) Unreached() (names []string) {
 	return names
 }
 
-// Nearness describes, in a sentence, how near the runs came to a situation.
+// Nearness returns a sentence that describes how near the runs came to a situation.
 func (s *Scenario) Nearness(name string) string {
 	for _, of := range situationTable() {
 		if of.Name != name {
@@ -75,7 +75,7 @@ func (s *Scenario) Nearness(name string) string {
 	return ""
 }
 
-// Near returns, for each situation that was not reached, how often only its last condition was missing.
+// Near returns the number of near misses of each situation that was not reached.
 func (p *Probes) Near() map[string]int {
 	var near map[string]int
 	for i, s := range situationTable() {

@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-// A situation has a description of its near miss exactly if it can be missed narrowly.
+// A situation must describe its near miss if it can have one, and only then.
 func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	near, hit := map[string]bool{}, map[string]bool{}
 	kinds := []history.Kind{
@@ -46,7 +46,7 @@ func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	}
 }
 
-// A slot is taken without any waiting execution, and a cancellation comes while it is held.
+// A slot is taken while no execution waits for it, and a cancellation comes while it is held.
 func TestProbesCountNearMisses(t *testing.T) {
 	p := NewProbes(0)
 	p.Observe(&history.Event{Kind: history.ActionDefined, Action: "a", Count: 2})

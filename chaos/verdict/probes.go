@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Probes counts the situations that a scenario may name under `sometimes`. A sweep that never reaches its
-// situation proves nothing. It implements history.Sink.
+// Probes counts how often a run reaches the situations that a scenario may name under `sometimes`. A sweep
+// that never reaches its situation proves nothing. It implements history.Sink.
 type Probes struct {
 	hits [probeCount]int
 	// near counts the events that lacked only a situation's last condition.
@@ -22,22 +22,22 @@ type Probes struct {
 	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
-	// failing holds the incarnations whose latest health report counts failures of the worker.
+	// failing holds the incarnations whose latest health report counts failures that blame the worker.
 	failing map[execution.Incarnation]bool
-	// dispatches counts deliveries and publishes of each execution's dispatches.
+	// dispatches counts, for each execution, how often its dispatches were delivered and published.
 	dispatches dense.Table[execution.ID, []dispatchTally]
 	slots      slotProbes
-	// patience is the age of an execution's end from which only a reconciler handles it.
+	// patience is the age from which an execution's end is handled only by a reconciler.
 	patience time.Duration
 }
 
-// dispatchTally counts the deliveries and publishes of a dispatch.
+// dispatchTally counts how often a dispatch was delivered and published.
 type dispatchTally struct {
 	epoch                execution.Epoch
 	delivered, published int32
 }
 
-// tallyOf returns the counts of an event's dispatch. The pointer is valid until the next call.
+// tallyOf returns the tally of an event's dispatch. The pointer is valid until the next call.
 func (p *Probes) tallyOf(e *history.Event) *dispatchTally {
 	all := p.dispatches.Make(e.Execution)
 	for i := range *all {
@@ -53,13 +53,12 @@ func (p *Probes) tallyOf(e *history.Event) *dispatchTally {
 type Situation struct {
 	Name  string
 	About string
-	// event is the event that a probe looks for, and missing the last condition that it must meet. Both are
-	// empty for a situation that is a single event.
+	// event describes the event that a probe looks for, and missing the last condition that it must meet.
+	// Both are empty if the situation is an event without such a condition.
 	event, missing string
 }
 
-// Situations lists everything that Probes counts. It is the only list: `sometimes` accepts exactly
-// these names.
+// Situations returns everything that Probes counts. `sometimes` accepts exactly these names.
 func Situations() []Situation {
 	all := situationTable()
 	return all[:]
@@ -117,8 +116,8 @@ const (
 	probeCount
 )
 
-// situationTable lists every situation with the event and the condition by which Probes.Observe detects it. A
-// situation that is a single event has neither.
+// situationTable returns every situation, with the event and the condition by which Probes.Observe detects
+// it. A situation that is an event without a condition has neither.
 func situationTable() [probeCount]Situation {
 	const (
 		cancelled = "an execution was cancelled"
@@ -181,7 +180,7 @@ func situationTable() [probeCount]Situation {
 	}
 }
 
-// NewProbes returns probes without events. patience is executor.reconcile_interval.
+// NewProbes returns Probes that have observed no events. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
 		names: make(map[execution.WorkerID]bool), drained: make(map[execution.Incarnation]bool),
@@ -377,8 +376,8 @@ type slotProbes struct {
 // slotUse counts the slots of one action.
 type slotUse struct {
 	limit, held int64
-	// waiting is the newest execution at the time when a slot last became free: older ones may have
-	// waited for it.
+	// waiting is the newest execution at the time when a slot last became free. It and older executions may
+	// have waited for the slot.
 	waiting execution.ID
 }
 

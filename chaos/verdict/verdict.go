@@ -1,7 +1,7 @@
 // Package verdict judges a run of a scenario, and a sweep of many runs.
 //
 // There are three verdicts. Fail: an invariant was violated, an expectation was not met, or the product
-// panicked. Inconclusive: the run proves nothing, because a fault did not strike, a situation of the scenario
+// panicked. Inconclusive: the run proves nothing, because a fault had no effect, a situation of the scenario
 // was never reached, nothing completed before or after the faults, or a checker gave up. Everything else
 // passes.
 package verdict
@@ -16,7 +16,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Verdict is the result of a run or a sweep. A larger value is worse to overlook.
+// Verdict is the result of a run or a sweep. The larger the value, the worse it is to overlook it.
 type Verdict uint8
 
 // The verdicts.
@@ -26,7 +26,7 @@ const (
 	Fail
 )
 
-// String is the verdict's name in results.
+// String returns the verdict's name in results.
 func (v Verdict) String() string { return [...]string{"pass", "inconclusive", "fail"}[v] }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -34,32 +34,31 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 
 // Violation is a broken invariant or expectation.
 type Violation struct {
-	// Invariant is its number; 0 for an unmet expectation of the scenario.
+	// Invariant is the invariant's number; 0 for an unmet expectation of the scenario.
 	Invariant int
-	// Name and Statement are the invariant's.
+	// Name and Statement are those of the invariant.
 	Name      string
 	Statement string
 	Seed      uint64
-	// Execution is 0 if the violation concerns no particular execution.
+	// Execution is the execution concerned; 0 if there is no particular one.
 	Execution execution.ID
 	Step      uint64
 	At        time.Duration
 	// Message describes what happened, to which execution, and by which process.
 	Message string
-	// Missed holds the executions that missed an unmet expectation; Execution is one of them. It is not
-	// stored.
+	// Missed holds the executions that missed an unmet expectation, Execution among them. It is not stored.
 	Missed []execution.ID `json:"-"`
-	// Causes holds the events that led to it, the oldest first; see Record.FindCauses. Past is the number of
-	// events in its whole past. They are not stored, because the history yields them.
+	// Causes holds the events that led to the violation, the oldest first; see Record.FindCauses. Past is the
+	// number of events in its whole past. They are not stored, because they can be computed from the history.
 	Causes []history.Event `json:"-"`
 	Past   int             `json:"-"`
 	// Varied describes the drawn variations of the scenario; nil for an unvaried run.
 	Varied []string
-	// Reproduce is the command that reproduces it.
+	// Reproduce is the command that reproduces the violation.
 	Reproduce string
 }
 
-// FaultCount counts the runs in which one fault of the scenario was planned, fired, and touched something.
+// FaultCount counts the runs in which a fault of the scenario was planned, began, and had an effect.
 type FaultCount struct {
 	Fault   string
 	Planned int
@@ -89,18 +88,18 @@ type Run struct {
 	Sometimes map[string]int
 	// Near counts, for each situation that was not reached, the events that lacked one condition.
 	Near map[string]int
-	// Texts counts the error texts of failed executions that the scenario demands.
+	// Texts counts, for each error text that the scenario requires, the failed executions with that text.
 	Texts map[string]int
 
-	// Chains counts chains of executions by their last status; index None counts the stuck ones.
+	// Chains counts chains of executions by their last status. Index None counts stuck chains.
 	Chains [execution.Statuses]int64
-	// Rows counts rows in the same way.
+	// Rows counts rows by their last status, in the same way.
 	Rows [execution.Statuses]int64
-	// CompletedBefore counts completions before the first fault fired, CompletedAfter those after
+	// CompletedBefore counts completions before the first fault began, and CompletedAfter completions after
 	// the last fault ended.
 	CompletedBefore int
 	CompletedAfter  int
-	// Judged holds, at each invariant's number minus one, how often it judged something; see
+	// Judged holds, at each invariant's number minus one, how often it was judged; see
 	// invariant.Suite.Judged. It is nil if the harness aborted before any judgement.
 	Judged []uint64
 	// Detection is the duration of the slowest detection of each kind.
@@ -113,13 +112,13 @@ type Run struct {
 	Hash    uint64
 }
 
-// The strategies that produce the runs of a scenario: unchanged, or varied.
+// These strategies produce a scenario's runs: the scenario is run unchanged, or varied.
 const (
 	Random = "random"
 	Varied = "varied"
 )
 
-// ProfileName returns the profile of a run or a result for readers, marked if it is varied.
+// ProfileName returns the name of a run's or a result's profile for readers, marked if varied.
 func ProfileName(p config.Profile, varied bool) string {
 	if varied {
 		return string(p) + ", varied"
@@ -146,7 +145,7 @@ type Scenario struct {
 	Verdict    Verdict  `json:"-"`
 	Why        []string `json:"-"`
 	Violations []Violation
-	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
+	// Failing counts the seeds with a violation. FirstFailing is the smallest of these seeds.
 	Failing      int
 	FirstFailing uint64
 	// FailedSeeds holds the seeds with a violation, ascending, up to a limit.
@@ -156,7 +155,7 @@ type Scenario struct {
 
 	Faults    []FaultCount
 	Sometimes map[string]int
-	// Near holds, for expected situations, how near runs came that did not reach them.
+	// Near holds, for each expected situation, how near the runs that did not reach it came.
 	Near   map[string]Near `json:",omitempty"`
 	Texts  map[string]int
 	Chains [execution.Statuses]int64
@@ -201,9 +200,9 @@ type Sweep struct {
 type Record struct {
 	Run
 	Events []history.Event
-	// Parents holds, for each event, the indices of the events that led to it directly, as far as the
-	// recording world knows them. It is nil without such knowledge, as for a history from a file. Package
-	// explain finds more.
+	// Parents holds, for each event, the indices of the events that directly led to it, as far as the
+	// recording world knows them. It is nil if the world doesn't, as for a history from a file. Package
+	// explain finds further causes.
 	Parents [][]int32
 	// Workers maps the workers' ids to their names.
 	Workers map[execution.WorkerID]string
@@ -214,14 +213,14 @@ type Record struct {
 	// TimeScale is the factor by which a live run multiplied every duration of the scenario; 0 for a
 	// simulated run.
 	TimeScale float64
-	// ScenarioText is the file of the scenario that ran, which is the drawn one for a varied run; nil if
+	// ScenarioText is the text of the scenario that ran, which for a varied run is the drawn scenario; nil if
 	// unknown.
 	ScenarioText []byte
 	// Explained explains why the run failed; nil if not requested.
 	Explained *explain.Explanation
 }
 
-// FindCauses finds the events that led to a violation of the run.
+// FindCauses returns the events that led to a violation of the run.
 func (r *Record) FindCauses(v *Violation) *explain.Causes {
 	run := explain.Run{Events: r.Events, Parents: r.Parents, Workers: r.Workers}
 	return explain.FindCauses(&run, &explain.Violation{Execution: v.Execution, Step: v.Step, At: v.At, Message: v.Message}, explain.MostCauses)

@@ -15,8 +15,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it also
-// reaches rare situations. If it doesn't, manySeeds are tried.
+// agreeSeeds is the number of simulated runs that are compared with one live run. It is large enough to reach
+// rare situations. If it doesn't, manySeeds are tried.
 const (
 	agreeSeeds = 50
 	manySeeds  = 400

@@ -25,7 +25,7 @@ func newLocator(targets []explore.Target) func(*verdict.Scenario, *verdict.Viola
 	}
 }
 
-// inWorkspace returns a path relative to the root of the repository that GitHub has checked out.
+// inWorkspace returns the path relative to the root of the repository that GitHub has checked out.
 func inWorkspace(path string) string {
 	workspace := os.Getenv("GITHUB_WORKSPACE")
 	if here, err := filepath.Abs(path); err == nil && workspace != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lineOf returns the line of a text, from 1, in which a part of it begins.
+// lineOf returns the number of the line, from 1, in which part begins in text.
 func lineOf(t *testing.T, text, part string) int {
 	t.Helper()
 	before, _, found := strings.Cut(text, part)
@@ -31,7 +31,7 @@ func TestFailureIsAnnotatedAtItsLine(t *testing.T) {
 	if n := strings.Count(s.out+s.err, "::error"); n != 1 {
 		t.Errorf("%d annotations, want 1:\n%s%s", n, s.out, s.err)
 	}
-	// A planted mutant is intended to fail.
+	// A run with a planted mutant is expected to fail, so it gets no annotation.
 	s = runChaos(t, append(args, "--mutant", "same-name-orphans")...)
 	if strings.Contains(s.out+s.err, "::error") {
 		t.Errorf("a planted mutant is annotated:\n%s", s.out)
@@ -58,8 +58,8 @@ func TestAnnotationsGoToRequestedFile(t *testing.T) {
 	runChaos(t, append(args, "-", "--json", "-")...).expectOutput(t, 2, "--annotations is -, and so is --json or --junit")
 }
 
-// A broken invariant is annotated at the line that demands it, also for scenarios of the library and merged
-// shares.
+// A broken invariant is annotated at the scenario's line that demands it, even for scenarios of the library
+// and after merging shares.
 func TestMergedSharesAreAnnotated(t *testing.T) {
 	t.Setenv("GITHUB_ACTIONS", "")
 	dir, _ := runShares(t, "run", "network-partition", "--seeds", "14", "--profile", "hardened", "--varied=never", "--mutant", "unguarded-claim", "--quiet")

@@ -14,18 +14,18 @@ import (
 	"handoff/chaos/history"
 )
 
-// The memory for judging a history in addition to the length of its file: judgeMemory of the Go runtime's
-// memory, judgeLive of memory in use. The program itself takes about 29 MB more.
+// Limits on the memory for judging a history, to which the length of its file is added: judgeMemory for the
+// Go runtime's memory, judgeLive for live memory. The program itself takes about 29 MB more.
 const (
 	judgeMemory = 31 << 20
 	judgeLive   = 25 << 20
 )
 
-// errBudget is the error of a history that needs more memory than allowed.
+// errBudget means that judging a history needs more memory than allowed.
 var errBudget = errors.New("judging it needs too much memory")
 
-// budget limits the memory of a judgement by the length of the file. The memory of invariants depends on the
-// content of a history, which can claim that many things are open at once.
+// budget limits a judgement's memory by the length of the file. The invariants' memory depends on a history's
+// content, which can claim that many executions and messages are open at once.
 type budget struct {
 	live   uint64
 	events int
@@ -33,13 +33,13 @@ type budget struct {
 }
 
 // newBudget sets the runtime's memory limit, so that Go collects garbage before reaching it; done restores
-// the old limit. A pipe has no length, so it gets the fixed part.
+// the old limit. A pipe has no length, so it gets only the fixed part.
 func newBudget(file *os.File) (b *budget, done func()) {
 	size := int64(0)
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		size = min(info.Size(), math.MaxInt64/2)
 	}
-	// The metric of memory in use is that of the last collection, which may be long ago.
+	// The metric shows the live memory at the last collection, which may be long ago.
 	runtime.GC()
 	before, percent := debug.SetMemoryLimit(judgeMemory+size), debug.SetGCPercent(100)
 	b = &budget{live: uint64(judgeLive + size), sample: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
@@ -64,11 +64,11 @@ func (b *budget) limitReads(next func(*history.Event) error) func(*history.Event
 	}
 }
 
-// interruptGrace is the time that an interrupted command gets to end by itself.
+// interruptGrace is how long an interrupted command may take to end by itself.
 const interruptGrace = 300 * time.Millisecond
 
-// atOnce runs a command that only reads and can be stopped anywhere. It returns soon after ctx has ended,
-// even if the command is blocked, for example on a pipe without a writer.
+// atOnce runs a command that only reads, and so can be abandoned at any point. It returns soon after ctx has
+// ended, even if the command is blocked, for example on a pipe without a writer.
 func (a *app) atOnce(ctx context.Context, command func(context.Context) error) error {
 	over := make(chan error, 1)
 	go func() { over <- command(ctx) }()

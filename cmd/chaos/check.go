@@ -29,7 +29,7 @@ type checkFlags struct {
 	url, scenario, json string
 	// sql and promises are files: a query whose rows are a public history, and what the system promises.
 	sql, promises string
-	// profile is empty for a history unless given: its header names one.
+	// profile is empty for a history unless the flag is given, because the history's header names one.
 	profile string
 }
 
@@ -159,8 +159,8 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 }
 
 // recordedSettings returns the settings under which a history was written: its scenario's configuration and
-// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one in the
-// same folder, else the one of the library that the history names.
+// expectations, under its profile, at its time scale. The scenario is the chosen one, or else the one in the
+// same folder, or else the library's scenario that the history names.
 func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scenario, profile string) (audit.History, error) {
 	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
@@ -171,8 +171,8 @@ func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scena
 	}
 	if chosen == "" && beside == nil {
 		chosen = rec.Scenario
-		// Only names of the library are accepted: the name comes from the file, and a path would open any
-		// file that the history's author chose.
+		// Accept only names of the library: the name comes from the history, whose author could otherwise
+		// make this program open any file.
 		if chosen != "" && !slices.Contains(scenarios.Names(), chosen) {
 			h.Unconfigured, h.Config = true, config.Default(config.Profile(profile))
 			return h, nil
@@ -211,12 +211,12 @@ func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scena
 type historySource struct {
 	path string
 	file *os.File
-	// scenario is that of the folder, nil for a single file.
+	// scenario is the folder's scenario; nil for a single file.
 	scenario *scenario.Scenario
 }
 
-// openHistory opens a history, or the one in the folder of a failure. It also reads the scenario of the
-// folder, unless alone is set because another one was named. In a folder, which may come from anywhere, it
+// openHistory opens a history file, or the history in the folder of a failure. It also reads the folder's
+// scenario, unless alone is set because the user named another. In a folder, whose source is not trusted, it
 // follows no link that leads outside.
 func openHistory(path string, alone bool) (historySource, error) {
 	info, err := os.Stat(path)
@@ -263,7 +263,7 @@ func openFolder(path string, alone bool) (from historySource, err error) {
 	return from, nil
 }
 
-// readScenario reads the scenario of a folder, if present: older reports wrote none.
+// readScenario reads a folder's scenario, if there is one: older reports have none.
 func (h *historySource) readScenario(root *os.Root, path string) error {
 	file, err := root.Open(reports.ScenarioFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -274,7 +274,7 @@ func (h *historySource) readScenario(root *os.Root, path string) error {
 		return usageError("opening %s: %v; to judge without it, name another scenario with --scenario", beside, errors.Unwrap(err))
 	}
 	defer func() { _ = file.Close() }()
-	// One byte more than allowed, so that Parse refuses longer files.
+	// Read one byte more than allowed, so that Parse refuses longer files.
 	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
 		return usageError("reading %s: %v", beside, errors.Unwrap(err))
@@ -285,8 +285,8 @@ func (h *historySource) readScenario(root *os.Root, path string) error {
 	return nil
 }
 
-// replayLine returns the command that replays the run of a folder. It is empty if the run was on real
-// daemons, or if this program lacks its mutant.
+// replayLine returns the command that replays the recorded run. It is empty if the run was on real daemons,
+// or if this program lacks its mutant.
 func (h *historySource) replayLine(rec *verdict.Record, under config.Profile) string {
 	if h.scenario == nil || rec.TimeScale != 0 {
 		return ""

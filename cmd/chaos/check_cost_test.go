@@ -16,7 +16,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// busy is a scenario with as much work as its workers can do; an execution makes about 36 events.
+// busy is a scenario with as much work as its workers can do. Each execution yields about 36 events.
 const busy = `name: busy
 about: Much work, and nothing goes wrong.
 profile: hardened
@@ -32,7 +32,7 @@ workload:
   - {action: core.echo, count: %d, every: 25ms}
 `
 
-// busyHistory returns the written history of a run of busy, and the settings for judging it.
+// busyHistory returns the history file of a run of busy, and the settings for judging it.
 func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audit.History) {
 	tb.Helper()
 	s, err := scenario.Parse("busy.yaml", fmt.Appendf(nil, busy, executions))
@@ -50,12 +50,12 @@ func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audi
 	return b.Bytes(), len(rec.Events), audit.History{Config: s.Config(config.Hardened)}
 }
 
-// retainedMemory is the memory in bytes that a judgement holds after the last event.
+// retainedMemory returns the memory in bytes that a judgement still holds after the last event.
 func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	t.Helper()
 	live := func() int64 {
 		runtime.GC()
-		runtime.GC() // the second one frees what the first one only finalized
+		runtime.GC() // the second collection frees what the first has only finalized
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
@@ -79,8 +79,8 @@ func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	return held
 }
 
-// A judgement keeps no events. Of each it may keep a few bytes, such as the final status of an execution and
-// its idempotency key. A million events then need about 16 MB.
+// A judgement does not keep events in memory. Of each it may keep a few bytes, such as the final status of an
+// execution and its idempotency key. A million events then need about 16 MB.
 func TestCheckKeepsNoEvents(t *testing.T) {
 	skipInMakeCheck(t)
 	const executions, perEvent, most = 1500, 24, 4 << 20

@@ -24,8 +24,8 @@ func failingFolder(t *testing.T, args ...string) string {
 	return moved
 }
 
-// The folder of a failure contains everything for judging and replaying it. That includes scenarios outside
-// the library, and the drawn scenario of a varied run.
+// The folder of a failure contains everything that is needed to judge and replay its run. That includes
+// scenarios outside the library, and the drawn scenario of a varied run.
 func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
 	skipInMakeCheck(t)
 	text, err := os.ReadFile("../../scenarios/order/network-partition.yaml")
@@ -66,7 +66,7 @@ func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
 	}
 }
 
-// A folder from elsewhere can't refer to other files, and a mismatched one is refused.
+// check refuses a folder whose links lead outside it, or whose scenario does not match its history.
 func TestCheckRefusesMismatchedFolders(t *testing.T) {
 	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
 		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"

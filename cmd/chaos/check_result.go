@@ -24,7 +24,7 @@ func (a *app) printJudgement(r *audit.Result, of checkHead, file string) error {
 	a.code = v.ExitCode()
 	say := a.out
 	if file == standardOutput {
-		say = a.err // keep standard output for the JSON
+		say = a.err // standard output is only for the JSON
 	}
 	if of.title != "" {
 		fmt.Fprintln(say, of.title)
@@ -69,8 +69,7 @@ func rulesHoldText(n int) string {
 	return fmt.Sprintf("%d rules hold", n)
 }
 
-// verdictOf is the verdict on a judgement: without an execution, or without a judged rule, nothing was
-// proven.
+// verdictOf returns the verdict on a judgement: inconclusive without an execution or a rule that holds.
 func verdictOf(r *audit.Result) verdict.Verdict {
 	switch {
 	case r.Count(audit.Broken) > 0:
@@ -81,7 +80,7 @@ func verdictOf(r *audit.Result) verdict.Verdict {
 	return verdict.Pass
 }
 
-// printRules prints the judged rules, then the partly judged ones, then those not judged.
+// printRules prints the judged rules, then the partly judged rules, then the rules that were not judged.
 func printRules(say *terminal, r *audit.Result) {
 	for i := range r.Rules {
 		rule := &r.Rules[i]
@@ -135,8 +134,7 @@ func printUnread(say *terminal, r *audit.Result) {
 	}
 }
 
-// printDeleted lists what a retention has deleted, so that missing data is not mistaken for data that never
-// existed.
+// printDeleted lists what retention has deleted, so that nobody takes deleted data for data that never existed.
 func printDeleted(say *terminal, r *audit.Result) {
 	if !r.Since.IsZero() {
 		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",
@@ -147,10 +145,10 @@ func printDeleted(say *terminal, r *audit.Result) {
 	}
 }
 
-// checkSchema is the version of the file that chaos check --json writes.
+// checkSchema is the version of the format that chaos check --json writes.
 const checkSchema = 1
 
-// checkHead identifies the judged history; of a database only the profile is known.
+// checkHead identifies the judged history. For a database, only the profile is known.
 type checkHead struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario,omitempty"`

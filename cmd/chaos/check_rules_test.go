@@ -50,8 +50,8 @@ func checkJSON(t *testing.T, path string) (c checkOutput, out commandOutput) {
 	return c, out
 }
 
-// A rule holds only if the history had occasions on which it could break. Otherwise check reports that, with
-// the kinds of events that never occurred.
+// A rule is reported as holding only if the history had occasions on which it could break. Otherwise check
+// reports that, with the kinds of events that never occurred.
 func TestCheckReportsUnjudgedRules(t *testing.T) {
 	waits := `{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
 	ends := `{"at_ns":1000000000,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"cancelled","by":"api","reason":"cancelled"}` + "\n"
@@ -79,7 +79,8 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 		t.Errorf("%d rules, %d hold, %d are not judged: %v", len(c.Rules), c.Holds, c.NotJudged, counts)
 	}
 
-	// A broken rule is distinguished, and the header's kinds matter more than the absence of events.
+	// A broken rule is reported as broken. For the other rules, the kinds in the header matter more than the
+	// absence of events.
 	limited := strings.Replace(header, `"workers"`, `"kinds":["created","transition"],"workers"`, 1)
 	c, out = checkJSON(t, writeFile(t, "h.jsonl", limited+waits+strings.Replace(ends, "cancelled", "running", 1)+rest))
 	out.expectOutput(t, 1, "BROKEN       1 legal transitions", "not judged   7 orchestration once: the history has no orchestrated events", ", 2 broken, ")
@@ -87,7 +88,7 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 		t.Errorf("invariant 1 is %s, %d are broken", is, c.Broken)
 	}
 
-	// Standard output has nothing else.
+	// Standard output contains only the JSON.
 	alone := runChaos(t, "check", writeFile(t, "h.jsonl", header+waits+asked+ends+handled+rest), "--json", "-")
 	if err := json.Unmarshal([]byte(alone.out), &c); err != nil || alone.code != 0 || !strings.Contains(alone.err, "not judged") {
 		t.Errorf("exit %d, %v\n%s%s", alone.code, err, alone.out, alone.err)

@@ -13,8 +13,8 @@ import (
 	"handoff/core/config"
 )
 
-// A history from a report fails by the same invariant as its run.
-func TestCheckJudgesAWrittenHistory(t *testing.T) {
+// Judging a report's history finds the same broken invariant as its run.
+func TestCheckJudgesReportedHistory(t *testing.T) {
 	skipInMakeCheck(t)
 	dir := t.TempDir()
 	runChaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
@@ -42,8 +42,8 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	runChaos(t, "check", other, "--scenario", "network-partition").expectOutput(t, 1, "FAIL invariant 1")
 }
 
-// An unknown word affects only its own subject: check reports its position, does not judge those executions,
-// and finds the mistakes of others.
+// An unknown word affects only its own subject: check reports its position, does not judge that execution or
+// worker, and still finds other executions' mistakes.
 func TestCheckContinuesAfterUnknownWords(t *testing.T) {
 	const (
 		waits    = `{"at_ns":%[2]d,"kind":"created","execution":%[1]d,"chain":%[1]d,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
@@ -61,7 +61,7 @@ func TestCheckContinuesAfterUnknownWords(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// All later events of execution 1 are wrong, but its state is unknown.
+			// Execution 1's later event is wrong, but must not be judged, because its state is unknown.
 			text := header + sound + c.line + "\n" + fmt.Sprintf(skipped, 1, 2)
 			if strings.Contains(name, "worker") {
 				text = header + c.line + "\n"
@@ -91,8 +91,8 @@ func TestCheckJudgesAlerts(t *testing.T) {
 	runChaos(t, "check", files[0], "--scenario", "two-executors").expectOutput(t, 0, "not judged  15 alerts: no expectation about alerts is known")
 }
 
-// A run that failed by a reported figure is not judged by figures: the history lacks what the processes knew
-// when they reported them. A finding without an execution names none.
+// check does not judge the figures that processes report, even if the run failed because of one: a history
+// lacks what the processes knew when they reported them. A finding without an execution names none.
 func TestCheckDoesNotJudgeFigures(t *testing.T) {
 	dir := t.TempDir()
 	runChaos(t, "run", "two-executors", "--profile", "hardened", "--mutant", "runs-told-shorter", "--seed", "1", "--quiet", "--out", dir).
@@ -113,7 +113,7 @@ func TestCheckDoesNotJudgeFigures(t *testing.T) {
 	}
 }
 
-// Messages have a worker's number; run and check add its name, which scenarios use.
+// The judges' messages contain a worker's number. run and check add the worker's name, which scenarios use.
 func TestMessagesNameWorkers(t *testing.T) {
 	dir := t.TempDir()
 	const named = "worker 2 (shell-1, incarnation 2) is charged with "
@@ -125,7 +125,7 @@ func TestMessagesNameWorkers(t *testing.T) {
 	runChaos(t, "check", files[0]).expectOutput(t, 1, named)
 }
 
-// The history of a run with a time scale is judged by the bounds of that scale.
+// If a run had a time scale, its history is judged by bounds of that scale.
 func TestCheckScalesBounds(t *testing.T) {
 	h, err := recordedSettings(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")
 	if err != nil || h.Config.Worker.Lease() != 8*time.Second || h.Tolerance == 0 {
@@ -136,7 +136,7 @@ func TestCheckScalesBounds(t *testing.T) {
 	}
 }
 
-func TestNewWritesAScenarioThatRuns(t *testing.T) {
+func TestNewWritesScenarioThatRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
 	runChaos(t, "new", "my-incident").expectOutput(t, 0, "my-incident.yaml is written")
 	runChaos(t, "lint", "my-incident.yaml").expectOutput(t, 0, "my-incident.yaml: ok", "live world: can run it")
@@ -146,7 +146,7 @@ func TestNewWritesAScenarioThatRuns(t *testing.T) {
 	runChaos(t, "new", "ttl-race").expectOutput(t, 2, "the library has a scenario")
 }
 
-func TestShrinkWritesARegression(t *testing.T) {
+func TestShrinkWritesRegression(t *testing.T) {
 	skipInMakeCheck(t)
 	t.Chdir(t.TempDir())
 	said := runChaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--mutant", "returned-is-confirmed", "-o", "small.yaml")
@@ -163,7 +163,7 @@ func TestShrinkWritesARegression(t *testing.T) {
 		t.Fatalf("no seed in\n%s", text)
 	}
 
-	// The file is run in its seed with its mutant, unless a flag selects other runs.
+	// The file is run with its own seed and mutant, unless a flag selects other runs.
 	runChaos(t, "run", "small.yaml", "--out", "out").expectOutput(t, 1, "small.yaml reproduces a failure: it is run in seed "+key[1]+" with the mutant returned-is-confirmed",
 		"detection in time", "fail: 1 run,")
 	runChaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").expectOutput(t, 0, "pass: 2 runs,")

@@ -16,8 +16,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// loadScenarios reads the scenarios that arguments name: scenarios of the library, files, or folders of
-// files. It reads all of them before refusing any, so that it reports every mistake.
+// loadScenarios reads the scenarios that the arguments name: library scenarios, files, or folders of files.
+// It reads all of them before refusing any, so that it reports every mistake.
 func loadScenarios(args []string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []string
@@ -66,7 +66,7 @@ func loadArgument(arg string) ([]*scenario.Scenario, error) {
 	}
 }
 
-// fileMeant is the scenario file whose name without extension is the argument; empty if there is none.
+// fileMeant returns the scenario file whose name without extension is arg; empty if there is none.
 func fileMeant(arg string) string {
 	for _, file := range []string{arg + ".yaml", arg + ".yml"} {
 		if info, err := os.Stat(file); err == nil && !info.IsDir() {
@@ -114,8 +114,8 @@ func isYAML(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// makeFolder makes the folder that a flag names, and checks that files can be written there: runs may take
-// hours, and their report comes last.
+// makeFolder makes the folder that a flag names, and checks that files can be written there, because runs may
+// take hours and their report is written last.
 func makeFolder(flag, path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return usageError("%s: making the folder: %s; name a folder that can be written", flag, fileErrorText(err))
@@ -129,7 +129,7 @@ func makeFolder(flag, path string) error {
 	return nil
 }
 
-// makeFileFolder makes the folder of the file that a flag names, if any.
+// makeFileFolder makes the folder for the file that a flag names, if the flag names one.
 func makeFileFolder(flag, file string) error {
 	if file == "" || file == standardOutput {
 		return nil
@@ -143,7 +143,7 @@ func makeFileFolder(flag, file string) error {
 	return nil
 }
 
-// fileErrorText is a file system error without the name of the system call.
+// fileErrorText returns the text of a file system error without the name of the system call.
 func fileErrorText(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -152,8 +152,8 @@ func fileErrorText(err error) string {
 	return err.Error()
 }
 
-// chooseTargets returns the targets of a command: the named scenarios, or the library, under the given
-// profile or all of theirs. notes lists the omitted scenarios of the library.
+// chooseTargets returns the targets of a command: the named scenarios, or else the library, under the given
+// profile or, without one, under each of their profiles. notes lists the omitted scenarios of the library.
 func chooseTargets(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenario.Scenario
@@ -207,7 +207,7 @@ func chooseTargets(args []string, profile string, world scenario.World) (targets
 	return targets, notes, nil
 }
 
-// lackingFaults lists the faults of a scenario that a world can't inject; empty for none.
+// lackingFaults lists the scenario's faults that a world can't inject; empty for none.
 func lackingFaults(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
@@ -228,7 +228,7 @@ func worldName(w scenario.World) string {
 	return "simulated"
 }
 
-// asUsage gives an error about the user's input its exit code.
+// asUsage turns an error about the user's input into a usage error.
 func asUsage(err error) error {
 	var f *failure
 	if errors.As(err, &f) {
@@ -263,7 +263,7 @@ func findMutant(name string) (*mutant.Mutant, error) {
 	return nil, unknownNameError("mutant", name, allowed)
 }
 
-// mutantsNamed returns the named mutant, or all for an empty name.
+// mutantsNamed returns the named mutant, or all mutants for an empty name.
 func mutantsNamed(only string) ([]*mutant.Mutant, error) {
 	if f, err := findMutant(only); f != nil || err != nil {
 		return []*mutant.Mutant{f}, err

@@ -58,7 +58,7 @@ A and B are files history.jsonl, or folders of failures.`,
 	return cmd
 }
 
-// Numbers of differences that are shown.
+// The numbers of differences that diff shows.
 const (
 	shownDifferences = 4
 	everyDifference  = 1 << 20
@@ -105,7 +105,7 @@ func (a *app) diffFiles(here, there string, most int) error {
 	return nil
 }
 
-// readRecording reads a history file, or that of a failure's folder.
+// readRecording reads a history file, or the history in the folder of a failure.
 func readRecording(path string) (*verdict.Record, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, reports.HistoryFile)

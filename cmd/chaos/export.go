@@ -58,7 +58,7 @@ events at most, those around the first violation.`,
 	return cmd
 }
 
-// isRecording reports whether a path is a history, or a folder with one, and not a scenario.
+// isRecording reports whether a path is a history or a folder with a history, rather than a scenario.
 func isRecording(path string) bool {
 	if filepath.Ext(path) == ".jsonl" {
 		return true
@@ -67,7 +67,7 @@ func isRecording(path string) bool {
 	return err == nil
 }
 
-// recordRun repeats the chosen run, whether it fails or not.
+// recordRun repeats and records the chosen run, whether it fails or not.
 func (rc *runChoice) recordRun(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
 	t, planted, err := rc.chosenTarget(cmd, file, "the seed of the run")
 	if err != nil {
@@ -81,7 +81,7 @@ func (rc *runChoice) recordRun(ctx context.Context, cmd *cobra.Command, file str
 }
 
 // judgedRecording reads a recording and judges it as chaos check does, because a history does not contain its
-// violations. If it can't be judged, the violations are missing, with a message.
+// violations. If it can't be judged, the trace lacks the violations, and a message says so.
 func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record, error) {
 	rec, err := readRecording(path)
 	if err != nil {

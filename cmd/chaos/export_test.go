@@ -17,18 +17,18 @@ import (
 	"handoff/reports"
 )
 
-// traceContent is the content of a trace, by the names of tracks.
+// traceContent is the content of a trace, by track name.
 type traceContent struct {
 	processes map[string]int
 	slices    map[string][]string
 	instants  map[string][]string
-	// flows counts the events of each flow, and ended has the flows that end.
+	// flows counts the events of each flow, and ended holds the flows that have an end.
 	flows map[string]int
 	ended map[string]bool
 }
 
-// readTrace reads a trace, and refuses what Perfetto would not show: unknown fields, events on unnamed
-// tracks, overlapping slices of a track, and flows whose events are out of order.
+// readTrace reads a trace, and fails the test for everything that Perfetto would not show: unknown fields,
+// events on unnamed tracks, overlapping slices of a track, and flows with events out of order.
 func readTrace(t *testing.T, data []byte) *traceContent {
 	t.Helper()
 	var trace struct {
@@ -141,8 +141,8 @@ func TestTraceShowsTheRun(t *testing.T) {
 	}
 }
 
-// The trace of a recording is that of its run, apart from data that a history lacks.
-func TestRecordingIsExported(t *testing.T) {
+// The trace of a recording equals the trace of its run, apart from data that a history lacks.
+func TestRecordingIsExportedLikeItsRun(t *testing.T) {
 	folder := failingFolder(t, demoArgs("")[1:]...)
 	for _, path := range []string{folder, filepath.Join(folder, reports.HistoryFile)} {
 		s := runChaos(t, "export", path, "--perfetto", "-")
@@ -165,14 +165,14 @@ func TestExportRefuses(t *testing.T) {
 	runChaos(t, "export", "ttl-race", "--seed", "1", "--perfetto", t.TempDir()).expectOutput(t, 2, "this is a folder; name a file")
 }
 
-// Of a long history the part around the violation is shown, and the trace stays small enough for the viewer,
-// whatever the texts are.
+// The trace of a long history shows only the part around the violation, and stays small enough for the
+// viewer, however long the texts are.
 func TestTraceIsBounded(t *testing.T) {
 	skipInMakeCheck(t)
 	r := &verdict.Record{}
 	r.Scenario, r.Virtual = "long", time.Hour
 	long := strings.Repeat("ö\x00\xff", 1000)
-	events, every := reports.PerfettoEvents+1000, 100 // one in this many events has a long text
+	events, every := reports.PerfettoEvents+1000, 100 // one of this many events has a long text
 	if testenv.All() {
 		events, every = 3*reports.PerfettoEvents, 1
 	}

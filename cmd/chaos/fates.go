@@ -19,7 +19,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantShares is the kind of a share of mutants.
+// mutantShares is the kind of shares that divide the mutants.
 const mutantShares = "mutants"
 
 // fate is the result of one mutant in mutants.json. It depends only on the commit.
@@ -27,8 +27,8 @@ type fate struct {
 	Mutant   string `json:"mutant"`
 	Source   string `json:"source"`
 	Expected int    `json:"expected"`
-	// Result is killed, MISSED or stopped. In a scenario that need not find the mutant it may also be found
-	// (by another rule than its own) or survived.
+	// Result is killed, MISSED or stopped. For a scenario that does not have to find the mutant it may also
+	// be found (by a rule other than the expected one) or survived.
 	Result string `json:"result"`
 	// Scenario, Profile, Seed and Rule describe the finding; empty without one.
 	Scenario  string `json:"scenario,omitempty"`
@@ -36,15 +36,15 @@ type fate struct {
 	Seed      uint64 `json:"seed,omitempty"`
 	Rule      string `json:"rule,omitempty"`
 	Reproduce string `json:"reproduce,omitempty"`
-	// Runs is the number of runs until the kill, or of all runs if it survived; GaveUp counts those that
-	// could not be judged.
+	// Runs is the number of runs until the kill, or of all runs if the mutant survived. GaveUp counts the
+	// runs that could not be judged.
 	Runs   int `json:"runs"`
 	GaveUp int `json:"gave_up"`
 
 	wall time.Duration
 }
 
-// The results of a mutant.
+// The possible results of a mutant.
 const (
 	fateKilled   = "killed"
 	fateMissed   = "MISSED"
@@ -80,7 +80,7 @@ func fatesOf(kills []*explore.Kill, home string) []fate {
 	return list
 }
 
-// fewMutants is the largest number of mutants that get a row each by default.
+// fewMutants is the maximum number of mutants for which each mutant gets a row by default.
 const fewMutants = 12
 
 // printFates prints the results and sets the exit code. Many mutants are summarized by invariant, with rows
@@ -127,9 +127,9 @@ func (a *app) printFates(list []fate, every bool) {
 	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, humanDuration(work))
 }
 
-// notableFates returns the results that need attention. For the whole library these are the mutants that
-// their own invariant did not find. For a single scenario, where most mutants belong to others, these are all
-// findings and the scenario's own mutants.
+// notableFates returns the results that need a reader's attention. For the whole library these are the
+// mutants that their own invariant did not find. For a single scenario, where most mutants belong to others,
+// these are all findings and the scenario's own mutants.
 func notableFates(list []fate) (shown []fate) {
 	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived || f.Result == fateFound })
 	for _, f := range list {
@@ -141,7 +141,7 @@ func notableFates(list []fate) (shown []fate) {
 	return shown
 }
 
-// printByInvariant prints a line for each invariant with mutants: their number, the number that it found, and
+// printByInvariant prints a line for each invariant with mutants: how many there are, how many it found, and
 // the median of the seeds.
 func (a *app) printByInvariant(list []fate) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -191,14 +191,14 @@ func (a *app) printFateRows(list []fate) {
 	a.printColouredTable(b.String())
 }
 
-// fateItem is a line of a share: the index of a mutant in the list of all, and its result.
+// fateItem is a line of a share: a mutant's index in the list of all mutants, and its result.
 type fateItem struct {
 	At   int  `json:"at"`
 	Fate fate `json:"fate"`
 }
 
-// writeFates writes mutants.json, and the file of the share. A mutant without a result was not reached,
-// because another one hung.
+// writeFates writes mutants.json and, for a share, the share's file. A mutant without a result was not
+// reached, because another one hung.
 func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) error {
 	if h.out == "" {
 		return nil

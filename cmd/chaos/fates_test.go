@@ -20,7 +20,7 @@ func printedFates(list []fate, every bool) (string, int) {
 	return out.String(), a.code
 }
 
-// manyFates returns results of more mutants than get a row each.
+// manyFates returns the results of so many mutants that not each gets a row.
 func manyFates() (list []fate) {
 	for i := range 20 {
 		list = append(list, fate{
@@ -69,7 +69,7 @@ func TestAllFlagShowsEveryMutant(t *testing.T) {
 	}
 }
 
-// A single scenario shows the mutants that it finds. Most belong to other scenarios.
+// For a single scenario, only the mutants that it finds are shown. Most others belong to other scenarios.
 func TestSingleScenarioShowsItsFindings(t *testing.T) {
 	list := manyFates()
 	for i := range list[2:] {
@@ -84,8 +84,8 @@ func TestSingleScenarioShowsItsFindings(t *testing.T) {
 	}
 }
 
-// A mutant found by another rule has not survived. Only its own scenario, or the whole library, then misses
-// it.
+// A mutant that another rule finds has not survived. Only the mutant's own scenario, or the whole library,
+// counts it as missed.
 func TestMutantFoundByAnotherRuleIsFound(t *testing.T) {
 	m := mutant.Find("unguarded-monitor")
 	found := &explore.Kill{

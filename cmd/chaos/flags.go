@@ -17,14 +17,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// This file has flags that several commands share.
+// This file holds flags that several commands share.
 
 // addMutantFlag adds --mutant.
 func addMutantFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 }
 
-// runChoice has the flags that select a run, for replay, diff, why, export and shrink.
+// runChoice holds the flags that select a run, for replay, diff, why, export and shrink.
 type runChoice struct {
 	profile, mutant string
 	varied          bool
@@ -42,7 +42,7 @@ func (rc *runChoice) addFlags(cmd *cobra.Command, of string) {
 	flags.BoolVar(&rc.varied, "varied", false, "the varied run of the seed")
 }
 
-// refuseRunChoice refuses these flags for an argument that is no scenario.
+// refuseRunChoice refuses the flags of runChoice, for an argument that is not a scenario.
 func refuseRunChoice(cmd *cobra.Command, why string) error {
 	for _, name := range []string{"seed", "profile", "mutant", "varied"} {
 		if cmd.Flags().Changed(name) {
@@ -94,14 +94,14 @@ func (rc *runChoice) failingCase(ctx context.Context, cmd *cobra.Command, file s
 	return c, nil
 }
 
-// reportFlags has the flags for the files of a report, for run and merge.
+// reportFlags holds the flags for a report's files, for run and merge.
 type reportFlags struct {
 	out, json, junit, annotations string
 	// stdout receives the file named standardOutput. Messages then go to standard error.
 	stdout io.Writer
 }
 
-// standardOutput is the file name for standard output, as in other programs.
+// standardOutput is the file name that stands for standard output, as in other programs.
 const standardOutput = "-"
 
 // addFlags adds the flags. folder is the default of --out.
@@ -130,7 +130,7 @@ func (r *reportFlags) checkOutputs(a *app) error {
 	return nil
 }
 
-// makeFolders makes the folders, so that mistakes in them are found before the runs.
+// makeFolders makes the folders before the runs, so that mistakes in their names are found early.
 func (r *reportFlags) makeFolders() error {
 	if err := makeFolder("--out", r.out); err != nil {
 		return err

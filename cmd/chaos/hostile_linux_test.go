@@ -24,7 +24,7 @@ workload:
   - {action: a, count: 100, every: 7h}
 `
 
-// A command that runs scenarios also obeys a signal during a run.
+// A command that runs scenarios obeys a signal even in the middle of a run.
 func TestRunsObeySignals(t *testing.T) {
 	file := writeFile(t, "endlessly.yaml", endlessly)
 	skipInMakeCheck(t)
@@ -36,7 +36,7 @@ func TestRunsObeySignals(t *testing.T) {
 		{"mutants", "--scenario", file, "--only", "unguarded-monitor"},
 	}
 	if !testenv.All() {
-		all = [][]string{all[0], all[4]} // a sweep, and a sweep of mutants
+		all = [][]string{all[0], all[4]} // sweeps of scenarios and of mutants
 	}
 	for _, args := range all {
 		t.Run(strings.Join(args[:1], " ")+" "+args[2], func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestRunsObeySignals(t *testing.T) {
 	}
 }
 
-// waitUntilBusy waits until a process has used half a second of processor time and thus is in the middle of a
+// waitUntilBusy waits until a process has used half a second of processor time, and so is in the middle of a
 // run.
 func waitUntilBusy(t *testing.T, pid int) {
 	t.Helper()

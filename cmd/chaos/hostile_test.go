@@ -17,7 +17,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// asProgram makes the test binary run the program instead of the tests, and print its memory use at the end.
+// asProgram is the variable that makes the test binary run chaos, not the tests, and print its peak memory
+// use.
 const asProgram = "HANDOFF_TEST_RUNS_CHAOS"
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	code := runProgram()
-	// The memory figures that a parent gets are useless: they include those of the process before the fork.
+	// The memory figures that the parent process gets are useless: they include the memory before the exec.
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Fprintf(os.Stderr, "%s\n", regexp.MustCompile(`VmHWM:.*`).Find(status))
 	}
@@ -43,7 +44,7 @@ var built struct {
 	err  error
 }
 
-// skipInMakeCheck skips a test of more than about a second in make check.
+// skipInMakeCheck skips, in make check, a test that takes more than about a second.
 func skipInMakeCheck(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -68,8 +69,8 @@ const (
 	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 )
 
-// numberedLines returns a line for each number from first to last; it replaces each %d by the number, and
-// each %s by its time, every apart.
+// numberedLines returns a line for each number from first to last. In each it replaces %d by the number, and
+// %s by the number times every.
 func numberedLines(first, last int, every time.Duration, line string) string {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -85,8 +86,8 @@ const (
 	tick       = `{"at_ns":%s,"kind":"process_started","process":"a"}`
 )
 
-// Any history is judged or refused, with little output. make test-all judges the cost: 64 MB more than the
-// file, and a few seconds of one processor.
+// Any history is judged or refused, with little output. make test-all also limits the cost: 64 MB more than
+// the file's size, and a few seconds of one processor.
 func TestCheckOfHostileHistories(t *testing.T) {
 	skipInMakeCheck(t)
 	for _, c := range []struct {
@@ -154,7 +155,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 	}
 }
 
-// peakMemory is the memory use that a process printed, in bytes; 0 if the system doesn't report it.
+// peakMemory returns the peak memory use that a process printed, in bytes; 0 if the system doesn't report it.
 func peakMemory(said string) int {
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(said)
 	if m == nil {

@@ -16,10 +16,10 @@ import (
 	"handoff/core/testenv"
 )
 
-// obeys is the threshold of docs/attacks.md, which make test-all judges.
+// obeys is the threshold in docs/attacks.md, which only make test-all enforces.
 const obeys = time.Second
 
-// An endless history is judged until a signal arrives, and so is the wait for a pipe without a writer.
+// A signal ends the judging of an endless history, and the wait for a pipe without a writer.
 func TestCheckObeysSignals(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -46,8 +46,8 @@ func TestCheckObeysSignals(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.path == fifo {
-					// Open it for writing once the program waits in open, because its signal handlers are
-					// installed by then.
+					// Open the pipe for writing once the program waits in open, because its signal handlers
+					// are installed by then.
 					f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 					if err != nil {
 						t.Fatal(err)
@@ -81,7 +81,7 @@ func interruptProcess(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.D
 	return time.Since(begin)
 }
 
-// tryInTime tries up to three times, because other tests on a busy machine may delay a process that obeys.
+// tryInTime tries up to three times, because on a busy machine other tests may delay a process that obeys.
 func tryInTime(t *testing.T, try func() (took time.Duration, said string)) {
 	t.Helper()
 	for n := 1; ; n++ {

@@ -87,7 +87,7 @@ func scenarioRows() ([][]string, error) {
 // listWidth is the maximum width of the list of faults, in columns.
 const listWidth = 100
 
-// printFaults prints each fault in the syntax of a scenario, with its description below.
+// printFaults prints each fault in the syntax of a scenario, and its description below it.
 func (a *app) printFaults() {
 	for _, f := range fault.Kinds() {
 		about := f.Name + ": " + f.About
@@ -98,7 +98,7 @@ func (a *app) printFaults() {
 	}
 }
 
-// wrapText breaks a text at spaces into lines of at most this many columns.
+// wrapText breaks a text at spaces into lines of at most the given number of columns.
 func wrapText(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

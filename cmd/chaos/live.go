@@ -96,9 +96,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// unjudgedNote describes runs that could not be judged because of the machine alone; empty otherwise. One run
-// in ten is tolerated, and always one: a busy machine stalls at times, and its owner learns nothing from a
-// failure. With more of them, the runs prove nothing.
+// unjudgedNote describes the runs that could not be judged if the machine alone is the cause; otherwise it is
+// empty. One run in ten is tolerated, and always one: a busy machine stalls at times, and its owner learns
+// nothing from a failure. With more of them, the runs prove nothing.
 func unjudgedNote(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
 	if v != verdict.Inconclusive || done.Interrupted {
 		return false, ""
@@ -134,7 +134,7 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 	return err
 }
 
-// daemonsOnServers returns the folder of the daemons after ensuring that their servers are installed.
+// daemonsOnServers ensures that the servers are installed, and returns the folder with the daemons' binaries.
 func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
 	bin, err := daemonFolder()
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
 	return bin, nil
 }
 
-// daemonFolder returns the folder of this binary, which has the daemons too.
+// daemonFolder returns this binary's folder, which also contains the daemons.
 func daemonFolder() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -176,7 +176,7 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	return counts
 }
 
-// moreRuns is the number of further runs of a live scenario whose fault struck nothing.
+// moreRuns is the maximum number of extra runs of a live scenario while one of its faults has had no effect.
 const moreRuns = 4
 
 // plantableMutant returns a mutant that can be planted into a daemon, and checks that such daemons exist.
@@ -206,10 +206,11 @@ func mutatedDaemons() error {
 	return nil
 }
 
-// notExpressible is the start of the line about a scenario that the live world can't run.
+// notExpressible begins the line about a scenario that the live world can't run.
 const notExpressible = "not expressible: "
 
-// expressibleTargets omits scenarios that the live world can't run; it refuses them if they were named.
+// expressibleTargets omits the scenarios that the live world can't run. It refuses such a scenario if the
+// user named it.
 func (a *app) expressibleTargets(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
 	unable, where := capability.Unable, "in the live world"
 	if f.target == targetCompose {
@@ -248,7 +249,7 @@ func (a *app) printLiveRun(t live.Target, r *live.Result) {
 	}
 }
 
-// liveOutcome converts the outcome of a live plan to that of a sweep.
+// liveOutcome converts the outcome of a live plan to the outcome of a sweep.
 func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
 	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
 	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}

@@ -16,7 +16,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test ends it.
+// pausedForLong is a scenario that stays in the middle of a fault, with a running action, until a test ends
+// the run.
 const pausedForLong = `name: paused-for-long
 about: A worker stands still for longer than anybody waits.
 cluster:
@@ -52,7 +53,7 @@ func TestLiveRunLeavesNothingBehind(t *testing.T) {
 		cleans bool
 	}
 	ends := []ending{{"Ctrl-C", syscall.SIGINT, true}}
-	if testenv.All() { // in make test, chaos up is killed
+	if testenv.All() { // make test kills chaos up instead
 		ends = []ending{{"kill -9", syscall.SIGKILL, false}, {"Ctrl-C", syscall.SIGINT, true}}
 	}
 	for _, end := range ends {
@@ -99,7 +100,7 @@ func startLive(t *testing.T, bin, file string) *runningSystem {
 		}
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, said) // otherwise it would block on output
+		_, _ = io.Copy(io.Discard, said) // otherwise the run would block on its output
 	}()
 	for deadline := time.Now().Add(testenv.Patience()); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if r.dir = pausedWorker(r.cmd.Process.Pid); r.dir != "" {
@@ -110,7 +111,7 @@ func startLive(t *testing.T, bin, file string) *runningSystem {
 	return nil
 }
 
-// pausedWorker returns the directory of the servers of a process's paused child; empty for none.
+// pausedWorker returns the servers' directory of a process with a paused child; empty if no child is paused.
 func pausedWorker(parent int) string {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

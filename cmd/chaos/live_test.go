@@ -16,7 +16,7 @@ faults:
   - {when: {at: 2s}, freeze: shell-1, for: 5s}
 `
 
-// lint, and a run that names the scenario, report the limits of the live world before anything starts.
+// Before any server starts, lint and run report what the live world can't do for a named scenario.
 func TestLiveWorldLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "frozen.yaml")
 	if err := os.WriteFile(file, []byte(frozen), 0o600); err != nil {
@@ -34,7 +34,7 @@ func TestLiveWorldLimitsAreReported(t *testing.T) {
 // onNode needs a program that the daemons' image lacks.
 var onNode = strings.ReplaceAll(calm, "shell", "node") //nolint:gochecknoglobals // a constant text
 
-// The limits of containers are reported before searching for a container engine.
+// What containers can't do is reported before chaos searches for a container engine.
 func TestContainerLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "on-node.yaml")
 	if err := os.WriteFile(file, []byte(onNode), 0o600); err != nil {
@@ -51,7 +51,7 @@ func TestContainerLimitsAreReported(t *testing.T) {
 	runChaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").expectOutput(t, 2, "allowed: processes, compose")
 }
 
-// Without containers, the error lists the searched places and the next step.
+// Without a container engine, the error lists the searched places and the next step.
 func TestMissingContainersAreReported(t *testing.T) {
 	args := []string{"run", "ttl-race", "--world", "live", "--target", "compose", "--out", t.TempDir(), "--file"}
 	t.Setenv("HANDOFF_WITHOUT", "docker")

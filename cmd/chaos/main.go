@@ -1,5 +1,5 @@
-// Command chaos runs scenarios against the simulated cluster, shows what happened in one run, and
-// measures itself with mutants.
+// Command chaos runs scenarios against a simulated or a real cluster, shows what happened in one run, and
+// tests its own judges with mutants.
 package main
 
 import (
@@ -26,16 +26,16 @@ import (
 
 func main() { os.Exit(runProgram()) }
 
-// runProgram runs with the signals and the settings of a process.
+// runProgram runs the program with the signal handlers and the settings of a process.
 func runProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
+	// The first Ctrl-C ends the sweep, which writes its report. The second one ends the program.
 	context.AfterFunc(ctx, stop)
 	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects at twice
-	// the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than 800, and 1,600 gains
-	// nothing more.
+	// the live heap, it spends a sixth of its time on garbage collection. 400 takes 5 % longer than 800, and
+	// 1,600 gains nothing more.
 	debug.SetGCPercent(800)
-	// Memory profiles of this process are not needed, and their samples take a hundredth of a sweep.
+	// Nobody needs memory profiles of this process, and sampling for them takes 1 % of a sweep's time.
 	runtime.MemProfileRate = 0
 	return runArgs(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
@@ -47,7 +47,7 @@ func runArgs(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	// Cobra's help returns no error.
+	// Cobra's help function can't return an error.
 	var refused error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, given []string) {
@@ -67,7 +67,7 @@ func runArgs(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		// Errors of cobra itself are usage errors.
 		f = &failure{code: verdict.ExitUsage, text: err.Error()}
 	}
-	// The text may quote a file.
+	// The text may quote a file, so it is made printable.
 	fmt.Fprintln(stderr, a.err.red("chaos: ")+reports.Printable(f.text, "\n\t"))
 	return f.code
 }
@@ -88,17 +88,17 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usageError returns the error of an invalid request.
+// usageError returns an error for an invalid request.
 func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// harnessError returns the error of a harness that could not do its work.
+// harnessError returns an error for a failure of the harness itself.
 func harnessError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
 
-// reportHang prints the stacks of a run that hung, and returns the failure for any error of the simulator.
+// reportHang prints the goroutine stacks if a run hung. It returns any simulator error as a harness error.
 func (a *app) reportHang(err error) error {
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
@@ -107,7 +107,7 @@ func (a *app) reportHang(err error) error {
 	return harnessError("%v", err)
 }
 
-// unknownNameError returns the error of a name that is not in a list.
+// unknownNameError returns an error for a name that is not in a list.
 func unknownNameError(what, got string, allowed []string) error {
 	return usageError("%s", unknownText(what, got, allowed))
 }
@@ -123,7 +123,7 @@ func unknownText(what, got string, allowed []string) string {
 	return text + "\nallowed: " + shownNames(got, allowed, listingCommand(what))
 }
 
-// listingCommand is the command that lists all names of a kind.
+// listingCommand returns the command that lists all names of a kind.
 func listingCommand(what string) string {
 	if what == "mutant" {
 		return "chaos list --mutants"
@@ -131,7 +131,7 @@ func listingCommand(what string) string {
 	return "chaos list"
 }
 
-// mostShown is the maximum number of names in a message.
+// mostShown is the maximum number of names that a message lists.
 const mostShown = 30
 
 // shownNames lists the allowed names. If there are many, it lists only those that share a word with the given
@@ -156,7 +156,7 @@ func shownNames(got string, allowed []string, command string) string {
 	return fmt.Sprintf("%s, and %d others; %s shows them", strings.Join(like, ", "), len(allowed)-len(like), command)
 }
 
-// likelyName is the allowed name that was probably meant: misspelt or abbreviated.
+// likelyName returns the allowed name of which got is probably a misspelling or an abbreviation.
 func likelyName(got string, allowed []string) string {
 	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
@@ -220,7 +220,7 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// helpCommand is cobra's, but returns an error for an unknown topic.
+// helpCommand returns a help command like cobra's, but its command fails for an unknown topic.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
@@ -235,7 +235,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// unknownCommand refuses an unknown word before a flag of the root.
+// unknownCommand refuses an unknown word that comes before a flag of the root command.
 func unknownCommand(cmd *cobra.Command) error {
 	words := cmd.Flags().Args()
 	if cmd.HasParent() || len(words) == 0 {
@@ -265,7 +265,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usageError("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	}
 	if err := unknownCommand(cmd); err != nil {
-		return err // its flag is not the mistake
+		return err // the flag itself is not the mistake
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -289,7 +289,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// needsOne refuses anything but one argument, and shows an example.
+// needsOne refuses any number of arguments other than one, and shows an example.
 func needsOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

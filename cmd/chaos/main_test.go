@@ -35,7 +35,7 @@ workload:
   - {action: core.echo, count: 5, every: 1s}
 `
 
-// idle is a scenario whose fault never begins.
+// idle is a scenario with a fault that never begins.
 const idle = calm + `faults:
   - {when: {after: expired, nth: 99}, crash: shell-1}
 `
@@ -96,7 +96,8 @@ func TestRunPasses(t *testing.T) {
 	}
 }
 
-// After the first failure no run begins. Runs in progress end, at most one for each processor.
+// With --fail-fast, no run begins after the first failure. Runs in progress end, at most one for each
+// processor.
 func TestRunFailsFast(t *testing.T) {
 	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	s := runChaos(t, "run", path, "--profile", "hardened", "--varied=never", "--seeds", "500", "--fail-fast", "--out", t.TempDir())
@@ -113,8 +114,8 @@ func TestRunFailsFast(t *testing.T) {
 	runChaos(t, "run", path, "--fail-fast", "--world", "live").expectOutput(t, 2, "--fail-fast is for the simulated world")
 }
 
-// With - standard output has only the result, so that it can be piped.
-func TestRunWritesTheResultToStandardOutput(t *testing.T) {
+// With --json - standard output contains only the JSON result, so that it can be piped.
+func TestRunWritesResultToStandardOutput(t *testing.T) {
 	path := writeFile(t, "calm.yaml", calm)
 	for flag, begins := range map[string]string{"--json": "{", "--junit": "<?xml"} {
 		s := runChaos(t, "run", path, "--seed", "1", "--out", t.TempDir(), flag, "-")
@@ -148,7 +149,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// A varied result has one name on the terminal.
+// The terminal names a varied result by its profile and the word varied.
 func TestVariedResultHasOneName(t *testing.T) {
 	s := runChaos(t, "run", writeFile(t, "calm.yaml", calm), "--varied", "--seeds", "2", "--profile", "hardened", "--out", t.TempDir())
 	s.expectOutput(t, 0, "calm      hardened, varied  2 ")
@@ -159,7 +160,7 @@ func TestRunIsInconclusive(t *testing.T) {
 	s.expectOutput(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
 }
 
-// A fault has to affect at least one run of a sweep. A single run that it misses proves nothing.
+// A fault has to affect at least one run of a sweep. That it misses a single run proves nothing.
 // docs/judging.md describes both, and the number of seeds from which situations are demanded.
 func TestFaultMayMissSingleRunsOfSweep(t *testing.T) {
 	path := writeFile(t, "calm.yaml", calm+"faults:\n  - {when: {between: [1s, 20s]}, stuck_queue: shell-1, for: 1s}\n")
@@ -183,7 +184,7 @@ func TestFaultMayMissSingleRunsOfSweep(t *testing.T) {
 	}
 }
 
-// Every command of a reproduction line works when pasted, with mutant and profile.
+// Every printed command that reproduces a failure works when pasted, with its mutant and profile.
 func TestReproduceLineReproducesFailure(t *testing.T) {
 	skipInMakeCheck(t)
 	s := runChaos(t, "run", "ttl-race", "--mutant", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
@@ -236,7 +237,7 @@ func TestReplayReportsMutantWithoutViolation(t *testing.T) {
 		expectOutput(t, 0, "Seed 1 violates nothing, though the mutant unguarded-monitor is planted.", "To look for a seed that does: bin/chaos run ")
 }
 
-func TestMistakes(t *testing.T) {
+func TestUserMistakesAreExplained(t *testing.T) {
 	calmFile := writeFile(t, "calm.yaml", calm)
 	twice := filepath.Join(t.TempDir(), "calm.yaml")
 	if err := os.WriteFile(twice, []byte(idle), 0o600); err != nil {
@@ -382,13 +383,13 @@ func TestFaultListFitsTerminal(t *testing.T) {
 
 func TestMutants(t *testing.T) {
 	runChaos(t, "mutants", "--only", "unguarded-monitor").expectOutput(t, 0, "killed by invariant ", "1 of 1 mutants killed")
-	// A scenario without faults finds nothing, and need not: no mutant belongs to it.
+	// A scenario without faults finds no mutant, and does not have to, because no mutant belongs to it.
 	runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", writeFile(t, "calm.yaml", calm), "--seeds", "2").
 		expectOutput(t, 0, "survived 4 runs", "0 of 1 mutants killed")
-	// The mutant's own scenario must find it, but nothing happens in its two seconds.
+	// The mutant's own scenario must find it, but in this copy of two seconds nothing happens.
 	own := writeFile(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").expectOutput(t, 1, "MISSED", "0 of 1 mutants killed")
-	// A scenario that fails without a mutant is reported, and its broken rules don't count as findings.
+	// If a scenario fails without a mutant, that is reported, and its broken rules aren't findings.
 	broken := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "name: calm", "name: hopeless", 1))
 	said := runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", broken, "--seeds", "2")
 	said.expectOutput(t, 0, "hopeless (hardened) fails without a mutant, in 2 of 2 seeds: expectation: 0 of 5 executions ended as failed",

@@ -19,7 +19,7 @@ import (
 type mergeFlags struct {
 	reportFlags
 	partial bool
-	// all reports whether every mutant gets a row.
+	// all reports whether each mutant gets a row.
 	all  bool
 	wait time.Duration
 }
@@ -151,7 +151,7 @@ func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, er
 		if of == nil {
 			found, err := scenarios.Find(sc.Name)
 			if err != nil || found.Digest != sc.Digest {
-				return nil, fmt.Errorf("the scenario %s is neither of the library nor in the share; run the share again", sc.Name)
+				return nil, fmt.Errorf("the scenario %s is neither in the library nor in the share; run the share again", sc.Name)
 			}
 			of = found
 		}
@@ -185,7 +185,7 @@ func (a *app) gatherShares(ctx context.Context, args []string, patience time.Dur
 	return set, nil
 }
 
-// readShares reads the new shares and adds them to known.
+// readShares reads the shares that are not yet in known, and adds them to it.
 func (a *app) readShares(args []string, known map[string]shard.File) (shard.Set, error) {
 	paths, err := shard.Find(args)
 	if err != nil {

@@ -28,7 +28,7 @@ func runShares(t *testing.T, args ...string) (dir string, folders []string) {
 	return dir, folders
 }
 
-// folderFlag is the flag for the output folder of a command.
+// folderFlag returns the flag that sets a command's output folder.
 func folderFlag(args []string) string {
 	if args[0] == "mutants" {
 		return "--report"
@@ -69,7 +69,8 @@ func sameFiles(t *testing.T, want, got string) {
 	}
 }
 
-// Of three scenarios one fails, so that records are merged too. .ci/shards does this with the whole library.
+// One of the three scenarios fails, so that records are merged too. .ci/shards does this with the whole
+// library.
 func TestFourSharesMergeByteForByte(t *testing.T) {
 	skipInMakeCheck(t)
 	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
@@ -82,7 +83,7 @@ func TestFourSharesMergeByteForByte(t *testing.T) {
 	s.expectOutput(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
-	// The second share is repeated, and the shares are given in another order, the third one twice.
+	// Repeat the second share, and pass the shares in another order, the third one twice.
 	again := filepath.Join(t.TempDir(), "again")
 	runChaos(t, append(args, "--shard", "2/4", "--out", again)...).expectOutput(t, 1)
 	merged = filepath.Join(t.TempDir(), "merged")
@@ -90,7 +91,7 @@ func TestFourSharesMergeByteForByte(t *testing.T) {
 	sameFiles(t, one, merged)
 }
 
-// One of three shares of two runs is empty, which is no error.
+// With two runs in three shares one share is empty, and merge accepts it.
 func TestShareMayBeEmpty(t *testing.T) {
 	path := writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
@@ -146,7 +147,7 @@ func TestMergeWaitsForTheLastShare(t *testing.T) {
 	if err := os.Rename(folders[2], late); err != nil {
 		t.Fatal(err)
 	}
-	// The last share appears after the others were found, at first only partly copied.
+	// The last share appears after the other shares were found, and its file is incomplete at first.
 	half := filepath.Join(folders[2], shard.FileName)
 	stderr := &triggerWriter{text: "share 4/4: ", do: func() {
 		if err := os.MkdirAll(folders[2], 0o755); err != nil {
@@ -207,7 +208,7 @@ func TestInvalidShardFlagsAreRefused(t *testing.T) {
 	runChaos(t, "mutants", "--shard", "1/4").expectOutput(t, 2, "--report is needed, the folder that chaos merge reads")
 }
 
-// A share does not judge conditions on the whole sweep.
+// A single share does not judge sweep-wide conditions; merge does.
 func TestShareLeavesSweepConditionsToMerge(t *testing.T) {
 	dir, folders := runShares(t, "run", writeFile(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
 	runChaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).expectOutput(t, 3, "did not fire in any of 4 runs")
@@ -217,7 +218,7 @@ func TestShareLeavesSweepConditionsToMerge(t *testing.T) {
 	}
 }
 
-// A reader of the log can begin with the first failure during the sweep.
+// A failure is printed during the sweep, so that a reader of the log can begin with it.
 func TestFailureIsReportedImmediately(t *testing.T) {
 	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
@@ -229,7 +230,7 @@ func TestFailureIsReportedImmediately(t *testing.T) {
 
 func TestSharesOfMutantsMerge(t *testing.T) {
 	skipInMakeCheck(t)
-	// Some mutants break something even in a calm run.
+	// Some mutants break a rule even in a calm run.
 	args := []string{"mutants", "--scenario", writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
 	one := filepath.Join(t.TempDir(), "one")
 	code := runChaos(t, append(args, "--report", one)...).code

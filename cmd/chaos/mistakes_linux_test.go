@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Folders are tested before the runs, which may take hours. No file can be made in /proc.
+// Output folders are checked before the runs, which may take hours. No file can be made in /proc.
 func TestUnwritableFolderIsRefusedBeforeRuns(t *testing.T) {
 	calmFile := writeFile(t, "calm.yaml", calm)
 	for _, args := range [][]string{{"--out", "/proc"}, {"--out", t.TempDir(), "--json", "/proc/result.json"}} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each error names what was tried, and what to do instead.
+// Each usage error states what was tried and what to do instead.
 func TestUsageErrorsSayWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"calm.yaml": calm, "taken.yaml": "", "empty.jsonl": ""} {
@@ -59,6 +59,6 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: not an error alone\n%s%s", x.command, said.out, said.err)
 		}
 	}
-	// Repeating a value changes nothing, and 0 is a seed like any other.
+	// A flag may be repeated with the same value, and 0 is an ordinary seed.
 	runChaos(t, "run", "calm.yaml", "--seed", "0", "--seed", "0", "--profile", "hardened", "--out", "out").expectOutput(t, 0, "pass: 1 run")
 }

@@ -13,11 +13,11 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant counts as
+// mutantSeeds is the number of seeds of each scenario and profile that a mutant must survive to count as
 // missed.
 const mutantSeeds = 500
 
-// liveMutantSeeds is the number of real-time runs after which a mutant has survived its own scenario.
+// liveMutantSeeds is the number of live runs of its own scenario after which a mutant has survived.
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -92,7 +92,7 @@ type hunt struct {
 	seeds     int
 	share     shard.Share
 	out       string
-	// all reports whether every mutant gets a row.
+	// all reports whether each mutant gets a row.
 	all bool
 }
 
@@ -127,7 +127,7 @@ func (a *app) huntMutants(cmd *cobra.Command, h hunt) error {
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
-	home := "" // the scenario that must find its own mutants; empty for the whole library
+	home := "" // the only scenario, which must find its own mutants; empty for the whole library
 	if h.one != "" {
 		home = library[0].Name
 	}

@@ -19,7 +19,7 @@ import (
 type liveKill struct {
 	mutant *mutant.Mutant
 	target live.Target
-	// lacks explains why it was not run.
+	// lacks explains why the mutant was not run.
 	lacks string
 	runs  int
 	found *verdict.Violation
@@ -27,8 +27,8 @@ type liveKill struct {
 
 func (l *liveKill) isKilled() bool { return l.found != nil && l.found.Invariant == l.mutant.Expected }
 
-// liveMutants plants every mutant that a real daemon can have into its own scenario, and checks whether its
-// expected invariant finds it there too.
+// liveMutants runs the own scenario of every mutant that can be planted into a daemon, and checks whether the
+// expected invariant finds the mutant there too.
 func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int) error {
 	if err := mutatedDaemons(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 	return nil
 }
 
-// chooseTarget chooses the scenario and the profile in which the mutant is known to show.
+// chooseTarget chooses the scenario and the profile in which the mutant is known to be found.
 func (l *liveKill) chooseTarget() {
 	s, err := scenarios.Find(l.mutant.Scenario)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *liveKill) chooseTarget() {
 	l.lacks = capability.Unable(s, l.target.Profile, defaultScale)
 }
 
-// noteLiveRun records the finding of a run: that of the mutant's expected invariant, otherwise the first one.
+// noteLiveRun records a run's finding: the finding of the mutant's expected invariant, or else the first one.
 func (a *app) noteLiveRun(k *liveKill, r *live.Result) {
 	k.runs++
 	for _, v := range r.Failures() {

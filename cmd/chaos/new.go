@@ -42,7 +42,7 @@ func (a *app) newCommand() *cobra.Command {
 	}
 }
 
-// writeTemplate writes the file, but never overwrites one.
+// writeTemplate writes the file, but never overwrites an existing one.
 func (a *app) writeTemplate(name string) error {
 	path := name + ".yaml"
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

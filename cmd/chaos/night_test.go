@@ -36,7 +36,7 @@ func TestNightHasMillionRuns(t *testing.T) {
 	}
 }
 
-// This program accepts the commands in the files of docs/deploy and in the nightly targets.
+// chaos accepts the commands in the files of docs/deploy and in the nightly targets of the Makefile.
 func TestNightCommandsAreValid(t *testing.T) {
 	text := readRepoFile(t, "docs", "deploy", "kubernetes-chaos.yaml") + readRepoFile(t, ".ci", "night")
 	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)

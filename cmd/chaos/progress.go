@@ -12,8 +12,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// progressInterval is the interval of progress lines in a pipe: short enough to follow a CI log, long enough
-// to read it afterwards.
+// progressInterval is the interval of progress lines in a pipe: short enough to follow a CI log, and long
+// enough to keep the log readable.
 const progressInterval = 5 * time.Second
 
 // progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere, nothing
@@ -48,8 +48,8 @@ func (p *progress) showProgress(at explore.Progress) {
 	}
 	p.at.Store(&at)
 	if at.Failed != nil {
-		// Print failures during the sweep, so that a reader can begin with the first. The result names the
-		// smallest seed, which may be another one.
+		// Print each failure at once, so that a reader can begin with the first one during the sweep. The
+		// result names the smallest seed, which may be another one.
 		said := fmt.Sprintf("%s in seed %d, the first to end: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
 		p.printLine(p.out.red("FAIL") + " " + said + "; reproduce: " + again)

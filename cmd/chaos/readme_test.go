@@ -13,7 +13,7 @@ var updateReadme = flag.Bool("update", false, "write what the programs print int
 
 // example is a block of output in README.md with the command above it.
 type example struct {
-	// command is the last line of the block of commands.
+	// command is the last command of the block above.
 	command string
 	// begin and end are the offsets of the output in the page.
 	begin, end int
@@ -37,7 +37,7 @@ func findExamples(page string) (all []example) {
 	return all
 }
 
-// typedArgs returns the arguments of a command of the page; `make demo` stands for its first run.
+// typedArgs returns the arguments of a command on the page; for `make demo`, those of its first run.
 func typedArgs(t *testing.T, command, makefile string) []string {
 	t.Helper()
 	if command == "make demo" {
@@ -57,7 +57,7 @@ func typedArgs(t *testing.T, command, makefile string) []string {
 	return strings.Fields(rest)
 }
 
-// widest is the maximum number of characters in a line of README.md.
+// widest is the maximum width of a line in README.md, in characters.
 const widest = 124
 
 // shownBeginning returns the part of an output that README.md shows: its lines up to the first empty one,
@@ -73,7 +73,7 @@ func shownBeginning(out string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// README.md shows the beginning of the output of its commands. After a change:
+// The outputs in README.md equal the beginning of what its commands print. After a change:
 //
 //	go test ./cmd/chaos -run TestReadmeShows -update
 func TestReadmeShowsCommandOutput(t *testing.T) {
@@ -125,8 +125,8 @@ func TestReadmeShowsCommandOutput(t *testing.T) {
 
 var demoFolder = regexp.MustCompile(`reports/out/demo/([\w.-]+)`)
 
-// The folders of the demo that pages name exist after `make demo`.
-func TestDemoWritesFoldersNamedInPages(t *testing.T) {
+// Every demo folder mentioned in the README or docs exists after `make demo`.
+func TestDemoWritesFoldersThatPagesMention(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)

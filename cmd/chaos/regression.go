@@ -25,8 +25,8 @@ func asksForRuns(cmd *cobra.Command) bool {
 	return false
 }
 
-// applyRegression sets the seed and the mutant of a single named scenario that reproduces a failure. It
-// returns a line about that; empty if the scenarios are run as usual.
+// applyRegression sets the seed and the mutant if the only named scenario reproduces a failure. It returns a
+// line about that; empty if the scenarios are run as usual.
 func (r *runFlags) applyRegression(targets []explore.Target) string {
 	s := onlyScenario(targets)
 	if r.chosen || s == nil || s.Regression == nil {
@@ -45,7 +45,7 @@ func regressionNote(s *scenario.Scenario) string {
 	return fmt.Sprintf("%s reproduces a failure: it is run in seed %d with %s", s.File, s.Regression.Seed, with)
 }
 
-// onlyScenario returns the common scenario of all targets, nil if they have several.
+// onlyScenario returns the scenario that all targets have in common; nil if they have several scenarios.
 func onlyScenario(targets []explore.Target) *scenario.Scenario {
 	for _, t := range targets {
 		if t.Scenario != targets[0].Scenario {

@@ -120,7 +120,7 @@ func lastExecution(r *sim.Result) execution.ID {
 	return id
 }
 
-// story prints a history.
+// story prints the events of a recorded run.
 type story struct {
 	out      *bufio.Writer
 	colour   *terminal
@@ -152,8 +152,8 @@ func (s *story) printEvents() {
 	fmt.Fprintln(s.out)
 }
 
-// printViolations prints the violations of the steps before one. They are ordered by their discovery, which
-// is the order of their steps, except for those found at the end.
+// printViolations prints the violations of the steps up to, but excluding, before. They are ordered by their
+// discovery, which is the order of their steps, except for those found at the end.
 func (s *story) printViolations(before uint64) {
 	for ; s.marked < len(s.rec.Violations) && s.rec.Violations[s.marked].Step < before; s.marked++ {
 		v := &s.rec.Violations[s.marked]
@@ -165,12 +165,12 @@ func (s *story) printViolations(before uint64) {
 	}
 }
 
-// printState prints the rows of the execution's chain, at the end of the run or at the step of --to.
+// printState prints the rows of the execution's chain, at the end of the run or after the step that --to names.
 func (a *app) printState(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *mutant.Mutant) {
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		plain, _, _ := t.Plain(f.seed) // already drawn for the record
+		plain, _, _ := t.Plain(f.seed) // the changes were already drawn, without an error, for the record
 		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))

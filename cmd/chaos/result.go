@@ -24,7 +24,7 @@ func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f
 		case verdict.Fail:
 			a.printFailure(sc, index)
 		case verdict.Inconclusive:
-			// In an interrupted sweep everything is inconclusive, and the table shows it once.
+			// In an interrupted sweep every result is inconclusive, which the table shows once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
 				a.printInconclusive(sc, targets[i].Argument())
 			}
@@ -55,7 +55,7 @@ func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f
 	fmt.Fprintf(a.out, "report: %s\n", index)
 }
 
-// printFailure prints a failure: the broken rule, the place, and how to reproduce it.
+// printFailure prints a failure: the broken rule, where it broke, and how to reproduce it.
 func (a *app) printFailure(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
@@ -115,7 +115,7 @@ func (a *app) printTable(s *verdict.Sweep) {
 	plain := slices.ContainsFunc(s.Scenarios, func(sc *verdict.Scenario) bool { return sc.Strategy != verdict.Varied })
 	for _, sc := range s.Scenarios {
 		if sc.Strategy == verdict.Varied && plain && sc.Verdict == verdict.Pass {
-			continue // one line covers all of them
+			continue // one line covers all varied results
 		}
 		var executions int64
 		for _, n := range sc.Chains {

@@ -42,7 +42,7 @@ type runFlags struct {
 // 5 s into their minimum of one second.
 const defaultScale = 0.2
 
-// composeFile defines the containers that live runs use and that can be broken by hand.
+// composeFile defines the containers that live runs use and into which chaos inject can inject faults.
 const composeFile = "docker-compose.chaos.yaml"
 
 // Environments of a live run: processes of this machine, or the containers of a compose file.
@@ -97,7 +97,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			}
 			f.oneSeed, f.chosen = cmd.Flags().Changed("seed"), asksForRuns(cmd)
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
-				f.seeds = 1 // a live run takes its time
+				f.seeds = 1 // a live run takes long
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
 				return usageError("--seed is one seed and --seeds is how many: only one of them can be given")
@@ -130,8 +130,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	return cmd
 }
 
-// refuseForeignFlags refuses a flag that has no meaning in the given world, so that it isn't silently
-// ignored.
+// refuseForeignFlags refuses a flag that has no meaning in the given world, instead of silently ignoring it.
 func refuseForeignFlags(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
 	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
@@ -224,7 +223,7 @@ func (a *app) runScenarios(ctx context.Context, args []string, f runFlags) error
 		o.First, o.Seeds = f.seed, 1
 	}
 	targets = f.varyTargets(targets, &o)
-	// A single seed ends before it has any progress to show.
+	// A single run ends before it has any progress to show.
 	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
 	o.Progress = p.showProgress

@@ -58,7 +58,7 @@ func (a *app) besideServers(ctx context.Context, command []string) error {
 	c := exec.CommandContext(ctx, path, command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = append(os.Environ(), variables...)
-	// The command received Ctrl-C too. It gets time to stop what it has started.
+	// The command has received the same Ctrl-C. It gets time to stop what it has started.
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	ran := c.Run()

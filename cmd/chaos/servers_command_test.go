@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Without servers, the command still runs: its tests report what they lack.
+// Without servers, `chaos servers` still runs the given command, whose tests report what is missing.
 func TestServersCommand(t *testing.T) {
 	t.Setenv(servers.Without, "postgres,rabbitmq")
 	for _, c := range []struct {

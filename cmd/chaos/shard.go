@@ -47,7 +47,8 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	return h
 }
 
-// removeOldShare removes an older share, so that it is not merged while the new one is made.
+// removeOldShare removes an older share's file, so that merge does not read it before the new one is
+// complete.
 func removeOldShare(out string) error {
 	if err := os.Remove(filepath.Join(out, shard.FileName)); err != nil && !os.IsNotExist(err) {
 		return usageError("--out: removing the share of an earlier run: %s", fileErrorText(err))

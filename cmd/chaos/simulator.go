@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// With the tag simulator this program has everything for the simulator, and nothing that needs a server. It
-// imports four of ten packages of the whole program and builds in less than half the time. It still lists the
-// missing commands, and refuses them with the way to get them.
+// With the tag simulator, this program contains everything for the simulator, but no code that needs a
+// server. It imports four of ten packages of the whole program and builds in less than half the time. It
+// still lists the missing commands, and its error for them names the build that has them.
 
-// extent is the end of the line that `chaos version` prints.
+// extent ends the line that `chaos version` prints.
 const extent = ", for the simulator alone"
 
 const extentHelp = `
@@ -21,14 +21,15 @@ const extentHelp = `
 This program was built for the simulator alone (make chaos). It lacks up, inject, soak,
 servers, --world live and check --database-url; make build builds the whole program.`
 
-// notInThisBuild returns the error of a feature that this program was built without.
+// notInThisBuild returns an error for a feature that this build lacks.
 func notInThisBuild(what, needs string) error {
 	return usageError("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
 }
 
 const needsServers = "real servers"
 
-// commandOfWhole returns a command that only the whole program has. Its flags are unknown here.
+// commandOfWhole returns a placeholder for a command of the whole program. The command's flags are unknown
+// here.
 func commandOfWhole(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                use,

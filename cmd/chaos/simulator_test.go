@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Packages that would slow down the build of the simulator, by the start of their path.
+// The path prefixes of packages that would slow down the build of the simulator.
 var heavyPackages = []string{
 	"net/http", "crypto/tls", "handoff/chaos/servers", "handoff/core/api", "golang.org/x/tools/",
 	"github.com/jackc/pgx/", "github.com/testcontainers/", "github.com/Shopify/toxiproxy/", "github.com/rabbitmq/amqp091-go",

@@ -121,7 +121,7 @@ func plural[N int | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// firstSentence is the part of a description that fits a list.
+// firstSentence returns a description's first sentence, for lists.
 func firstSentence(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if at := strings.Index(text, ". "); at >= 0 {

@@ -10,7 +10,7 @@ import (
 // terminal is the output of a command. Pipes, files and NO_COLOR get no colours.
 type terminal struct {
 	io.Writer
-	live   bool // it can show a changing line
+	live   bool // whether it can show a changing line
 	colour bool
 }
 

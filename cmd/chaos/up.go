@@ -106,7 +106,7 @@ func (a *app) runSystem(ctx context.Context, f upFlags) error {
 		fmt.Fprintln(a.err, "taking everything down")
 	}
 	if f.keep != "" {
-		err = errors.Join(err, os.Remove(env)) // its addresses become invalid
+		err = errors.Join(err, os.Remove(env)) // the file's addresses become invalid
 	}
 	if err = errors.Join(err, c.Down()); err != nil {
 		return harnessError("taking down: %v", err)
@@ -114,8 +114,8 @@ func (a *app) runSystem(ctx context.Context, f upFlags) error {
 	return nil
 }
 
-// checkedActions refuses what the daemons would refuse, before any server starts, and returns the actions of
-// the directory.
+// checkedActions refuses, before any server starts, flags that the daemons would refuse. It returns the
+// actions of the directory.
 func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	switch {
 	case u.workers < 1 || u.workers > 16:
@@ -126,7 +126,7 @@ func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	if err := checkProfile(u.profile); err != nil {
 		return nil, err
 	}
-	// The daemons get the addresses of the private servers from their environment.
+	// The daemons will get the private servers' addresses from their environment; these two stand in for them.
 	in := config.Input{File: u.config, Environ: []string{
 		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
 	}}
@@ -168,7 +168,7 @@ func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	return actions, nil
 }
 
-// warnOfRuntimes lists the actions that no worker can run, whose executions would wait.
+// warnOfRuntimes warns of actions that no worker can run, because their executions would wait.
 func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
 	have := strings.Split(runtimes, ",")
 	if runtimes == "" {
@@ -219,8 +219,8 @@ func countText(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// environmentFile returns a file for a POSIX shell; after reading it, the commands in the pages of docs work
-// unchanged.
+// environmentFile returns the text of a file for a POSIX shell. In a shell that has read it, the commands on
+// the pages of docs work unchanged.
 func environmentFile(c *cluster.Cluster) []byte {
 	var b strings.Builder
 	b.WriteString("# Where the system is that `chaos up` started. It goes away with it.\n")

@@ -21,8 +21,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone immediately or, if
-// it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
+// However `chaos up` ends, it leaves no process and no open port behind. Its directory is gone immediately
+// or, if it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -50,7 +50,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		if end.cleans {
 			up.runScript(t)
 			up.injectFaults(t, bin)
-			if testenv.All() { // it restarts both servers twice
+			if testenv.All() { // the test restarts both servers twice
 				up.undoFaults(t, bin)
 			}
 		}
@@ -67,8 +67,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// An action file and its script run directly from their directory, with the flags of the daemons. A second
-// `chaos up` finds the data of the first in a kept directory.
+// An action file and its script run directly from their directory, with the daemons' flags. A second `chaos
+// up` finds the data of the first in a kept directory.
 func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -114,7 +114,7 @@ func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	}
 }
 
-// scriptFolder returns a folder with an action, its script, and a library of the script.
+// scriptFolder returns a folder with an action, its script, and a library that the script uses.
 func scriptFolder(t *testing.T) string {
 	t.Helper()
 	actions := t.TempDir()
@@ -192,7 +192,7 @@ func requestText(t *testing.T, method, address, body string) string {
 	return string(text)
 }
 
-// buildAll builds all three binaries, if the machine has the prerequisites, and returns their folder.
+// buildAll builds all three binaries, if the machine has the prerequisites, and returns the folder with them.
 func buildAll(t *testing.T) string {
 	t.Helper()
 	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
@@ -212,7 +212,7 @@ func buildAll(t *testing.T) string {
 	return built.dir
 }
 
-// runningSystem is one `chaos up`, or one live run.
+// runningSystem is a running `chaos up` or live run.
 type runningSystem struct {
 	cmd       *exec.Cmd
 	dir       string
@@ -291,7 +291,7 @@ func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	}
 }
 
-// undoFaults leaves faults behind, as a killed chaos inject does, and undoes them.
+// undoFaults leaves faults in effect, as a killed chaos inject does, and undoes them with --undo.
 func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	t.Helper()
 	inject := func(args ...string) string {
@@ -331,7 +331,7 @@ func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	}
 }
 
-// waitUntilGone waits until no process mentions the directory and no port listens.
+// waitUntilGone waits until no process mentions the directory and no program listens on the ports.
 func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience())
@@ -353,8 +353,7 @@ func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	}
 }
 
-// leftProcesses returns the processes with the directory in their arguments, environment or current
-// directory.
+// leftProcesses returns the processes whose arguments, environment or current directory mention the directory.
 func (r *runningSystem) leftProcesses() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -10,7 +10,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// Values of run's --varied.
+// Values of the flag --varied of chaos run.
 const (
 	variedBeside = "beside"
 	variedOnly   = "only"
@@ -19,14 +19,14 @@ const (
 
 func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
 
-// isVariedWord reports whether an argument is a value of --varied and no scenario.
+// isVariedWord reports whether an argument is a value of --varied rather than a scenario.
 func isVariedWord(arg string) bool {
 	_, err := os.Stat(arg)
 	return slices.Contains(variedWords(), arg) && err != nil
 }
 
-// varyTargets adds the varied targets, or replaces the others with them, and sets their number of seeds. A
-// single requested seed is run unvaried by default.
+// varyTargets adds the varied targets, or replaces the unvaried targets with them, and sets their number of
+// seeds. A single requested seed is run unvaried by default.
 func (r *runFlags) varyTargets(targets []explore.Target, o *explore.Options) []explore.Target {
 	switch {
 	case r.varied == variedOnly:
@@ -39,7 +39,7 @@ func (r *runFlags) varyTargets(targets []explore.Target, o *explore.Options) []e
 	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
 }
 
-// printChanges prints the drawn changes of the scenario.
+// printChanges prints the changes that a varied run has drawn for its scenario.
 func printChanges(out io.Writer, changes []string) {
 	if len(changes) == 0 {
 		return
@@ -51,7 +51,7 @@ func printChanges(out io.Writer, changes []string) {
 	fmt.Fprintln(out)
 }
 
-// profileOf is a result's profile, and whether it is varied.
+// profileOf returns a result's profile, with a note if the result is varied.
 func profileOf(sc *verdict.Scenario) string {
 	return verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 }

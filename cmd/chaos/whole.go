@@ -2,6 +2,6 @@
 
 package main
 
-// A build without the tag simulator is the whole program, which needs no note about its extent
-// (simulator.go).
+// A build without the tag simulator is the whole program, for which `chaos version` needs no note (see extent
+// in simulator.go).
 const extent, extentHelp = "", ""

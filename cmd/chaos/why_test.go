@@ -49,7 +49,7 @@ func TestDiffAndWhyRefuse(t *testing.T) {
 	}
 }
 
-// A multi-line message of a counterpart takes one line.
+// Only the first line of a counterpart's message is shown.
 func TestDiffShowsFirstMessageLineOnly(t *testing.T) {
 	file := writeFile(t, "hopeless.yaml", calm+`faults:
   - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
@@ -64,7 +64,7 @@ expect:
 	}
 }
 
-// Without a mutant, a run is compared with itself minus a fault; why also writes a page.
+// A run without a mutant is compared with the same run without one of its faults. why also writes a page.
 func TestWhyExplainsRunWithoutMutant(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "strict.yaml")

@@ -1,7 +1,7 @@
 //go:build !(js && wasm)
 
-// Command playground writes the simulator as a page for browsers: a folder for any static host. Built for
-// WebAssembly it is that simulator. It links no client of a database or a broker.
+// Command playground builds the simulator as a web page: a folder for any static host. Built for WebAssembly
+// it is that simulator. It links no client of a database or a broker.
 package main
 
 import (
@@ -18,13 +18,13 @@ import (
 //go:embed page
 var page embed.FS
 
-// Files of the folder, in addition to those of page.
+// Files of the folder, in addition to the files embedded from page.
 const (
 	wasmFile = "playground.wasm.gz"
 	execFile = "wasm_exec.js"
 )
 
-// mostBytes is the maximum size of the compressed simulator.
+// mostBytes is the maximum size of the compressed simulator, in bytes.
 const mostBytes = 8 << 20
 
 func main() {
@@ -97,8 +97,7 @@ func buildWASM(path string) error {
 	return nil
 }
 
-// compressFile writes a copy of a file with gzip, which every browser unpacks by itself, so that the host
-// needs no configuration.
+// compressFile writes a gzip copy of a file. The page unpacks it itself, so the host needs no configuration.
 func compressFile(from, to string) (before, after int64, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"handoff/sim/explore"
 )
 
-// ownFile is the file name in messages about an editor's text that is no scenario of the library.
+// ownFile is the file name in messages about a text in the editor that is not a library scenario.
 const ownFile = "my-scenario.yaml"
 
-// choices are the selectable scenarios and mutants of the page.
+// choices holds the scenarios and mutants that can be selected on the page.
 type choices struct {
 	Scenarios []string      `json:"scenarios"`
 	Mutants   []namedMutant `json:"mutants"`
@@ -39,7 +39,7 @@ func offeredChoices() choices {
 	return c
 }
 
-// view is the drawing of a scenario. Times are in milliseconds.
+// view describes the drawing of a scenario. Times are in milliseconds.
 type view struct {
 	Name     string           `json:"name"`
 	Profiles []config.Profile `json:"profiles"`
@@ -51,12 +51,12 @@ type view struct {
 // faultStrip is a fault on the timeline.
 type faultStrip struct {
 	Name string `json:"name"`
-	// From and To bound the drawn start; equal for a fixed one. A fault that waits for an event has After
-	// instead.
+	// From and To bound the randomly drawn start; they are equal for a fixed start. A fault that waits for an
+	// event has After instead.
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`
 	After string `json:"after"`
-	// Lasts is the longest duration, 0 for a fault that ends by itself and can't be made longer.
+	// Lasts is the longest duration; 0 for a fault that ends by itself and can't be made longer.
 	Lasts int64 `json:"lasts"`
 }
 
@@ -99,7 +99,7 @@ func newView(text string) (*view, error) {
 	return v, nil
 }
 
-// moveFault moves a fault; -1 keeps a time.
+// moveFault changes the times of a fault; -1 keeps a time.
 func moveFault(text string, i int, at, lasts int64) (string, error) {
 	span := func(ms int64) time.Duration {
 		if ms < 0 {
@@ -111,7 +111,7 @@ func moveFault(text string, i int, at, lasts int64) (string, error) {
 	return string(out), err
 }
 
-// outcome is a finished run.
+// outcome is the result of a finished run.
 type outcome struct {
 	Verdict string   `json:"verdict"`
 	Why     []string `json:"why"`

@@ -63,7 +63,7 @@ func playgroundFolder(t *testing.T) string {
 	return written.dir
 }
 
-// pairsVariable names the variable with the number of compared runs.
+// pairsVariable is the environment variable with the number of compared runs.
 const pairsVariable = "HANDOFF_PLAYGROUND_RUNS"
 
 // Numbers of runs that make test and make test-all compare; HANDOFF_PLAYGROUND_RUNS=1000 compares more.
@@ -89,7 +89,7 @@ func comparedRuns(t *testing.T) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first profile alternates between scenarios, so that a short list has both.
+	// The first profile alternates between scenarios, so that even a short list has both profiles.
 	for round := 0; ; round++ {
 		for i, s := range all {
 			p := s.Profiles[(i+round)%len(s.Profiles)]
@@ -100,7 +100,7 @@ func comparedRuns(t *testing.T) (list []string) {
 	}
 }
 
-// A run is a function of scenario and seed, so the browser shows the same as a terminal.
+// A run depends only on scenario, profile and seed, so a browser's runs equal the native ones.
 func TestBrowserRunsMatchNative(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -175,8 +175,8 @@ func goRoot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a mutant and
-// runs it. It posts what it saw to the test.
+// drive is a script that acts like a reader: it waits for the first run, moves a fault with the keyboard,
+// plants a mutant and runs it. It posts what it saw to the test.
 const drive = `<script>
 const until = async (what) => { for (;;) { const got = what(); if (got) return got; await new Promise((go) => requestAnimationFrame(go)); } };
 const heard = (name) => new Promise((go) => id(name).addEventListener("load", go, { once: true }));
@@ -319,7 +319,7 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 			}
 			moved, err := moveFault(text, i, 1000, -1)
 			if err != nil {
-				continue // another fault may depend on it, or it is too late; the page reports that
+				continue // another fault may depend on this one, or the new time is too late; the page reports both
 			}
 			m, err := scenario.Parse(name, []byte(moved))
 			if err != nil || m.Faults[i].When.Min != time.Second {

@@ -16,7 +16,7 @@ import (
 // Access rules:
 //
 //   - With tokens, every request under /api needs one, and each endpoint needs one of the rights
-//     (see endpoint). The token decides. Host is not checked; Origin is checked only by net/http's
+//     (see endpoint). Only the token counts. Host is not checked; Origin is checked only by net/http's
 //     CrossOriginProtection.
 //   - Without tokens, every client that reaches the server may do everything, and hostguard keeps
 //     pages of other sites away.
@@ -43,7 +43,8 @@ type knownToken struct {
 type caller struct {
 	// name is the name of the token, empty without tokens.
 	name string
-	// scope is the part of idempotency keys that keeps the keys of two callers distinct.
+	// scope is a part of the caller's stored idempotency keys, so that they never equal another caller's
+	// keys.
 	scope  string
 	rights config.Right
 }
@@ -63,10 +64,10 @@ func newAccess(o *Options) access {
 	return a
 }
 
-// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys survive a
-// rotation. The token of api.token is an exception: older executors, which had no names, stored keys under a
-// hash of it. During a rolling upgrade old and new executors answer the same client. The hash may be short,
-// because it only distinguishes callers. No name has a colon, so no two scopes are equal.
+// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys stay
+// valid when a token is rotated. The token of api.token is an exception: older executors, which had no names,
+// stored keys under a hash of it. During a rolling upgrade old and new executors answer the same client. The
+// hash may be short, because it only distinguishes callers. No name has a colon, so no two scopes are equal.
 func callerScope(t config.Token) string {
 	if t.Name == config.DefaultToken {
 		sum := sha256.Sum256([]byte("idempotency scope " + t.Token))
@@ -154,7 +155,7 @@ func (a *access) openHandler(next http.Handler) http.Handler {
 type (
 	// callerKey finds the *caller in the context of a request.
 	callerKey struct{}
-	// lineKey finds the *requestLine in that context.
+	// lineKey finds the *requestLine in the context of a request.
 	lineKey struct{}
 )
 

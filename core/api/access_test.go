@@ -17,7 +17,7 @@ import (
 	"handoff/core/store"
 )
 
-// defaultToken returns the tokens of a deployment with this token in api.token.
+// defaultToken returns the tokens of a deployment that sets only api.token.
 func defaultToken(token string) []config.Token {
 	var d config.Deployment
 	d.API.Token = token
@@ -32,7 +32,7 @@ func threeTokens(o *Options) {
 	}
 }
 
-// needs repeats the right of each endpoint, so that a change of a right must be made here, too.
+// needs lists the endpoints by the right that they require, independently of the code under test.
 var needs = map[config.Right][]string{
 	config.RightSubmit: {
 		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/cancel", "POST /api/v1/executions/retry",
@@ -67,7 +67,7 @@ func TestEveryEndpointNeedsARight(t *testing.T) {
 	}
 }
 
-// The document names the right that each operation needs.
+// The OpenAPI document names the right that each operation requires.
 func TestOpenAPIDocumentsRights(t *testing.T) {
 	type security []map[string][]config.Right
 	var everywhere struct{ Security security }
@@ -103,7 +103,7 @@ func TestTokenRightsAreEnforced(t *testing.T) {
 		for _, path := range slices.Sorted(maps.Keys(new(Server).routes())) {
 			for method, e := range new(Server).routes()[path] {
 				if strings.HasSuffix(path, "/changes") {
-					continue // it does not end, and needs the same right as the other reads
+					continue // this stream never ends, and requires the same right as other reads
 				}
 				target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
 				body := ""
@@ -156,7 +156,7 @@ func TestTokenRotationKeepsName(t *testing.T) {
 	if key := b.store.rows[0].IdempotencyKey; key != "core.echo name:the-submit k" {
 		t.Errorf("the key is stored as %q", key)
 	}
-	// api.token keeps the scope from executors without token names, and so do callers without a token.
+	// The key scopes of api.token and of callers without a token are the same as before tokens had names.
 	old := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	old.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer secret")
 	if key := old.store.rows[0].IdempotencyKey; key != "core.echo 23f012270f59 k" {
@@ -213,7 +213,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// The attack tries to create an action and an execution of it.
+	// The attacking page tries to create an action and to run it.
 	b := setup(t, func(o *Options) { o.Loopback = true })
 	attack := []string{"Host", rebound, "Origin", page, "Sec-Fetch-Site", "same-origin"}
 	one := b.do("POST", "/api/v1/actions", `{"ref":"pwn.rebind","runtime":"shell","entrypoint":"id","max_retries":0}`, attack...)

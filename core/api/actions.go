@@ -33,7 +33,7 @@ type newActionView struct {
 	Concurrency *int64 `json:"concurrency"`
 }
 
-// putAction is POST /api/v1/actions: it creates an action, or replaces the action of that name.
+// putAction serves POST /api/v1/actions: it creates an action, or replaces the action of that name.
 // Existing executions keep the action as it was when they were created.
 func (s *Server) putAction(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := readBody(w, r, maxBody)
@@ -87,7 +87,7 @@ func viewAction(a *execution.Action) actionView {
 	}, PutBy: textOrNil(a.PutBy)}
 }
 
-// listActions is GET /api/v1/actions?after=REF&limit=N, by name.
+// listActions serves GET /api/v1/actions?after=REF&limit=N, by name.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ActionQuery
 	return servePage(s, w, r, pageSpec{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
@@ -96,7 +96,7 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request) *Problem {
 	}, func(a *execution.Action) any { return viewAction(a) }, func(last *execution.Action) any { return last.Ref })
 }
 
-// getAction is GET /api/v1/actions/{ref}.
+// getAction serves GET /api/v1/actions/{ref}.
 func (s *Server) getAction(w http.ResponseWriter, r *http.Request) *Problem {
 	ref := r.PathValue("ref")
 	missing := notFound(fmt.Sprintf("No action is called %q. GET /api/v1/actions lists them.", yamlfile.Cut(ref)))

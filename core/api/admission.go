@@ -31,8 +31,8 @@ func newGate(what string, places int) *gate {
 	return &gate{what: what, places: make(chan struct{}, places), patience: placeWait}
 }
 
-// takePlace waits for a place, in the order of arrival. It returns a function that releases the place, or the
-// refusal.
+// takePlace waits for a place; requests get places in the order of their arrival. It returns a function that
+// releases the place, or the refusal.
 func (g *gate) takePlace(ctx context.Context) (leave func(), problem *Problem) {
 	leave = func() { <-g.places }
 	select {
@@ -55,8 +55,8 @@ func (g *gate) takePlace(ctx context.Context) (leave func(), problem *Problem) {
 
 // gates are the classes of requests.
 //
-// bulk is for requests by filter, which scan tables as lists do. Such a request takes a place there once its
-// body is read, in addition to the place of its class.
+// bulk is for requests by filter, which scan tables as lists do. Such a request takes a place in bulk once
+// its body is read, in addition to a place in its own class.
 type gates struct{ lists, reads, writes, large, probes, bulk *gate }
 
 func newGates() gates {
@@ -78,7 +78,7 @@ func isList(path string) bool {
 	return false
 }
 
-// gateFor returns the gate of a request, nil for none.
+// gateFor returns the gate that a request must pass, or nil for a stream, which has its own limit.
 func (g *gates) gateFor(path string, r *http.Request) *gate {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
@@ -185,14 +185,15 @@ func badText(text string) string {
 	return ""
 }
 
-// shareCounter counts how much of something each client address holds, so that no client holds all of it.
+// shareCounter counts the shares of a limited resource that each client address holds, so that no client
+// holds all of them.
 type shareCounter struct {
 	mu   sync.Mutex
 	held map[string]int
 }
 
-// takeShare takes a share for the client of a request. It returns a function that releases it, or false if
-// the client already has `most`.
+// takeShare takes a share for the client that sent the request. It returns a function that releases it, or
+// false if the client already has `most`.
 func (s *shareCounter) takeShare(r *http.Request, most int) (leave func(), ok bool) {
 	client, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -78,8 +78,7 @@ func TestListsDoNotBlockSubmissions(t *testing.T) {
 	}
 }
 
-// A request without a place reads nothing from the database, nor does a request whose client has
-// disconnected.
+// A request that waits for a place does not query the database, even after its client has disconnected.
 func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
@@ -142,7 +141,7 @@ func TestBatchesWaitBeforeReadingBody(t *testing.T) {
 	}
 }
 
-// thirtyTwo serves 32 concurrent requests and returns the largest growth of the live heap.
+// thirtyTwo serves 32 concurrent requests and returns the peak growth of the live heap.
 func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look func()) (grown int64) {
 	t.Helper()
 	size := func() int64 {
@@ -291,7 +290,7 @@ func TestUnsupportedBodyEncodingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnreadableRowHidesNoOthers(t *testing.T) {
+func TestUnreadableRowDoesNotHideOthers(t *testing.T) {
 	b := setup(t, nil)
 	for range 3 {
 		b.do("POST", executionsPath, echo)

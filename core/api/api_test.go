@@ -38,7 +38,7 @@ func TestAcceptedMeansCommitted(t *testing.T) {
 	}
 }
 
-func TestTerminalExecution(t *testing.T) {
+func TestTerminalExecutionShowsItsResult(t *testing.T) {
 	b := setup(t, nil)
 	b.store.rows = []execution.Execution{{
 		ID: 7, Action: execution.Action{Ref: "core.echo"}, Status: execution.Failed, Worker: 3, Incarnation: 4, Epoch: 5,
@@ -59,7 +59,7 @@ func TestTerminalExecution(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKey(t *testing.T) {
+func TestIdempotencyKeyFindsRepeatedRequest(t *testing.T) {
 	b := setup(t, nil)
 	b.store.actions["core.other"] = execution.Action{Ref: "core.other"}
 	first := b.do("POST", executionsPath, echo, "Idempotency-Key", "k1")
@@ -84,7 +84,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestBrokenBodies(t *testing.T) {
+func TestMalformedBodiesAreRefusedWithPosition(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
 	for body, want := range map[string]string{
 		"":                        `"field":"","line":1,"column":1,"detail":"the body is empty; send a JSON object"`,
@@ -121,7 +121,7 @@ func TestBrokenBodies(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvalidRequestsAreRefusedWithProblems(t *testing.T) {
 	b := setup(t, nil)
 	for _, r := range []struct {
 		method, path, body string
@@ -191,7 +191,7 @@ func TestActionsAreListed(t *testing.T) {
 	}
 }
 
-func TestActions(t *testing.T) {
+func TestActionIsStoredIfValid(t *testing.T) {
 	b := setup(t, nil)
 	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2, "retried_exit_codes": [111, 75], "concurrency": 3}`)
 	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(75, 111), Concurrency: 3}
@@ -214,7 +214,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-func TestBatch(t *testing.T) {
+func TestBatchAnswersEachItemSeparately(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 2 })
 	a := b.do("POST", executionsPath+"/batch", `{"executions": [
 		{"action_ref": "core.echo", "idempotency_key": "k1"},
@@ -254,8 +254,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// If the database rejects one piece of a batch, the other pieces are not affected.
-func TestPartiallyAcceptedBatch(t *testing.T) {
+// If the database fails for one piece of a batch, the other pieces are still written.
+func TestFailedPieceDoesNotAffectOthers(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
 	a := b.do("POST", executionsPath+"/batch", `{"executions":[{"action_ref":"core.echo"},{"action_ref":"core.echo"},{"action_ref":"core.echo"}]}`)
@@ -268,7 +268,7 @@ func TestPartiallyAcceptedBatch(t *testing.T) {
 	}
 }
 
-func TestDatabaseUnavailable(t *testing.T) {
+func TestDatabaseErrorsBecomeProblems(t *testing.T) {
 	b := setup(t, nil)
 	for _, r := range []struct {
 		err     error
@@ -279,7 +279,7 @@ func TestDatabaseUnavailable(t *testing.T) {
 	}{
 		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
 		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
-		// With a key, the submitter retries and finds its own row.
+		// With a key, the server repeats the write and finds the row that its first attempt created.
 		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
 		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
 		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},
@@ -299,7 +299,7 @@ func TestDatabaseUnavailable(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
+func TestRequestsWithoutValidTokenAreRefused(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	for header, status := range map[string]int{"": 401, "Bearer": 401, "Bearer secre": 401, "Basic secret": 401, "Bearer secret": 404, "bearer secret": 404} {
 		if a := b.do("GET", executionsPath+"/1", "", "Authorization", header); a.status != status || status == 401 && a.header.Get("WWW-Authenticate") != "Bearer" {
@@ -323,7 +323,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-func TestProbes(t *testing.T) {
+func TestReadinessReportsFailingChecks(t *testing.T) {
 	b := setup(t, nil)
 	if a := b.do("GET", "/healthz", ""); a.status != 200 {
 		t.Errorf("/healthz: %d", a.status)
@@ -350,8 +350,8 @@ func TestPanicIsAnsweredWithProblem(t *testing.T) {
 	}
 }
 
-// A stop lets a request in progress finish, and accepts no new one.
-func TestServeDrains(t *testing.T) {
+// After a stop, a request in progress finishes, and no new one is accepted.
+func TestServeFinishesRequestsInProgress(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

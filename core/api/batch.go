@@ -9,13 +9,13 @@ import (
 
 // batchResult is the result of one item of a batch.
 type batchResult struct {
-	// Status is the status that the item would have got alone.
+	// Status is the HTTP status that the item would have received as a single request.
 	Status    int          `json:"status"`
 	Execution *createdView `json:"execution,omitempty"`
 	Problem   *Problem     `json:"problem,omitempty"`
 }
 
-// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in order. It
+// createBatch serves POST /api/v1/executions/batch. It answers 200 with a result for each item, in order. It
 // refuses the whole batch if the body can't be read.
 func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := readBody(w, r, maxBatchBody)
@@ -38,7 +38,7 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	locateMistakes(data, refused...)
 	results, ok := s.submitBatch(r, submissions)
 	if !ok {
-		return nil // the client has gone
+		return nil // the client has disconnected
 	}
 	return respondJSON(w, http.StatusOK, struct {
 		Results []batchResult `json:"results"`
@@ -73,8 +73,8 @@ func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissio
 	return b, submissions, n
 }
 
-// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier item gets
-// that item's result, so no statement creates one key twice.
+// submitBatch submits the batch in pieces of a size that the database handles well. An item that repeats the
+// key of an earlier item gets that item's result, so no statement creates one key twice.
 //
 // If the client has disconnected, it returns false and does not send the remaining pieces.
 func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]batchResult, bool) {
@@ -129,7 +129,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]ba
 	return results, true
 }
 
-// nextPieceSize returns how many of the next submissions go into one statement.
+// nextPieceSize returns how many of the next submissions the next statement includes.
 func (s *Server) nextPieceSize(next []submitRequest) int {
 	bytes := 0
 	for n := range next {

@@ -25,7 +25,7 @@ type body struct {
 	data     []byte
 	dec      *jsontext.Decoder
 	mistakes []FieldError
-	// ended reports whether reading has ended.
+	// ended reports whether reading has stopped.
 	ended bool
 }
 
@@ -58,7 +58,7 @@ func (b *body) nestedBody(v value) *body {
 	return &p
 }
 
-// endReading replaces all mistakes by one that makes them meaningless, and ends reading. It returns false.
+// endReading stops reading and replaces all earlier mistakes with a fatal one. It returns false.
 func (b *body) endReading(at int, detail string) bool {
 	b.mistakes = b.mistakes[:0]
 	b.refuseAt("", at, detail)
@@ -66,7 +66,7 @@ func (b *body) endReading(at int, detail string) bool {
 	return false
 }
 
-// endAfterError ends reading at an error of the decoder. It returns false.
+// endAfterError stops reading after a decoder error. It returns false.
 func (b *body) endAfterError(err error) bool {
 	if b.ended {
 		return false
@@ -90,7 +90,7 @@ func (b *body) close() bool {
 	return len(b.mistakes) == 0
 }
 
-// isReading reports whether reading has not ended; it ends reading if the client has disconnected.
+// isReading reports whether reading may continue; if the client has disconnected, it stops reading.
 func (b *body) isReading() bool {
 	if !b.ended && b.ctx.Err() != nil {
 		b.endReading(0, "the client has gone")
@@ -98,7 +98,7 @@ func (b *body) isReading() bool {
 	return !b.ended
 }
 
-// value is a piece of valid JSON in a body.
+// value is one JSON value in a body.
 type value struct {
 	// pointer is its JSON pointer; at is the offset of its first byte.
 	pointer string
@@ -407,7 +407,7 @@ func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use 
 	return b.mistakesProblem("The body can't be used.")
 }
 
-// noBody refuses a request that has a body with content.
+// noBody refuses a request whose body is not empty.
 func noBody(w http.ResponseWriter, r *http.Request) *Problem {
 	return optionalBody(w, r, []string{}, func(*body, map[string]value) {})
 }

@@ -15,10 +15,10 @@ import (
 	"handoff/core/store"
 )
 
-// Executions are counted, retried and cancelled by filter in steps, from the newest to the oldest. A step
+// Counts, retries and cancellations by filter work in steps, from the newest execution to the oldest. A step
 // scans the primary key downwards, at most bulkWindows × listWindow ids. So with a narrow filter a step may
 // find nothing although more executions follow. The statuses between requested and the terminal ones have
-// short indexes and need no window. No index serves times: idBounds searches for the ids that match a
+// short indexes and need no window. No index has the times: idBounds searches for the ids that match a
 // filter's creation times.
 
 // executionCount is the response to a count and to a dry run.
@@ -36,7 +36,7 @@ type bulkResult struct {
 	Next    execution.ID   `json:"next"`
 }
 
-// The reasons for which a command refuses a selected execution.
+// The reasons why a command can refuse a selected execution.
 const (
 	refusedCompleted      = "completed"
 	refusedNotEnded       = "not_ended"
@@ -51,7 +51,7 @@ const (
 	refusedUnreadable     = "unreadable"
 )
 
-// countExecutions is GET
+// countExecutions serves GET
 // /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
 func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var f executionFilter
@@ -65,12 +65,12 @@ func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Proble
 	return s.serveBulk(w, r, f.query, nil)
 }
 
-// retryExecutions is POST /api/v1/executions/retry: one step of a retry by filter.
+// retryExecutions serves POST /api/v1/executions/retry: one step of a retry by filter.
 func (s *Server) retryExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.serveCommand(w, r, s.retryListed)
 }
 
-// cancelExecutions is POST /api/v1/executions/cancel: one step of a cancellation by filter.
+// cancelExecutions serves POST /api/v1/executions/cancel: one step of a cancellation by filter.
 func (s *Server) cancelExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.serveCommand(w, r, s.cancelListed)
 }
@@ -87,7 +87,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bu
 }
 
 // bulkCommand applies a command to listed executions, in order, and records the outcome in the result. It
-// returns how many it has handled: at least one, and all unless the step takes too long.
+// returns the number of handled rows: at least one, and all of them unless the step takes too long.
 type bulkCommand func(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error)
 
 // serveBulk answers a request by filter. A nil command only counts.
@@ -98,7 +98,7 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 	}
 	defer leave()
 	if command == nil {
-		// One more row shows whether there are more.
+		// One extra row shows whether there are more than mostCounted.
 		q.OnlyIDs, q.Limit = true, mostCounted+1
 	}
 	rows, next, left, err := s.selectExecutions(r, q)
@@ -124,7 +124,7 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 	return respondJSON(w, http.StatusOK, result)
 }
 
-// executionFilter is a filter of executions, read from a query or from a body.
+// executionFilter selects executions; it is read from a query or from a body.
 type executionFilter struct {
 	query store.ExecutionQuery
 	given bool
@@ -178,7 +178,7 @@ func (e *executionFilter) checkFilter(prefix string) *Problem {
 	return nil
 }
 
-// oneOf returns a reader of one of several names.
+// oneOf returns a reader that accepts one of the given names.
 func oneOf[T any](into *T, names []string, parse func(string) (T, error)) func(string) error {
 	return func(text string) (err error) {
 		if !slices.Contains(names, text) {
@@ -266,7 +266,7 @@ func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows
 	return rows, top, top-1 > floor, err
 }
 
-// idBounds returns bounds on the ids that a filter may still select: above floor and below top.
+// idBounds returns the range of ids that a filter can still select: above floor and below top.
 func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top execution.ID, err error) {
 	newest, err := s.readListed(r, store.ExecutionQuery{Limit: 1})
 	if err != nil || len(newest) == 0 {
@@ -280,7 +280,7 @@ func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top 
 	}
 	to := q.Created.To
 	if to.IsZero() || !q.Ended.To.IsZero() && q.Ended.To.Before(to) {
-		// An execution that ended before a moment was created before it.
+		// An execution that ended before Ended.To was also created before it.
 		to = q.Ended.To
 	}
 	switch {
@@ -296,9 +296,9 @@ func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top 
 	return floor, top, nil
 }
 
-// searchCreated finds the last execution that was created before a moment by binary search: it reads one row
-// for each bit of the newest id. The execution's id is from low to high. The two differ only if a row in
-// between can't be read.
+// searchCreated finds, by binary search, the last execution that was created before moment: it reads one row
+// for each bit of the newest id. The execution's id is between low and high, which differ only if rows
+// between them can't be read.
 func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time.Time) (low, high execution.ID, err error) {
 	high = newest
 	for low < high {
@@ -318,8 +318,8 @@ func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time
 	return low, high, nil
 }
 
-// retryListed retries executions as retryExecution does, but each chain once: for execution.KeyLifetime the
-// new execution has a key that belongs to the chain, not to the caller.
+// retryListed retries executions as retryExecution does, but each chain once: the new execution's idempotency
+// key belongs to the chain, not to the caller, and lasts for execution.KeyLifetime.
 func (s *Server) retryListed(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error) {
 	bytes := 0
 	for piece := range slices.Chunk(rows, bulkPiece) {
@@ -405,7 +405,7 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 			item.Limits = limits
 		}
 		item.Actor = actorName(r)
-		// The two spaces make the key differ from every key of a client.
+		// The two spaces make the key different from every client's key.
 		item.IdempotencyKey = fmt.Sprintf("%s  retry/%d", item.ActionRef, row.Chain())
 		requests = append(requests, submitRequest{item: item})
 		bytes += len(item.Parameters)

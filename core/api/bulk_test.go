@@ -16,8 +16,8 @@ import (
 	"handoff/core/store"
 )
 
-// outage is a server whose store has n executions of core.echo that failed with no_workers, a minute apart.
-// Before them there is one execution of each other kind that a retry or a cancellation may meet.
+// outage returns a server whose store has n executions of core.echo that failed with no_workers, a minute
+// apart. Before them there is one execution of each other kind that a retry or a cancellation may meet.
 func outage(t *testing.T, n int) *bundle {
 	b := setup(t, nil)
 	echoes, retried := execution.Action{Ref: "core.echo"}, execution.Action{Ref: "core.echo", MaxRetries: 1}
@@ -48,8 +48,8 @@ func outage(t *testing.T, n int) *bundle {
 	return b
 }
 
-// steps sends a command with its fields until nothing is left. It returns the number of steps and their total
-// result.
+// steps repeats a bulk command with the given fields until no execution is left. It returns the number of
+// steps and their total result.
 func (b *bundle) steps(command, fields string) (n int, total bulkResult) {
 	b.t.Helper()
 	total.Refused, total.More, total.Next = map[string]int{}, true, 1<<40
@@ -67,7 +67,7 @@ func (b *bundle) steps(command, fields string) (n int, total bulkResult) {
 	return n, total
 }
 
-// count requests the count of a filter, given as the fields of a body.
+// count requests the number of executions that match a filter. fields are JSON fields.
 func (b *bundle) count(fields string) answer {
 	b.t.Helper()
 	var all map[string]any
@@ -139,7 +139,7 @@ func TestRetryByFilter(t *testing.T) {
 	const filter = `"failure_reason":"no_workers"`
 	b := outage(t, 120)
 	n, total := b.steps("retry", filter+`,"limit":50`)
-	// Of the chain of two, only the last row is retried.
+	// Only the last row of the two-row chain is retried.
 	if got, want := total.String(), "121 map[about_to_retry:1 later_attempt:1 unknown_action:1]"; n != 3 || got != want {
 		t.Errorf("%d steps: %s, want 3 steps: %s", n, got, want)
 	}
@@ -164,8 +164,8 @@ func TestRetryByFilter(t *testing.T) {
 	}
 }
 
-// Free retries have raised the limit of a chain's last row. The new execution has the limits of the request,
-// or those of the last row if the first is deleted or unreadable.
+// Free retries raise the limit of a chain's last row. The new execution has the limits of the request, or
+// those of the last row if the first is deleted or unreadable.
 func TestRetryByFilterKeepsRequestedLimits(t *testing.T) {
 	asked := execution.Limits{Timeout: time.Minute, MaxRetries: 1, OwnRetries: true}
 	raised := asked
@@ -190,7 +190,8 @@ func TestRetryByFilterKeepsRequestedLimits(t *testing.T) {
 	if a := b.do("POST", executionsPath+"/retry", `{"failure_reason":"unknown"}`); a.status != 200 || a.json["done"] != 4.0 {
 		t.Fatalf("%d %s", a.status, a.text)
 	}
-	// The calls: the newest id, the page, its parameters, the first rows, and the new executions.
+	// One call each for the newest id, the page, its parameters, the chains' first rows, and the new
+	// executions.
 	if n = b.store.calls - n; n != 5 {
 		t.Errorf("%d calls of the store, want 5", n)
 	}
@@ -208,7 +209,7 @@ func TestCancelByFilter(t *testing.T) {
 		b.store.rows = append(b.store.rows, execution.Execution{ID: execution.ID(len(b.store.rows) + 1), Action: execution.Action{Ref: "core.echo"}, Status: execution.Requested})
 	}
 	n, total := b.steps("cancel", `"action_ref":"core.echo","limit":25`)
-	// The fake store has no pending retries, so an execution that has just ended is final.
+	// The fake store never has a retry pending, so every ended execution is refused as ended.
 	if got, want := total.String(), "62 map[already_canceling:1 ended:7]"; n != 3 || got != want {
 		t.Errorf("%d steps: %s, want 3 steps: %s", n, got, want)
 	}
@@ -292,8 +293,8 @@ func TestBulkRefusesWrongFilters(t *testing.T) {
 	}
 }
 
-// After a failure in the middle of a step, sending it again completes the rest.
-func TestBulkAfterDatabaseFailure(t *testing.T) {
+// If a step fails halfway, repeating the request completes the rest.
+func TestRepeatedBulkStepCompletesFailedOne(t *testing.T) {
 	b := outage(t, 60)
 	db := &failingStore{fakeStore: b.store, creates: 1}
 	failing := setup(t, func(o *Options) { o.Store, o.Submitter.Store = db, db })
@@ -308,7 +309,7 @@ func TestBulkAfterDatabaseFailure(t *testing.T) {
 	}
 }
 
-// failingStore is a store whose first creations succeed. Later ones time out.
+// failingStore is a store in which only the first calls of Create succeed; later ones time out.
 type failingStore struct {
 	*fakeStore
 	creates int

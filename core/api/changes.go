@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// streams configures and counts the streams of changes.
+// streams has the settings of the change streams, and the places that limit their number.
 type streams struct {
 	// poll is the pause between two queries of a stream without new changes. Notifications are not used,
 	// because PostgreSQL serializes the commits of transactions that notify.
@@ -41,10 +41,10 @@ type changeView struct {
 	transitionView
 }
 
-// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of all
-// executions as server-sent events, as they are committed. The id of an event is its position. A client sends
-// the last id that it has received, in the header Last-Event-ID or as after, to any executor. The stream then
-// continues after it.
+// streamChanges serves GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of
+// all executions as server-sent events, as they are committed. The id of an event is its position. To resume,
+// a client sends the last id that it has received to any executor, in the header Last-Event-ID or as the
+// parameter after.
 func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ChangeQuery
 	given := false
@@ -158,7 +158,7 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil
@@ -177,7 +177,8 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 		}
 		switch {
 		case err == nil && changesDeleted(q.After, &page):
-			// Deleted while this client was reading: it gets an event, and a refusal when it reconnects.
+			// The changes were deleted while this client was reading: it gets an event now, and a refusal
+			// when it reconnects.
 			out.writeGone(changesGone(q.After, &page))
 			_ = out.flush() // the stream ends either way
 			return nil
@@ -191,7 +192,8 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 			}
 			if time.Since(out.lastWrite) >= s.streams.keepAlive {
 				out.writePosition(q.After)
-				// If nothing holds the stream back, the position alone shows that nothing has happened.
+				// If no open transaction delays the stream, a new position without events means that nothing
+				// has happened.
 				if held := time.Since(since); held >= s.streams.keepAlive {
 					out.writeComment(fmt.Sprintf("held back for %v by a transaction that is open on the database server, in whatever database: what has happened since comes when it ends", held.Round(time.Second)))
 				}

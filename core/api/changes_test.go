@@ -35,8 +35,8 @@ func newStreaming(t *testing.T, change func(*streams)) *streamServer {
 	return newLimited(t, 0, change)
 }
 
-// newLimited returns a server with the given timeout for reading a request and for answering it, 0 for none.
-// A short timeout also fails requests that a busy machine delays.
+// newLimited returns a server with this read and write timeout; 0 means no timeout. A short timeout also
+// fails requests that a busy machine delays.
 func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streamServer {
 	t.Helper()
 	db := &fakeStore{}
@@ -53,7 +53,7 @@ func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *strea
 	return &streamServer{db, t, s, web.URL}
 }
 
-// followingClient is a client of the stream.
+// followingClient is a client that follows the stream.
 type followingClient struct {
 	t     *testing.T
 	body  *bufio.Reader
@@ -177,8 +177,8 @@ func TestChangesStartNowAndAreFiltered(t *testing.T) {
 	ended.expect("4 completed", "3 completed")
 }
 
-// The position of a client that selects few changes must advance, too. Otherwise a reconnect would scan all
-// changes again.
+// The position of a client that selects few changes must advance, too. Otherwise it would rescan all changes
+// when it reconnects.
 func TestIdleStreamAdvancesPosition(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?execution=9&after=0", "")
@@ -190,7 +190,8 @@ func TestIdleStreamAdvancesPosition(t *testing.T) {
 	}
 }
 
-// A reader can distinguish a held stream from an idle one.
+// A stream that is held back by an open transaction reports it, so that a client does not take it for an idle
+// one.
 func TestHeldStreamReportsDelay(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?after=0", "")
@@ -265,7 +266,7 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-func TestStreamRefusals(t *testing.T) {
+func TestInvalidStreamRequestsAreRefused(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.open = make(chan struct{}, 1) })
 	for query, want := range map[string]int{
 		"?after=x": 400, "?after=1": 400, "?after=01-1": 400, "?after=1--1": 400, "?to=faild": 400, "?execution=0": 400, "?action_ref=%00": 400,
@@ -290,10 +291,10 @@ func TestStreamRefusals(t *testing.T) {
 	}
 	end()
 	f.close()
-	s.server.streams.open <- struct{}{} // the place is free again
+	s.server.streams.open <- struct{}{} // blocks unless the stream has released its place
 }
 
-// A client that does not read keeps its place only for a limited time.
+// A client that stops reading is disconnected and releases its place.
 func TestStalledClientIsDisconnected(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
 		if s.write > 5*time.Second {

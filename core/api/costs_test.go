@@ -31,7 +31,7 @@ const (
 	mostAnswer = maxPage + 64<<10
 )
 
-// countingWriter is a response writer that counts bytes and keeps only the first ones.
+// countingWriter is a response writer that counts all bytes and stores only the first ones.
 type countingWriter struct {
 	header http.Header
 	status int
@@ -63,7 +63,7 @@ var (
 	})
 )
 
-// whole returns a server with every endpoint, over a store.
+// whole returns a handler that serves every endpoint from the given store.
 func whole(t testing.TB, db *fakeStore) http.Handler {
 	return setup(t, func(o *Options) {
 		o.Submitter.Store, o.Store, o.Checks = db, db, []Check{DatabaseCheck(db)}
@@ -75,7 +75,7 @@ func newStore() *fakeStore {
 	return &fakeStore{actions: map[string]execution.Action{"core.echo": {Ref: "core.echo", Runtime: "shell", MaxRetries: 1}}}
 }
 
-// another returns a store with the same rows.
+// another returns a copy of the store with the same rows.
 func (f *fakeStore) another() *fakeStore {
 	return &fakeStore{
 		actions: maps.Clone(f.actions), rows: slices.Clone(f.rows), letters: slices.Clone(f.letters), observations: f.observations, workers: slices.Clone(f.workers), audit: f.audit,
@@ -142,7 +142,7 @@ func TestRequestCostStaysWithinBounds(t *testing.T) {
 			}
 			h := whole(t, db)
 			c := measure(h, asked, a, body)
-			for range 3 * judged { // other load makes it slower, but never faster
+			for range 3 * judged { // judge the fastest of the runs: other load can only slow them
 				if c.processor > mostProcessorTime*3/4 && a.prepare == nil {
 					again := measure(h, asked, a, body)
 					again.processor = min(c.processor, again.processor)
@@ -167,7 +167,7 @@ func TestRequestCostStaysWithinBounds(t *testing.T) {
 			}
 			allowed := int64(mostMemory)
 			if raced {
-				allowed *= 2 // the detector's build allocates what others keep on the stack
+				allowed *= 2 // with the race detector, more values escape to the heap
 			}
 			if int64(c.memory) > allowed {
 				t.Errorf("%s: %d KB were allocated, allowed are %d", what, c.memory>>10, allowed>>10)

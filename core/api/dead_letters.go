@@ -57,7 +57,7 @@ func (s *Server) viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 	return v
 }
 
-// listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
+// listDeadLetters serves GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.DeadLetterQuery
 	return servePage(s, w, r, pageSpec{"dead_letters", "before", []parameter{
@@ -93,7 +93,7 @@ func (s *Server) deadLetter(r *http.Request) (d store.StoredDeadLetter, problem 
 	return d, nil
 }
 
-// getDeadLetter is GET /api/v1/dead-letters/{id}.
+// getDeadLetter serves GET /api/v1/dead-letters/{id}.
 func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
 	if problem != nil {
@@ -105,7 +105,7 @@ func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) *Problem 
 // outcomeDiscarded is the outcome of a discarded dead letter.
 const outcomeDiscarded = "discarded"
 
-// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: it closes a dead letter without any action.
+// discardDeadLetter serves POST /api/v1/dead-letters/{id}/discard: it closes a dead letter without any action.
 // Repeating it is harmless.
 func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
@@ -141,7 +141,7 @@ type replayView struct {
 	Location  string       `json:"location"`
 }
 
-// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It redispatches a waiting execution, or creates
+// replayDeadLetter serves POST /api/v1/dead-letters/{id}/replay. It redispatches a waiting execution, or creates
 // a new execution for one that has ended. Repeating it is harmless: the epoch guards the dispatch, and the
 // new execution's key belongs to the dead letter.
 func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
@@ -188,7 +188,8 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Probl
 	return respondJSON(w, http.StatusAccepted, out)
 }
 
-// createReplay creates, once, the execution that replays a dead letter of an ended execution.
+// createReplay creates the execution that replays the dead letter of an ended execution. A repeated call
+// creates no second one.
 func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter int64) (execution.ID, *Problem) {
 	item := repetitionOf(row)
 	if row.Original != 0 {
@@ -201,7 +202,7 @@ func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter 
 		}
 	}
 	item.Actor = actorName(r)
-	// The two spaces keep the key apart from every key of a client.
+	// The two spaces make the key different from every client's key.
 	item.IdempotencyKey = fmt.Sprintf("%s  dead-letter/%d", item.ActionRef, letter)
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
@@ -218,8 +219,8 @@ func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter 
 	return made[0].ID, nil
 }
 
-// reclaimDispatch reclaims the epoch whose message died. If another part reclaims it first, the effect is the
-// same.
+// reclaimDispatch reclaims the execution at the epoch whose dispatch message died. If another part reclaims
+// it first, the effect is the same.
 func (s *Server) reclaimDispatch(r *http.Request, row *execution.Execution) *Problem {
 	ctx, cancel := s.statementContext(r)
 	defer cancel()

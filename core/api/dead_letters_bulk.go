@@ -35,7 +35,7 @@ type deadLetterSummaryView struct {
 	More   bool                  `json:"more"`
 }
 
-// summarizeDeadLetters is GET
+// summarizeDeadLetters serves GET
 // /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
 func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
@@ -107,7 +107,7 @@ type discardView struct {
 	Next      int64 `json:"next"`
 }
 
-// discardDeadLetters is POST /api/v1/dead-letters/discard: it closes the dead letters that a filter
+// discardDeadLetters serves POST /api/v1/dead-letters/discard: it closes the dead letters that a filter
 // selects among the next open ones. Repeating it is harmless.
 func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := readDiscard(w, r)

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestDeadLetterSummaryQuery(t *testing.T) {
+func TestDeadLetterSummaryParametersAreChecked(t *testing.T) {
 	b := letters(t)
 	a := b.do("GET", lettersPath+"/summary", "")
 	want := `"total":5,"groups":[{"from":"2033-05-18T02:33:20Z","reason":"expired","action_ref":"core.echo","worker":7,"worker_name":null,"count":4},` +

@@ -101,7 +101,7 @@ func TestRefusedReplayLeavesDeadLetterOpen(t *testing.T) {
 	}
 }
 
-func TestDiscard(t *testing.T) {
+func TestDiscardIsIdempotentUnlessReplayed(t *testing.T) {
 	b := letters(t)
 	for range 2 {
 		if a := b.do("POST", lettersPath+"/4/discard", ""); a.status != 204 {

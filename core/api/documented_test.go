@@ -21,8 +21,8 @@ import (
 	"handoff/docs"
 )
 
-// documentChecker validates requests and responses by the OpenAPI document. The published document allows new
-// fields. Here its objects are closed, so that an undocumented field fails the tests.
+// documentChecker validates requests and responses against the OpenAPI document. The published document
+// allows new fields. Here its objects are closed, so that an undocumented field fails the tests.
 type documentChecker struct {
 	doc    *openapi3.T
 	router routers.Router
@@ -31,7 +31,7 @@ type documentChecker struct {
 // description returns the document of this package.
 var description = sync.OnceValues(func() (*documentChecker, error) { return describe(openAPI) })
 
-// describe parses a document, which must be valid OpenAPI.
+// describe returns a checker for a document, which must be valid OpenAPI.
 func describe(source []byte) (*documentChecker, error) {
 	read := func(source []byte) (*openapi3.T, error) {
 		loader := openapi3.NewLoader()
@@ -66,8 +66,8 @@ func describe(source []byte) (*documentChecker, error) {
 	return &documentChecker{doc, router}, err
 }
 
-// join replaces the allOf of an object by the fields of the named objects, so that it can be closed. Its own
-// fields take precedence.
+// join replaces an object's allOf with the fields of the referenced objects, so that the object can be
+// closed. Its own fields take precedence.
 func join(schemas, schema map[string]any) {
 	parts, _ := schema["allOf"].([]any)
 	delete(schema, "allOf")
@@ -103,7 +103,7 @@ func closeObjects(node any) {
 	}
 }
 
-// alwaysAllowed has the headers that the document describes once, for all responses.
+// alwaysAllowed lists the headers that the document describes once for all responses.
 var alwaysAllowed = map[string][]string{
 	"Content-Type": nil, "Content-Length": nil, "Date": nil,
 	"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
@@ -135,12 +135,12 @@ func (d *documentChecker) check(ctx context.Context, e *exchange) error {
 	}}
 	route, params, err := d.router.FindRoute(r)
 	if err != nil && strings.HasPrefix(e.target, docs.PlaybookPath) {
-		// A path of more than one part is no playbook, either.
+		// A longer path below PlaybookPath is not a playbook, but gets the same response.
 		item := d.doc.Paths.Value(docs.PlaybookPath + "{alert}")
 		route = &routers.Route{Spec: d.doc, PathItem: item, Operation: item.Get}
 	} else if err != nil {
-		// The path or the method does not exist, so the document has no operation. The default response of
-		// all operations applies.
+		// The path or the method does not exist, so the document has no operation for it. The default
+		// response applies.
 		problems := openapi3.NewResponses(openapi3.WithName("default", d.doc.Components.Responses["Problem"].Value))
 		route = &routers.Route{Spec: d.doc, PathItem: new(openapi3.PathItem), Operation: &openapi3.Operation{Responses: problems}}
 	}
@@ -244,7 +244,7 @@ func expectDocumented(t testing.TB, e *exchange) {
 	t.Helper()
 	d, err := description()
 	if err != nil {
-		t.Errorf("openapi.yaml is not valid OpenAPI: %v", err) // no Fatal: some tests send their requests from goroutines
+		t.Errorf("openapi.yaml is not valid OpenAPI: %v", err) // not Fatal, because some tests call this from other goroutines
 		return
 	}
 	if err := d.check(t.Context(), e); err != nil {
@@ -274,7 +274,7 @@ func readInfo(t *testing.T) string {
 	return d.Info.Description
 }
 
-// Each case breaks the document in one place, and one exchange must reveal it.
+// Each case makes the document wrong in one place, and the checker must detect that in one exchange.
 func TestWrongDocumentIsDetected(t *testing.T) {
 	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
 	busy := exchange{method: "GET", target: executionsPath, got: problem, status: 503, answer: []byte(`{"type":"urn:handoff:problem:unavailable","title":"t","status":503}`)}

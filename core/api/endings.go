@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// cancelExecution is POST /api/v1/executions/{id}/cancel. It cancels the whole chain. It answers
+// cancelExecution serves POST /api/v1/executions/{id}/cancel. It cancels the whole chain. It answers
 // 202 with the chain's last row, or 409 if the chain has ended. Repeating it is harmless.
 func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	id, problem := pathExecutionID(r)
@@ -37,7 +37,7 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Proble
 	return respondJSON(w, http.StatusAccepted, s.viewExecution(&answer.Row))
 }
 
-// retryExecution is POST /api/v1/executions/{id}/retry. It repeats an execution that has ended without
+// retryExecution serves POST /api/v1/executions/{id}/retry. It repeats an execution that has ended without
 // completing, with the same parameters, the same pin and the limits of the original request. It answers 201
 // with a new execution outside the chain: a chain's retries are counted and bounded, and workflow children
 // follow its end. With an Idempotency-Key, repeating it is harmless.
@@ -54,7 +54,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 	if problem != nil {
 		return problem
 	}
-	// The rows of the chain were read without their parameters.
+	// The chain above was read without parameters, which a retry needs.
 	rows, err := s.readExecutions(r, []execution.ID{chain[len(chain)-1].ID})
 	if err == nil && len(rows) == 0 {
 		err = errNoExecution
@@ -67,7 +67,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 		return &Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}
 	}
 	item := repetitionOf(last)
-	item.Limits = chain[0].Limits // free retries have raised those of later rows
+	item.Limits = chain[0].Limits // not a later row's: free retries raise them
 	result := s.submitExecutions(r, []submitRequest{{
 		item: item, key: key,
 	}}, newComparison())[0]
@@ -78,8 +78,8 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 	return respondJSON(w, result.httpStatus(), result.created)
 }
 
-// repetitionOf returns the request that repeats an execution: with the current action, and with the
-// parameters, the pin and the limits of the original request.
+// repetitionOf returns the request that repeats an execution: with the action's current definition, and with
+// the original request's parameters, pinned worker and limits.
 func repetitionOf(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }

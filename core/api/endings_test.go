@@ -62,7 +62,7 @@ func TestRetryOverHTTP(t *testing.T) {
 	}
 }
 
-func TestChildren(t *testing.T) {
+func TestChildBelongsToParentChain(t *testing.T) {
 	b := setup(t, nil)
 	b.store.rows = []execution.Execution{
 		{ID: 1, Action: execution.Action{Ref: "core.echo"}, Status: execution.Running},

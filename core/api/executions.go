@@ -15,14 +15,14 @@ import (
 	"handoff/core/store"
 )
 
-// submitRequest is one execution that a client requests.
+// submitRequest is a client's request for one execution.
 type submitRequest struct {
 	item store.NewExecution
 	// key is the idempotency key as the client wrote it.
 	key string
 	// position is its index in a batch.
 	position int
-	// refused is the problem with its limits under the configuration; nil if they are allowed.
+	// refused is the refusal of its limits; nil if the configuration allows them.
 	refused *Problem
 }
 
@@ -31,8 +31,8 @@ var submissionFields = []string{
 	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
-// keyScope returns a key with its action and caller as a prefix; the key is unique for these. Neither an
-// action's name nor a key has a space.
+// keyScope returns the stored form of a key: prefixed with action and caller, because it is unique per action
+// and caller. Neither an action's name nor a key has a space.
 func (c *caller) keyScope(ref, key string) string {
 	if key == "" {
 		return ""
@@ -135,7 +135,7 @@ func headerKey(r *http.Request) (string, *Problem) {
 	return keys[0], nil
 }
 
-// createExecution is POST /api/v1/executions.
+// createExecution serves POST /api/v1/executions.
 func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := readBody(w, r, maxBody)
 	if problem != nil {
@@ -167,7 +167,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) *Proble
 	return respondJSON(w, result.httpStatus(), result.created)
 }
 
-// getExecution is GET /api/v1/executions/{id}.
+// getExecution serves GET /api/v1/executions/{id}.
 func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	id, problem := pathExecutionID(r)
 	if problem != nil {

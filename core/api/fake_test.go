@@ -42,10 +42,11 @@ type fakeStore struct {
 	changes      []store.Change
 	gone         store.Position
 	held         bool
-	// fails are the errors of the next calls; a call with an unknown outcome takes effect.
+	// fails are the errors that the next calls return; a call that returns ErrUnknownOutcome still takes
+	// effect.
 	fails []error
 	calls int
-	// unreadable has the reason for each row that can't be read.
+	// unreadable has the reason why a row can't be read, by the row's id.
 	unreadable map[execution.ID]string
 }
 

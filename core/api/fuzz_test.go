@@ -45,7 +45,7 @@ func FuzzEndpoints(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The path and query as a server would parse them; an invalid URL reaches no handler.
+		// Parse path and query as a server does. An invalid URL would not reach any handler.
 		u, err := r.URL.Parse(path + tail)
 		if err != nil || !strings.HasPrefix(u.Path, path) {
 			return

@@ -22,10 +22,10 @@ func serveHealthz(w http.ResponseWriter, _ *http.Request) {
 // serveReadyz reports whether the process can do its work, and lists the failing checks if it can't.
 func (s *Server) serveReadyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
-// Remark is the result of a check that has something to report although the process can do its work.
+// Remark is the result of a passed check that still has something to report.
 type Remark string
 
-// Error is the text of the remark.
+// Error returns the text of the remark.
 func (r Remark) Error() string { return string(r) }
 
 // ReadyHandler answers 200 if all checks pass, otherwise 503 with the failing ones. It also shows remarks

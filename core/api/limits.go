@@ -2,10 +2,10 @@ package api
 
 import "time"
 
-// This file has all limits of single and concurrent requests. They keep a request below 100 ms of processor
-// time and 32 MB of memory, and 32 concurrent requests below 256 MB; costs_test.go measures this. Limits of
-// row content are where the row is written: 200 characters of an action's name and 4096 of its entrypoint
-// (core/config), 256 KB of a run's output (core/worker).
+// This file defines all limits on single and concurrent requests. They keep a request below 100 ms of
+// processor time and 32 MB of memory, and 32 concurrent requests below 256 MB; costs_test.go measures this.
+// Limits on the content of rows are defined where the rows are written: 200 characters of an action's name
+// and 4096 of its entrypoint (core/config), 256 KB of a run's output (core/worker).
 
 // Bodies.
 const (
@@ -16,16 +16,14 @@ const (
 	// Reading, checking and sending a megabyte takes 10 to 20 ms of processor time.
 	maxBatchBody  = 4 << 20
 	maxBatchItems = 1000
-	// maxParameters bounds the parameters of one execution, which go through the database and to
-	// the action.
+	// maxParameters bounds the parameters of one execution, which go through the database and to the action.
 	maxParameters = 256 << 10
 	// maxJSONDepth bounds the nesting of a body, because the database's own parser is recursive.
 	maxJSONDepth = 64
 	// maxMistakes bounds the mistakes in one response; reading ends there. A hundredth mistake rarely tells a
 	// client anything new, and reading on would only help an attacker.
 	maxMistakes = 100
-	// maxPiece bounds the parameters in one statement of a batch, because the driver copies them
-	// twice.
+	// maxPiece bounds the parameters in one statement of a batch, because the driver copies them twice.
 	maxPiece = 1 << 20
 	// maxCompared bounds the parameters that one request compares by meaning, which takes forty
 	// times the work of comparing bytes. It is twice the parameters of two executions. Identical
@@ -56,8 +54,8 @@ const (
 	// smaller than 8 KB, so only pages with many long entrypoints or reasons reach it. The remaining rows are
 	// on the next page.
 	maxPage = 4 << 20
-	// listWindow is how many executions one page scans at most if no index serves its filter: about 50 ms of
-	// the database. Older matches are on the next pages.
+	// listWindow is the maximum number of executions that one page scans if no index matches its filter:
+	// about 50 ms of database time. Older matches are on the next pages.
 	listWindow = 50000
 	// defaultDiscard and largestDiscard are how many open dead letters one bulk discard examines.
 	defaultDiscard = 500
@@ -74,24 +72,24 @@ const (
 	bulkWindows = 10
 	// mostCounted is the largest count; a larger one continues in the next request.
 	mostCounted = 10000
-	// largestBulk is how many executions one step handles. bulkPiece is for how many of them it reads the
-	// parameters at once: at most 13 MB. A step ends early after maxBatchBody of parameters or after
+	// largestBulk is how many executions one step handles. bulkPiece is the number of executions whose
+	// parameters it reads at once: at most 13 MB. A step ends early after maxBatchBody of parameters or after
 	// bulkStepTime.
 	largestBulk  = 500
 	bulkPiece    = 50
 	bulkStepTime = 10 * time.Second
-	// idDisorder bounds how far creation times and ids may be out of order: a statement reads the clock and
-	// draws its ids at different moments.
+	// idDisorder bounds how far creation times and ids can be out of order: a statement does not read the
+	// clock and draw its ids at the same moment.
 	idDisorder = 10 * time.Minute
 )
 
 // Concurrent requests. Each class has its own places, so that readers never block submissions. If all places
 // of its class are taken, a request waits at most placeWait. Then it is refused with 503 and Retry-After.
 const (
-	// placesOfLists: a list scans tables and keeps a processor of the database busy. On a database with two
-	// processors and 2 million rows, four concurrent lists made the dispatch of an execution five times as
-	// slow at the 99th percentile. One list makes it less than twice as slow there, and a tenth slower at the
-	// median (TestSchedulingBesideLists).
+	// placesOfLists: a list scans tables and keeps one of the database's processors busy. On a database with
+	// two processors and 2 million rows, four concurrent lists made the dispatch of an execution five times
+	// as slow at the 99th percentile. One list makes it less than twice as slow there, and a tenth slower at
+	// the median (TestSchedulingBesideLists).
 	placesOfLists = 1
 	// placesOfBulk is for requests by filter, which scan tables as lists do.
 	placesOfBulk = 1
@@ -104,10 +102,9 @@ const (
 	// long.
 	placesOfReads = 16
 	// placesOfWrites: each write takes less than 1 MB. Single executions are written in batches on four
-	// connections, so further ones wait briefly.
+	// connections, so additional ones wait briefly.
 	placesOfWrites = 64
-	// queueOfRequests is how many requests of a class may wait for a place; each holds at most a
-	// small body.
+	// queueOfRequests is how many requests of a class may wait for a place; each holds at most a small body.
 	queueOfRequests = 2048
 	// placeWait is shorter than the timeouts of usual clients.
 	placeWait = 2 * time.Second
@@ -123,9 +120,8 @@ const (
 	maxStreamsOfClient = 25
 	// streamWrite is how long a client may take to accept data before its stream is closed.
 	streamWrite = 5 * time.Second
-	// streamPage is how many changes one query reads. A change has at most 600 bytes, and the next
-	// query runs only after the client has accepted the earlier changes, so at most 600 KB wait for
-	// one client.
+	// streamPage is how many changes one query reads. A change has at most 600 bytes, and the next query runs
+	// only after the client has accepted the earlier changes, so at most 600 KB wait for one client.
 	streamPage = 1000
 	// streamBuffer bounds the kernel's buffer of data that a stream's client has not read.
 	streamBuffer = 64 << 10

@@ -65,14 +65,14 @@ func TestExecutionLimitsAreBounded(t *testing.T) {
 	if len(b.store.rows) > 0 {
 		t.Errorf("%d executions were created", len(b.store.rows))
 	}
-	// In a batch, limits that the configuration does not allow affect only their own item.
+	// In a batch, limits that the configuration does not allow refuse only their own item.
 	a := b.do("POST", executionsPath+"/batch", `{"executions":[`+limited(`"dispatch_timeout_seconds":181`)+`,`+limited(`"dispatch_timeout_seconds":180`)+`]}`)
 	results, _ := a.json["results"].([]any)
 	if len(results) != 2 || results[0].(map[string]any)["status"] != 422.0 || results[1].(map[string]any)["status"] != 201.0 ||
 		!strings.Contains(a.text, typeInvalidLimits) || !strings.Contains(a.text, `"field":"/executions/0/dispatch_timeout_seconds"`) {
 		t.Errorf("the batch: %s", a.text)
 	}
-	// Without dead lettering a queue has no time to live, and therefore sets no bound.
+	// Without dead lettering a queue has no time to live, so it does not limit the dispatch timeout.
 	free := setup(t, func(o *Options) { o.Config.MessageQueue.RabbitMQ.DeadLetter.Enabled = false })
 	if a := free.do("POST", executionsPath, limited(`"dispatch_timeout_seconds":181`)); a.status != 201 {
 		t.Errorf("without a time to live: %d %s", a.status, a.text)
@@ -91,7 +91,7 @@ func TestIdempotencyKeyCoversLimits(t *testing.T) {
 				want = 422
 			}
 			b.do("POST", executionsPath, limited(first), "Idempotency-Key", "k")
-			// The action's current values do not matter.
+			// A change of the action's own limits does not affect the comparison.
 			b.store.actions["core.echo"] = execution.Action{Ref: "core.echo", Timeout: 5 * time.Second, MaxRetries: 7}
 			if a := b.do("POST", executionsPath, limited(second), "Idempotency-Key", "k"); a.status != want {
 				t.Errorf("{%s} and then {%s}: %d, want %d", first, second, a.status, want)

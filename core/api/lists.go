@@ -15,7 +15,7 @@ import (
 	"handoff/core/store"
 )
 
-// parameter is an allowed parameter of a query, with its reader.
+// parameter is an allowed query parameter and the function that reads its value.
 type parameter struct {
 	name string
 	read func(text string) error
@@ -151,11 +151,11 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 	return append(page, ']'), shown, nil
 }
 
-// listExecutions is GET
-// /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
+// listExecutions serves GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N,
+// newest first.
 //
 // The statuses between requested and the terminal ones have short indexes. Any other filter scans at most
-// listWindow ids. So a page may have fewer rows than its limit, or none, and still have a next page.
+// listWindow ids. So a page may have fewer rows than its limit, or none, although a next page exists.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ExecutionQuery
 	onward := func() any {
@@ -184,7 +184,7 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem
 			}
 			top = newest[0].ID + 1
 		}
-		// A child is younger than its parent.
+		// A child has a greater id than its parent.
 		q.After = max(top-1-listWindow, q.Parent, 0)
 		return s.Store.List(ctx, q)
 	}, s.viewListed(r), func(last *store.Listed) any { return last.ID })
@@ -208,7 +208,7 @@ func (s *Server) readChain(r *http.Request) ([]store.Listed, *Problem) {
 	return chain, nil
 }
 
-// getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It
+// getChain serves GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It
 // is one page: store.MaxChain rows without parameters and results.
 func (s *Server) getChain(w http.ResponseWriter, r *http.Request) *Problem {
 	chain, problem := s.readChain(r)
@@ -237,12 +237,11 @@ type transitionView struct {
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
-	// Unreadable lists the words of the line that this program does not know; they are missing in the other
-	// fields.
+	// Unreadable lists the line's values that this program does not know; their own fields are empty.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: the changes of its
+// getTransitions serves GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: the changes of its
 // status and who made them, oldest first.
 func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) *Problem {
 	id, problem := pathExecutionID(r)

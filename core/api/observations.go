@@ -32,7 +32,7 @@ func (s *Server) viewObservation(o *store.Observation) observationView {
 	}
 }
 
-// listObservations is GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
+// listObservations serves GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
 func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ObservationQuery
 	return servePage(s, w, r, pageSpec{"observations", "before", []parameter{

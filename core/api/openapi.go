@@ -10,7 +10,7 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// getOpenAPI is GET /api/v1/openapi.yaml.
+// getOpenAPI serves GET /api/v1/openapi.yaml.
 func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) *Problem {
 	w.Header().Set("Content-Type", "application/yaml") // RFC 9512
 	_, _ = w.Write(openAPI)

@@ -93,7 +93,7 @@ func TestEveryOperationDescribesARefusal(t *testing.T) {
 }
 
 // Every reference names a component, and every component is used.
-func TestOpenAPIReferences(t *testing.T) {
+func TestOpenAPIComponentsAreDefinedAndUsed(t *testing.T) {
 	var all struct {
 		Components map[string]map[string]yaml.Node `yaml:"components"`
 	}

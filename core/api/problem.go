@@ -84,18 +84,18 @@ func serviceUnavailable(title, detail string, retryAfter int) *Problem {
 	return &Problem{Type: typeUnavailable, Title: title, Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: retryAfter}
 }
 
-// databaseAway reports that the database is temporarily unavailable.
+// databaseAway returns the problem that the database is temporarily unavailable.
 func databaseAway(detail string) *Problem {
 	return serviceUnavailable("The database is away", detail, 2)
 }
 
-// tooLong reports that a list was not ready in time.
+// tooLong returns the problem that a list was not ready in time.
 func tooLong(within time.Duration) *Problem {
 	return serviceUnavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
 		"Nothing was changed. Ask for a smaller page, or with a filter that names less, and send it again.", within), 2)
 }
 
-// unreadableRow reports that a row in the database can't be read, and why.
+// unreadableRow returns the problem that a row in the database can't be read, and why.
 func unreadableRow(detail string) *Problem {
 	return &Problem{Type: typeUnreadable, Title: "The row can't be read", Status: http.StatusInternalServerError, Detail: detail}
 }
@@ -136,7 +136,7 @@ func respondJSON(w http.ResponseWriter, status int, value any) *Problem {
 func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		// All responses are plain data, or JSON that was checked on arrival.
+		// This can't happen: all responses are plain data, or JSON that was checked on arrival.
 		status, body = http.StatusInternalServerError, []byte(`{"type":"`+typeInternal+`","title":"The server failed","status":500}`)
 		contentType = "application/problem+json"
 	}

@@ -28,13 +28,14 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 	case err != nil:
 		return nil, incompleteBody()
 	}
-	// The body is complete; a deadline for reading would now end the request itself.
+	// The body is complete. If the read deadline stayed, its expiry would cancel the request while it is
+	// handled.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil
 }
 
-// readAll reads to the end. It allocates the size that the request states; if none is stated, twice the size
-// that arrives.
+// readAll reads to the end. It allocates the size that the request states; if it states none, up to twice the
+// size of what arrives.
 func readAll(from io.Reader, size int64) ([]byte, error) {
 	if size >= 0 {
 		data := make([]byte, size)

@@ -29,15 +29,15 @@ type Options struct {
 	// Tokens are the accepted tokens. Every request under /api must carry one; without tokens there is no
 	// check.
 	Tokens []config.Token
-	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
+	// AllowedHosts are additional names of the server, for requests without a token; see hostguard.
 	AllowedHosts []string
 	// Loopback reports whether only this machine can reach the server.
 	Loopback bool
 	// Checks are the checks of /readyz.
 	Checks []Check
-	// Metrics answers /metrics; nil for none.
+	// Metrics serves /metrics; nil disables it.
 	Metrics http.Handler
-	// Playbooks answers /playbooks/; nil for none.
+	// Playbooks serves /playbooks/; nil disables it.
 	Playbooks http.Handler
 	Log       *slog.Logger
 	// WorkerName returns a worker's name, which responses show alongside its id; empty if it is not known
@@ -45,7 +45,7 @@ type Options struct {
 	WorkerName func(execution.WorkerID) string
 }
 
-// Check is one condition of readiness.
+// Check is one condition for the process to be ready.
 type Check struct {
 	Name string
 	// Run returns the reason why the condition does not hold, nil if it holds.
@@ -79,7 +79,7 @@ func NewServer(o Options) *Server {
 	mux.Handle("/", s.access.openHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		notFound(fmt.Sprintf("There is nothing at %s.", yamlfile.Cut(r.URL.Path))).writeTo(w)
 	})))
-	// A page in a browser must not reach an API that trusts its own machine.
+	// A web page in a browser must not get access to an API that trusts every program on its machine.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		crossOrigin("The request came from a page of another site.").writeTo(w)
@@ -152,9 +152,9 @@ const (
 	harmless repeatEffect = iota
 	// allKeyed: everything that it creates has an idempotency key.
 	allKeyed
-	// someUnkeyed: a repetition would create something twice.
+	// someUnkeyed: repeating the request can create executions twice.
 	someUnkeyed
-	// repeatableStep: part of a step may be done, and a repetition completes it.
+	// repeatableStep: the step may be partly done; repeating the request completes it.
 	repeatableStep
 )
 

@@ -81,8 +81,8 @@ func (s *Server) submitExecutions(r *http.Request, submissions []submitRequest, 
 	return out
 }
 
-// comparison compares the parameters of requests that have the same key. Equal bytes are equal parameters. It
-// compares other parameters by meaning as long as left is large enough.
+// comparison compares the parameters of requests that have the same key. Parameters of equal bytes are equal.
+// Others are compared by meaning, as long as left is large enough.
 type comparison struct {
 	// left is the number of bytes that may still be compared by meaning.
 	left int
@@ -119,8 +119,8 @@ type knownRow struct {
 }
 
 // readExisting reads the executions that already existed, to distinguish a repetition from another request
-// with a used key. It also reads children, which may have been skipped at once, and their parents. It reads
-// parameters only if their bytes differ and comparison still allows it.
+// with a used key. It also reads children, which may have been skipped at creation, and their parents. It
+// reads parameters only if their bytes differ and comparison still allows it.
 func (s *Server) readExisting(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*knownRow, error) {
 	var wanted []execution.ID
 	for i, m := range made {
@@ -221,8 +221,8 @@ func keyReused(key string, by execution.ID) *Problem {
 	}
 }
 
-// repetitionProblem returns the refusal of a used key whose limits are equal; nil if the parameters are
-// equal, too.
+// repetitionProblem returns the refusal of a reused key when the limits are equal; nil if the parameters are
+// also equal.
 func repetitionProblem(parameters sameness, key string, by execution.ID) *Problem {
 	switch parameters {
 	case alike:

@@ -74,7 +74,7 @@ func (c *Certificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certificate
 		renewed, err = c.readFiles()
 	}
 	if err != nil {
-		if seen != c.seen { // once for each state of the files
+		if seen != c.seen { // log once for each state of the files
 			c.log.Error("the renewed certificate can't be used, the one before stays in force", slog.Any("error", err))
 		}
 		c.seen = seen

@@ -51,7 +51,7 @@ func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return parsed
 }
 
-// put writes a file with a distinct modification time, as renewals do.
+// put writes a file and gives it a new modification time, as a renewal would.
 func put(t *testing.T, path, text string, changed int64) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -113,8 +113,8 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 	now = now.Add(1)
 	expect("after a renewal", serial(second, tls.VersionTLS12), 2)
 
-	// A broken renewal keeps the certificate in force: a key of another certificate, a file that is
-	// not a certificate, a missing one.
+	// After a broken renewal the server keeps its certificate: the key belongs to another certificate, a file
+	// is not a certificate, or a file is missing.
 	for what, broken := range map[string]func(){
 		"with half a renewal": func() {
 			other := t.TempDir()
@@ -139,7 +139,7 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 	now = now.Add(certificateCheck)
 	expect("after the repair", serial(third, tls.VersionTLS13), 6)
 
-	// Older versions get no connection, and plain HTTP gets a plain response.
+	// Connections with older TLS versions fail, and a plain HTTP request gets a plain response.
 	pool := x509.NewCertPool()
 	pool.AddCert(third)
 	old := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}

@@ -60,8 +60,8 @@ type listedView struct {
 	SubmittedBy       *string `json:"submitted_by"`
 
 	Created *string `json:"created"`
-	// NoWorkerSince is the time since which the executors have found no fitting worker for a waiting
-	// execution; otherwise null.
+	// NoWorkerSince is when the executors first found no fitting worker for a waiting execution; otherwise
+	// null.
 	NoWorkerSince       *string `json:"no_worker_since"`
 	SchedulingAt        *string `json:"scheduling_at"`
 	SchedulingBy        *string `json:"scheduling_by"`
@@ -78,7 +78,7 @@ type listedView struct {
 	OrchestratedAt      *string `json:"orchestrated_at"`
 }
 
-// resultView is a result: error, message and failed_by of a failure, the output of a success.
+// resultView is a result in responses: error, message and failed_by of a failure, or the output of a success.
 type resultView struct {
 	Error    string          `json:"error,omitempty"`
 	Message  string          `json:"message,omitempty"`

@@ -44,7 +44,7 @@ type capabilitiesView struct {
 // executor's configuration.
 type healthView struct {
 	Status string `json:"status"`
-	// LastCheck is the time at which the worker last reported its figures; null before its first heartbeat.
+	// LastCheck is the time of the worker's last health report; null before its first heartbeat.
 	LastCheck           *string `json:"last_check"`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
 	TotalExecutions     int     `json:"total_executions"`
@@ -71,8 +71,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	}
 }
 
-// listWorkers is GET /api/v1/workers?after=ID&limit=N: all workers, including those that have
-// stopped.
+// listWorkers serves GET /api/v1/workers?after=ID&limit=N: all workers, including those that have stopped.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.WorkerQuery
 	return servePage(s, w, r, pageSpec{"workers", "after", []parameter{{"after", readID(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
@@ -86,7 +85,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 	}, func(last *store.WorkerRow) any { return last.ID })
 }
 
-// getWorker is GET /api/v1/workers/{id}, by number or by name.
+// getWorker serves GET /api/v1/workers/{id}, by number or by name.
 func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	row, problem := s.findWorker(r)
 	if problem != nil {
@@ -95,7 +94,7 @@ func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return respondJSON(w, http.StatusOK, viewWorker(row, s.Config))
 }
 
-// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon, and drainWorker …/drain. Each
+// cordonWorker serves POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon, and drainWorker …/drain. Each
 // answers with the worker's new state. Repeating one is harmless.
 func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.setCordon(w, r, store.Cordon{On: true})
@@ -105,7 +104,8 @@ func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) *Problem
 	return s.setCordon(w, r, store.Cordon{})
 }
 
-// drainWorker also cordons: the next process with this name must not receive the work that this one releases.
+// drainWorker also cordons the worker, so that the next process with this name does not receive the work that
+// this one releases.
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.setCordon(w, r, store.Cordon{On: true, Drain: true})
 }
@@ -147,7 +147,7 @@ func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *
 	return reason, problem
 }
 
-// byName is the prefix in a path for a worker's name that looks like a number.
+// byName is the prefix that marks a worker's name in a path, for a name that looks like a number.
 const byName = "name:"
 
 // findWorker returns the worker that a path names. Digits are always an id, even if another worker has that

@@ -24,9 +24,9 @@ func withWorkers(t *testing.T) *bundle {
 	return b
 }
 
-// Health is derived at the request: from the worker's report, and from the dispatches that died in its queue
-// within the window.
-func TestWorkers(t *testing.T) {
+// A worker's health is computed for each request: from the worker's report, and from the dispatches that died
+// in its queue within the window.
+func TestWorkersAreListedWithHealth(t *testing.T) {
 	b := withWorkers(t)
 	list := b.do(http.MethodGet, "/api/v1/workers", "")
 	workers, _ := list.json["workers"].([]any)
@@ -50,7 +50,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestCordonAndDrain(t *testing.T) {
+func TestCordonAndDrainRecordRequest(t *testing.T) {
 	b := withWorkers(t)
 	for _, c := range []struct {
 		path, body string
@@ -81,7 +81,7 @@ func TestCordonAndDrain(t *testing.T) {
 	}
 }
 
-func TestPinnedExecution(t *testing.T) {
+func TestPinnedWorkerIsPartOfRequest(t *testing.T) {
 	b := withWorkers(t)
 	const path = "/api/v1/executions"
 	if a := b.do(http.MethodPost, path, `{"action_ref": "core.echo", "worker_id": 2}`, "Idempotency-Key", "k"); a.status != http.StatusCreated || b.store.rows[0].Pinned != 2 {
@@ -103,7 +103,7 @@ func TestPinnedExecution(t *testing.T) {
 	}
 }
 
-// A number in a path is always a worker's id; a name made of digits needs the prefix.
+// A number in a path is always a worker's id; a name made of digits needs the prefix "name:".
 func TestWorkerIDTakesPrecedenceOverName(t *testing.T) {
 	b := withWorkers(t)
 	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)

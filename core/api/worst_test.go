@@ -34,7 +34,7 @@ func (a *attempt) bytes() []byte {
 	return a.body()
 }
 
-// fill returns a body of about n bytes: a beginning, a repeated text and an end.
+// fill returns a function that builds a body of about n bytes: begin, text repeated, and end.
 func fill(begin, text string, n int, end string) func() []byte {
 	return func() []byte {
 		var b bytes.Buffer
@@ -48,7 +48,7 @@ func fill(begin, text string, n int, end string) func() []byte {
 	}
 }
 
-// numbered repeats a format with increasing numbers, so that no two pieces are equal.
+// numbered repeats a format with increasing numbers, so that no two repetitions are equal.
 func numbered(begin, format string, n int, end string) func() []byte {
 	return func() []byte {
 		b := bytes.NewBufferString(begin)
@@ -119,7 +119,8 @@ func batchOf(n int, one func(i int) string) func() []byte {
 	}
 }
 
-// stored adds rows to the store that requests with the keys "k0", "k1", … have created.
+// stored returns a function that adds n rows to the store, as created by requests with the keys "k0", "k1",
+// ….
 func stored(n int, parameters string) func(*fakeStore) {
 	return func(db *fakeStore) {
 		for i := range n {

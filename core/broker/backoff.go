@@ -7,9 +7,9 @@ import (
 	"handoff/core/host"
 )
 
-// Backoff spaces out attempts. Its bound doubles from a minimum to a maximum, and each delay is
-// drawn between half of the bound and the bound. So a fleet that lost its broker at one moment does
-// not return at one moment. A Backoff is for one task.
+// Backoff spaces out attempts. Its bound doubles from a minimum to a maximum, and each delay is drawn between
+// half of the bound and the bound. So processes that lose the broker at the same time do not all reconnect at
+// the same time. A Backoff is for a single task.
 type Backoff struct {
 	host     host.Host
 	min, max time.Duration

@@ -6,11 +6,11 @@
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that end,
 // mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one connection.
 // When it ends, every delivery that was not settled (acknowledged or rejected) returns to its queue. A
-// delivery can only be settled over its own session. This matters because delivery tags are numbers that
-// start over with each connection: over a new one, a late acknowledgement would settle another message.
+// delivery can only be settled over its own session. This matters because delivery tags restart with each
+// connection: over a new one, a late acknowledgement would settle another message.
 //
-// Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
-// database decides, and the parts find there what a lost message would have reported.
+// Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The database is
+// authoritative, and the parts find there what a lost message would have reported.
 package broker
 
 import (
@@ -51,8 +51,8 @@ var (
 // hangs never answers.
 const DeclareWait = 10 * time.Second
 
-// Unanswered is the error of a declaration that was given up. what names the queue, exchange or
-// binding; empty if that is not known.
+// Unanswered returns the error of a declaration that the broker did not answer in time. what names the queue,
+// exchange or binding; empty if unknown.
 func Unanswered(what string) error {
 	return fmt.Errorf("declare %s: %w within %v, although it takes connections. A process of the broker may hang: see "+
 		"`rabbitmqctl list_unresponsive_queues`, with -p where the virtual host is not /; if it stays so, restart that node of the broker",
@@ -65,14 +65,14 @@ type Session interface {
 	// exists with other settings is ErrPrecondition. A declaration that the broker does not answer
 	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
-	// Limited returns the names, sorted, of queues that were declared over this session with
-	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They drop or dead-letter
-	// messages that are returned often, unless a policy lifts the limit. A client can't see such a policy.
+	// Limited returns the sorted names of queues that this session declared with Queue.KeepsReturned, but
+	// that already existed with the broker's delivery limit. They drop or dead-letter messages that are
+	// returned often, unless a policy, which clients can't see, lifts the limit.
 	Limited() []string
-	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
-	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
-	// (540), so one request checks and the next deletes. A consumer that arrives between the two
-	// finds the queue gone, and a message that arrives between them is lost.
+	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic queue RabbitMQ
+	// checks and deletes in one step. For a quorum queue it offers no such condition (540), so one request
+	// checks and the next deletes. A consumer that subscribes between the two loses its queue, and a message
+	// that arrives between them is lost.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
 	// QueueState reads the state of a queue and changes nothing (a passive declaration). Ready does not count
 	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is false.
@@ -83,8 +83,8 @@ type Session interface {
 	Publish(ctx context.Context, ms []Message) []Outcome
 	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked reports whether the broker has announced that it holds publishers back (memory or disk alarm),
-	// so that publishes wait.
+	// Blocked reports whether the broker has announced that it blocks publishers (memory or disk alarm), so
+	// that publishes wait.
 	Blocked() bool
 	// Closed reports whether the session has ended.
 	Closed() bool
@@ -97,8 +97,7 @@ type Session interface {
 
 // Consumer is one subscription of one session.
 type Consumer interface {
-	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's
-	// error.
+	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's error.
 	Receive(ctx context.Context) (Delivery, error)
 	// Ack settles a delivery. It is sent but not confirmed: it may be lost with the session, so an
 	// acknowledgement is never a proof.
@@ -115,7 +114,7 @@ type QueueFate uint8
 
 // The fates. The zero value is the safe one.
 const (
-	// QueueInUse: it has a consumer or waiting messages, and stays.
+	// QueueInUse: the queue was kept, because it has a consumer or waiting messages.
 	QueueInUse QueueFate = iota
 	QueueDeleted
 	// QueueAbsent: no queue has that name.
@@ -129,9 +128,8 @@ func (q QueueFate) String() string { return [...]string{"in use", "deleted", "ab
 type QueueState struct {
 	// Exists is false if no queue has that name; everything else is then 0.
 	Exists bool
-	// Ready is the number of messages that wait to be delivered. It excludes delivered,
-	// unacknowledged messages, and dead letters that a quorum queue keeps because they have no
-	// route.
+	// Ready is the number of messages that wait to be delivered. It excludes delivered, unacknowledged
+	// messages, and dead letters that a quorum queue keeps because they have no route.
 	Ready int
 	// Consumers is the number of the queue's subscriptions, whether they take messages or not.
 	Consumers int
@@ -142,8 +140,8 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Unknown: the session or the context ended before the broker answered, or the broker does not
-	// answer for the queue. The message may have been stored, once or not at all.
+	// Unknown: the session or the context ended before the broker answered, or the broker gets no answer from
+	// the queue. The message may have been stored, once or not at all.
 	Unknown Outcome = iota
 	// Confirmed: every queue that the message was routed to has stored it.
 	Confirmed
@@ -176,20 +174,20 @@ type Delivery struct {
 	RoutingKey  string
 	Redelivered bool
 	Envelope    Envelope
-	// Malformed is the reason why the message, its headers or its body, could not be read; nil if it
-	// could. If it is set, Envelope is empty and Body has the message as it came.
+	// Malformed is the reason why the message, its headers or its body, could not be read; nil if it could.
+	// If it is set, Envelope is empty and Body is the message as received.
 	Malformed error
 	Body      []byte
 	// Deaths is the x-death header, newest first; empty if the message never died.
 	Deaths []Death
 }
 
-// Death is one entry of x-death: how often a message died in one queue for one reason.
+// Death is one entry of x-death: it counts a message's deaths in one queue for one reason.
 type Death struct {
 	Queue  string
 	Reason DeathReason
 	Count  int
-	// Time is the time of its first death there, on the broker's clock, in whole seconds.
+	// Time is when it first died in this queue, by the broker's clock, in whole seconds.
 	Time time.Time
 }
 
@@ -205,7 +203,7 @@ const (
 	DeathDeliveryLimit
 )
 
-// String is the reason as in the header.
+// String returns the reason as in the header.
 func (d DeathReason) String() string {
 	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[d]
 }
@@ -221,14 +219,14 @@ const (
 	ExecutionStatusChanged
 	ExecutionCompleted
 	ExecutionCancel
-	// DeadLetterCanary is a test message that an executor lets die; it concerns no execution.
+	// DeadLetterCanary is a test message that an executor lets expire; it belongs to no execution.
 	DeadLetterCanary
 )
 
 // Types is the number of values of Type, NoType included.
 const Types = int(DeadLetterCanary) + 1
 
-// String is the type's name in a message.
+// String returns the type's name in a message.
 func (t Type) String() string {
 	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}[t]
 }
@@ -243,16 +241,16 @@ type Envelope struct {
 	// Version is VersionBlock for a block of dispatches, WireVersion for every other message.
 	Version int
 
-	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a
-	// worker. A message of several is called a block. A block is stored, delivered and settled as
-	// one message, but each of its dispatches is claimed and judged separately.
+	// Dispatches is the content of ExecutionScheduled: at least one dispatch, all for the same incarnation of
+	// a worker. A message with several is called a block. A block is stored, delivered and settled as one
+	// message, but each of its dispatches is claimed and judged separately.
 	Dispatches []Dispatch
 	// Unread are the dispatches of a block that could not be read. Only Decode sets it. The other
 	// dispatches of the block stay valid.
 	Unread []UnreadDispatch
-	// Changes belong to hints, which may cover many executions: ExecutionRequested, ExecutionCancel,
-	// ExecutionStatusChanged and ExecutionCompleted. Of the first two only the keys matter. A
-	// DeadLetterCanary has no changes.
+	// Changes is the content of hints, which may be about many executions: ExecutionRequested,
+	// ExecutionCancel, ExecutionStatusChanged and ExecutionCompleted. Of the first two only the keys matter.
+	// A DeadLetterCanary has no changes.
 	Changes []Change
 }
 
@@ -265,14 +263,13 @@ type Dispatch struct {
 	Parameters  []byte
 }
 
-// UnreadDispatch is a dispatch of a block that could not be read: the reason, and its part of the
-// body.
+// UnreadDispatch is a dispatch of a block that could not be read: the reason, and its part of the body.
 type UnreadDispatch struct {
 	Why  string
 	Body []byte
 }
 
-// Change is a change of an execution's status.
+// Change is one change of an execution's status.
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status

@@ -19,14 +19,14 @@ const (
 	canaryExpiry = time.Minute
 	// canaryPrefix begins the names of a canary's queues, and its message id.
 	canaryPrefix = "handoff.canary."
-	// canaryRoute is a key that only the dead letter queue's own binding matches.
+	// canaryRoute is a routing key that only the binding of the dead letter queue matches.
 	canaryRoute = "handoff.route"
 )
 
-// Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter
-// exchange. Wrong settings of that path have no other symptom: dead letters vanish, and only the
-// timeout monitor finds work that no worker picked up (defect D17). The caller opens a session for
-// the canary alone and closes it afterwards, so that a failure ends no other work.
+// Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter exchange.
+// A misconfigured path has no other symptom: dead letters vanish, and only the timeout monitor finds work
+// that no worker picked up (defect D17). The caller opens a separate session for the canary and closes it
+// afterwards, so that a failure does not affect other work.
 //
 // The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
 // queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
@@ -34,8 +34,8 @@ const (
 // A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches.
 // The broker returns it if that binding is missing.
 //
-// The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
-// nothing.
+// The dead letter queue receives both. The dead letter handler recognises them by their type, acknowledges
+// them and stores nothing.
 //
 // Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's error if
 // ctx ended, or an error that wraps its cause. The cause is ErrPrecondition if the exchange is of another
@@ -96,7 +96,7 @@ func (c *canary) checkDeadLetterPath(ctx context.Context) error {
 	err = c.roundTrip(ctx, arrivals)
 	_ = arrivals.Cancel(ctx)
 	for _, q := range []Queue{died, arrived} {
-		// A queue that can't be deleted now expires.
+		// Errors are ignored: a queue that can't be deleted here expires by itself.
 		_, _ = c.session.DeleteIdle(ctx, q)
 	}
 	return err
@@ -127,7 +127,7 @@ func (c *canary) roundTrip(ctx context.Context, arrivals Consumer) error {
 	}
 	arrivals.Ack(d)
 	if len(d.Deaths) == 0 || d.Deaths[0].Queue != c.name || d.Deaths[0].Reason != DeathExpired {
-		return fmt.Errorf("the message arrived with the deaths %+v, not with an expiry in %s", d.Deaths, c.name)
+		return fmt.Errorf("the message arrived, but its x-death records are %+v; expected an expiry in queue %s", d.Deaths, c.name)
 	}
 	return nil
 }

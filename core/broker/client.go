@@ -14,11 +14,10 @@ import (
 
 // Client keeps one session open for a process. Whenever the session ends, it reconnects and redeclares the
 // topology, indefinitely, with backoff and jitter (defect D32: a worker whose consumer's connection died
-// silently receives nothing but looks healthy). It also watches an idle session. So a process that publishes
-// seldom does not find, with its first message, that its session ended long ago.
+// silently receives nothing but looks healthy). It also watches an idle session. So a process that rarely
+// publishes does not detect only at its next message that its session ended long ago.
 //
-// All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends
-// nothing.
+// All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends nothing.
 type Client struct {
 	host     host.Host
 	broker   Broker
@@ -57,9 +56,9 @@ func (c *Client) Run(ctx context.Context) {
 		if err != nil {
 			break
 		}
-		// After a session that lasted, the client reconnects at once: if the broker is gone, that
-		// attempt fails. After a short session it waits, so that it does not connect in a hot loop
-		// to a broker that accepts connections and drops them.
+		// After a long session, the client reconnects at once: if the broker is down, that attempt fails.
+		// After a short session it waits, so that it does not reconnect in a tight loop to a broker that
+		// accepts connections and drops them.
 		if c.host.Monotonic()-began > c.max {
 			backoff.Reset()
 			continue
@@ -121,14 +120,14 @@ func (c *Client) Session(ctx context.Context) (Session, error) {
 	}
 }
 
-// Ready reports whether a publish would be sent: a session is open and the broker holds no publishers back.
+// Ready reports whether a publish would be sent: a session is open and the broker does not block publishers.
 func (c *Client) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && !c.session.Closed() && !c.session.Blocked()
 }
 
-// ConnectedFor is how long the current session has been open; zero without a session.
+// ConnectedFor returns how long the current session has been open; zero without a session.
 func (c *Client) ConnectedFor() time.Duration {
 	now := c.host.Monotonic()
 	c.mu.Lock()
@@ -139,7 +138,7 @@ func (c *Client) ConnectedFor() time.Duration {
 	return now - c.since
 }
 
-// Limited is Session.Limited of the open session; nil without a session.
+// Limited returns Session.Limited of the open session; nil without a session.
 func (c *Client) Limited() []string {
 	s := c.currentSession()
 	if s == nil {
@@ -161,8 +160,7 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	return s.Publish(ctx, ms)
 }
 
-// DeleteIdle deletes an idle queue over the open session. Without a session it returns
-// ErrUnavailable.
+// DeleteIdle deletes an idle queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	s := c.currentSession()
 	if s == nil {
@@ -171,8 +169,8 @@ func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	return s.DeleteIdle(ctx, q)
 }
 
-// Blocked reports whether the broker holds back the publishes of the open session. Without a session it
-// returns ErrUnavailable.
+// Blocked reports whether the broker blocks the publishes of the open session. Without a session it returns
+// ErrUnavailable.
 func (c *Client) Blocked() (bool, error) {
 	s := c.currentSession()
 	if s == nil {
@@ -204,22 +202,21 @@ func (c *Client) currentSession() Session {
 type Subscription struct {
 	Queue    string
 	Prefetch int
-	// Alive is called with each new consumer, and with nil when that consumer has ended. It may be
-	// nil.
+	// Alive is called with each new consumer, and with nil after a consumer has ended. It may be nil.
 	Alive func(Consumer)
 	// Handle gets every delivery, one after the other, and settles it. If it returns false, the
 	// subscription ends.
 	Handle func(Consumer, Delivery) bool
-	// Cancelled reports whether the process itself has cancelled its consumer (Consumer.Cancel). Then the
-	// end of deliveries ends the subscription, and the session stays open for the deliveries that
-	// are still to be settled. Nil means never.
+	// Cancelled reports whether the process itself has cancelled its consumer (Consumer.Cancel). If so,
+	// Consume returns when the deliveries end, and the session stays open for those that are not settled yet.
+	// Nil means never.
 	Cancelled func() bool
 }
 
 // Consume maintains a subscription until ctx ends, Handle returns false or Cancelled returns true. It
 // resubscribes over every new session. If the broker refuses the subscription or cancels the consumer, it
-// closes the client's session, so that a new one redeclares the queue. That ends every other use of the
-// session.
+// closes the client's session, so that a new one redeclares the queue. Every other user of the session loses
+// it, too.
 func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	alive := sub.Alive

@@ -13,19 +13,17 @@ import (
 	"handoff/core/execution"
 )
 
-// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version
-// and payload.
+// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version and payload.
 const (
-	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a
-	// version that it does not know: guessing the meaning of a field is worse than a dead letter.
-	// Readers skip unknown fields, so a field that an old reader may safely ignore needs no new
-	// version.
+	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a version
+	// that it does not know: guessing the meaning of a field is worse than a dead letter. Readers skip
+	// unknown fields, so a field that an old reader may safely ignore needs no new version.
 	WireVersion = 1
 	// MaxBody bounds a body, in bytes. Encode refuses a longer one, and Decode does before it parses.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
 	ContentType = "application/json"
-	// maxName bounds ids, because AMQP short strings also carry them.
+	// maxName bounds ids, because they are also sent as AMQP short strings.
 	maxName = 255
 )
 
@@ -48,8 +46,7 @@ type wirePayload struct {
 	Executions *[]wireChange `json:"executions,omitempty"`
 }
 
-// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent if the action sets
-// none.
+// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent if the action sets none.
 type wireDispatch struct {
 	ExecutionID       *int64          `json:"execution_id,omitempty"`
 	Epoch             *int64          `json:"epoch,omitempty"`
@@ -70,11 +67,12 @@ type wireChange struct {
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
-	// Handled was added later. A reader that does not know it reads the row.
+	// Handled was added later, so older releases do not send it. A reader that does not know it reads the
+	// row.
 	Handled bool `json:"handled,omitempty"`
 }
 
-// fieldError returns an error that names a field and its fault.
+// fieldError returns an error that names a field and what is wrong with it.
 func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
 }
@@ -144,7 +142,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	for i, d := range deaths {
 		entries[i] = entry{d.Queue, d.Reason.String(), d.Count, d.Time.UTC()}
 	}
-	// It can't fail: it has only strings, numbers and a time within the calendar.
+	// This can't fail: the entries have only strings, numbers, and times that JSON can represent.
 	text, err := json.Marshal(entries)
 	if err != nil {
 		return nil
@@ -152,7 +150,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	return text
 }
 
-// checkEnvelope refuses an envelope that Decode would not read back.
+// checkEnvelope refuses an envelope that Decode would not accept.
 func checkEnvelope(e *Envelope) error {
 	switch {
 	case e.Version != WireVersion && (e.Version != VersionBlock || e.Type != ExecutionScheduled):
@@ -173,7 +171,7 @@ func checkEnvelope(e *Envelope) error {
 	return checkName("correlation_id", e.CorrelationID)
 }
 
-// checkName refuses an id that would not arrive unchanged.
+// checkName refuses an id that would be altered on its way to the receiver.
 func checkName(field, name string) error {
 	if len(name) > maxName {
 		return fieldError(field, "is longer than %d bytes", maxName)
@@ -209,7 +207,7 @@ func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	return w, w.checkFields()
 }
 
-// ceilMilliseconds rounds up: a short timeout must not become 0, which means none.
+// ceilMilliseconds rounds up, so that a short timeout does not become 0, which means no timeout.
 func ceilMilliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -373,7 +371,7 @@ func (w *wireDispatch) decodeDispatch(d *Dispatch) error {
 	return nil
 }
 
-// checkFields holds the rules for a dispatch, for writing and for reading.
+// checkFields checks a dispatch by the rules that apply to both writing and reading.
 func (w *wireDispatch) checkFields() error {
 	for _, number := range []struct {
 		field   string
@@ -423,7 +421,7 @@ func (w *wirePayload) decodeChanges() ([]Change, error) {
 	return changes, nil
 }
 
-// decodeChange reads the i-th entry of a hint.
+// decodeChange converts the i-th entry of a hint.
 func (w *wireChange) decodeChange(i int) (c Change, err error) {
 	at := func(name string) string { return fmt.Sprintf("payload.executions[%d].%s", i, name) }
 	switch {

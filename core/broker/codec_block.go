@@ -11,14 +11,14 @@ const (
 	// VersionBlock is the version of a block: several dispatches in one message. A worker reports in its
 	// heartbeats that it reads blocks; other workers get one dispatch a message.
 	VersionBlock = 2
-	// MaxBlock bounds the dispatches of a block by their Length, in bytes, so that large parameters
-	// do not make a large message. A longer dispatch is sent alone.
+	// MaxBlock bounds the total Length of the dispatches in a block, in bytes, so that large parameters do
+	// not make a large message. A longer dispatch is sent alone.
 	MaxBlock = 128 << 10
 	// MaxDispatches is the largest number of dispatches in a block, for writing and for reading.
 	MaxDispatches = 1000
 )
 
-// Length estimates the bytes that the dispatch takes in a block. The estimate is rather too high.
+// Length estimates the size of the dispatch in a block, in bytes. The estimate tends to be too high.
 func (d *Dispatch) Length() int {
 	const numbersAndNames = 256
 	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)

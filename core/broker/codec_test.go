@@ -53,8 +53,8 @@ func sampleHint() Envelope {
 	}
 }
 
-// TestWireFormat pins the bytes, because other releases and other languages read them.
-func TestWireFormat(t *testing.T) {
+// TestWireFormatDoesNotChange pins the bytes, because other releases and other languages read them.
+func TestWireFormatDoesNotChange(t *testing.T) {
 	for want, e := range map[string]Envelope{
 		`{"message_id":"7.3","message_type":"execution.scheduled","correlation_id":"7","timestamp":"2026-01-02T03:04:05.6789Z","version":1,` +
 			`"payload":{"execution_id":7,"epoch":3,"worker":2,"incarnation":11,"action_ref":"core.echo","runtime":"shell","entrypoint":"echo \"<&>\"",` +
@@ -255,7 +255,7 @@ func TestEncodeRoundsShortDurationsUp(t *testing.T) {
 	}
 }
 
-// anyEnvelope draws an envelope that the core may publish.
+// anyEnvelope returns a generator of envelopes that the core may publish.
 func anyEnvelope() *rapid.Generator[Envelope] {
 	// The fast reader of hints reads numbers of up to 18 digits.
 	number := rapid.OneOf(rapid.Int64Range(0, 1000), rapid.Int64Range(0, 1<<62), rapid.SampledFrom([]int64{longestHinted, longestHinted + 1, math.MaxInt64}))
@@ -308,17 +308,17 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 // longestHinted is the largest number that the fast reader of hints reads.
 const longestHinted = 999_999_999_999_999_999
 
-// hinted reports whether the fast reader must read a message: a hint of at least one change, without escaped
-// characters and numbers beyond longestHinted.
+// hinted reports whether the fast reader must read a message: a hint with at least one change, no escaped
+// characters and no number above longestHinted.
 func hinted(e *Envelope) bool {
 	escaped := func(c rune) bool { return c < ' ' || strings.ContainsRune("\"\\\u2028\u2029", c) }
 	long := func(c Change) bool { return c.Key.ID > longestHinted || c.Key.Epoch > longestHinted }
 	return len(e.Changes) > 0 && e.CorrelationID == "" && !strings.ContainsFunc(e.MessageID, escaped) && !slices.ContainsFunc(e.Changes, long)
 }
 
-// Every message is read as it was sent, by both readers if it is a hint. If it was changed in one
-// place, both readers read the same, or the fast one leaves it to the other.
-func TestRoundTrip(t *testing.T) {
+// Every message decodes to what was encoded; hints do so in both readers. If it was changed in one place,
+// both readers read the same, or the fast one leaves it to the other.
+func TestDecodeReversesEncode(t *testing.T) {
 	envelopes := anyEnvelope()
 	rapid.Check(t, func(t *rapid.T) {
 		e := envelopes.Draw(t, "envelope")
@@ -356,8 +356,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// A body, a block and a year may be as large as their bounds, and not larger.
-func TestMessageBounds(t *testing.T) {
+// A body, a block and a year are accepted at their limits, and refused above.
+func TestMessagesAreLimitedAtTheirBounds(t *testing.T) {
 	written := func(e Envelope) ([]byte, bool) {
 		body, err := Encode(&e)
 		return body, err == nil
@@ -387,7 +387,8 @@ func TestMessageBounds(t *testing.T) {
 			if _, ok := written(e); ok != lawful {
 				t.Errorf("a message of %v is written: %v", at, ok)
 			}
-			// Somebody else may write the moment with an offset, and then in a year of four digits.
+			// Another publisher may write the time with a zone offset, but the year must have four digits
+			// there, too.
 			zone := time.FixedZone("", 2*3600)
 			if at.Year() > 1 {
 				zone = time.FixedZone("", -2*3600)
@@ -473,7 +474,7 @@ func FuzzDecode(f *testing.F) {
 		e.Unread = nil
 		again, err := Encode(&e)
 		if len(body) > MaxBody/2 && err != nil {
-			// Escapes and defaults may make it longer than before.
+			// Escapes and defaults may make the rewritten message too long.
 			return
 		}
 		if err != nil {

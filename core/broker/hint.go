@@ -10,8 +10,9 @@ import (
 )
 
 // Hints are the most numerous messages, and most only report which executions reached which status. This file
-// reads the body of a hint exactly as Encode writes it, several times as fast as the JSON package. It refuses
-// nothing: a body that differs, by a space or another order, goes to the JSON package, which reports errors.
+// reads the body of a hint exactly as Encode writes it, several times as fast as the JSON package. It never
+// refuses a body: one that differs, by a space or the order of fields, is left to the JSON package, which
+// reports errors.
 
 // hintReader reads the rest of a body.
 type hintReader struct{ left []byte }
@@ -97,8 +98,7 @@ func (h *hintReader) readChange() (c Change, ok bool) {
 	return c, h.skipText(`}`)
 }
 
-// decodeHint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's
-// format.
+// decodeHint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's format.
 func decodeHint(body []byte) (e Envelope, ok bool) {
 	r := hintReader{body}
 	if !r.skipText(`{"message_id":"`) {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/host"
 )
 
-// Notifier publishes hints. Its methods only note a hint; Run publishes it. Run puts many changes
-// into one message, makes a few attempts with backoff, and then gives up. A lost hint only costs
-// time, because reconcilers find the same facts in the database.
+// Notifier publishes hints. Its methods only record a hint; Run publishes it. Run combines many changes in
+// one message, makes a few attempts with backoff, and then gives up. A lost hint only costs time, because
+// reconcilers find the same facts in the database.
 type Notifier struct {
 	host   host.Host
 	client *Client
@@ -27,15 +27,14 @@ type Notifier struct {
 	seq     uint64
 }
 
-// cancellation is a hint to the worker that runs an execution.
+// cancellation is a hint to the worker that runs an execution to end it.
 type cancellation struct {
 	worker execution.WorkerID
 	key    execution.Key
 }
 
-// notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one
-// message. notifyPending bounds the waiting changes of each type: in a long outage the oldest are
-// dropped.
+// notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one message.
+// notifyPending bounds the waiting changes of each type: in a long outage the oldest are dropped.
 const (
 	notifyBatch    = 100
 	notifyAttempts = 4
@@ -51,7 +50,7 @@ func NewNotifier(h host.Host, c *Client, source string, log *slog.Logger) *Notif
 	return &Notifier{host: h, client: c, source: source, log: log, wake: h.NewSignal()}
 }
 
-// Requested announces that executions wait for a scheduler.
+// Requested announces that executions are waiting to be scheduled.
 func (n *Notifier) Requested(keys ...execution.Key) {
 	if len(keys) == 0 {
 		return
@@ -64,8 +63,8 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	n.wake.Set()
 }
 
-// Changed announces new statuses. If a status is terminal, it also announces that the execution has
-// completed, with a hint of its own type.
+// Changed announces new statuses. For a terminal status it also publishes a separate hint that the execution
+// has completed.
 func (n *Notifier) Changed(changes ...Change) {
 	if len(changes) == 0 {
 		return
@@ -81,8 +80,8 @@ func (n *Notifier) Changed(changes ...Change) {
 	n.wake.Set()
 }
 
-// Cancel asks a worker to end an execution. If the hint is lost, the worker learns of the
-// cancellation from the reply to its next heartbeat.
+// Cancel asks a worker to end an execution. If the hint is lost, the worker gets the cancellation with the
+// reply to its next heartbeat.
 func (n *Notifier) Cancel(worker execution.WorkerID, key execution.Key) {
 	n.mu.Lock()
 	if len(n.cancels) >= notifyPending {
@@ -102,7 +101,7 @@ func (n *Notifier) addChange(t Type, c Change) {
 
 // Run publishes pending hints until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
-	// Flush may have returned because ctx ended; then there is nothing to wait for.
+	// Flush may have returned because ctx ended; then Run must not wait for more hints.
 	for n.Flush(ctx); ctx.Err() == nil; n.Flush(ctx) {
 		if _, err := n.wake.Wait(ctx, host.Forever); err != nil {
 			return

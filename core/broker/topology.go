@@ -27,12 +27,11 @@ const (
 	cancelQueueSuffix = ".cancels"
 )
 
-// cancelTTL is how long a hint to cancel stays useful. A worker that was away for longer has lost
-// its lease, and no longer owns its work (defect D60).
+// cancelTTL is how long a hint to cancel stays useful. A worker that was disconnected for longer has lost its
+// lease, and no longer owns its work (defect D60).
 const cancelTTL = time.Minute
 
-// WorkerQueue is the name of the queue of one worker's dispatches. It is the same after a restart
-// of the worker.
+// WorkerQueue returns the name of a worker's dispatch queue. It is the same after a restart of the worker.
 func WorkerQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
@@ -43,24 +42,24 @@ func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
 }
 
-// DispatchKey is the routing key of a worker's dispatches.
+// DispatchKey returns the routing key of a worker's dispatches.
 func DispatchKey(id execution.WorkerID) string {
 	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue because the
-// worker takes nothing from its dispatch queue while it is full, and cancellations matter most then. The
-// queue has no dead letter exchange: the heartbeat's reply also carries the cancellation.
+// CancelQueue returns the name of a worker's cancel queue. They have their own queue because the worker takes
+// nothing from its dispatch queue while it is full, and cancellations matter most then. The queue has no dead
+// letter exchange: the heartbeat's reply also carries the cancellation.
 func CancelQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
 
-// CancelKey is the routing key of a worker's cancellations.
+// CancelKey returns the routing key of a worker's cancellations.
 func CancelKey(id execution.WorkerID) string {
 	return "execution.cancel.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// DeadLetterQueue is the queue bound to the dead letter exchange.
+// DeadLetterQueue returns the name of the queue that is bound to the dead letter exchange.
 func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
 
 // ExchangeKind is the routing rule of an exchange.
@@ -93,25 +92,23 @@ type Queue struct {
 	Type string
 	// TTL is x-message-ttl; zero means messages do not expire.
 	TTL time.Duration
-	// DeadLetterExchange is x-dead-letter-exchange; if it is empty, dead messages are lost. A
-	// quorum queue with a dead letter exchange dead-letters at least once, and refuses publishes
-	// when it overflows.
+	// DeadLetterExchange is x-dead-letter-exchange; if it is empty, dead messages are lost. A quorum queue
+	// with a dead letter exchange dead-letters at least once, and refuses publishes when it overflows.
 	DeadLetterExchange string
-	// Expires is x-expires: the broker deletes the queue with its messages when it has had no
-	// consumer for this time; a quorum queue a few seconds later. A new declaration of a classic
-	// queue renews the time. Zero means never.
+	// Expires is x-expires: the broker deletes the queue with its messages after this time without a consumer
+	// (a quorum queue a few seconds later). Redeclaring a classic queue restarts the time. Zero means never.
 	Expires time.Duration
 	// KeepsReturned reports whether a message stays in the queue however often it is returned unacknowledged.
-	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return. The message
-	// goes to the dead letter exchange, or is lost if there is none. A queue that exists without it is not
-	// changed; see Session.Limited.
+	// Otherwise a quorum queue of RabbitMQ 4 treats a message as poison when it is returned for the 21st
+	// time. The message goes to the dead letter exchange, or is lost if there is none. A queue that already
+	// exists is not changed; see Session.Limited.
 	KeepsReturned bool
 }
 
 // Binding routes a key pattern of an exchange to a queue.
 type Binding struct{ Exchange, Pattern, Queue string }
 
-// ExecutorTopology is the topology that every executor declares at start.
+// ExecutorTopology returns the topology that every executor declares when it starts.
 func ExecutorTopology(c config.RabbitMQ) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
@@ -129,12 +126,12 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// hintQueue is a queue of the executors for hints. It has no dead letter exchange.
+// hintQueue returns a queue that the executors share for hints. It has no dead letter exchange.
 func hintQueue(c config.RabbitMQ, name string) Queue {
 	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
 }
 
-// WorkerQueues are the queues of one worker: for dispatches and for cancellations.
+// WorkerQueues returns a worker's two queues: for dispatches and for cancellations.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
 	// A message that returns too often becomes a dead letter, and its execution is reclaimed without blaming
 	// the worker. Without dead lettering it would be lost.
@@ -146,7 +143,7 @@ func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
 	return []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL, KeepsReturned: true}}
 }
 
-// WorkerTopology is the topology that a worker declares before it becomes active.
+// WorkerTopology returns the topology that a worker declares before it becomes active.
 func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},

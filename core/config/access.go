@@ -37,7 +37,7 @@ func isHost(text string) bool {
 }
 
 // ValidateServing returns the problems that keep an executor from serving its API. Validate omits them:
-// workers read the same file but serve no API, so a token that only executors have must not stop them.
+// workers read the same file but serve no API, so such problems must not stop them.
 func (d Deployment) ValidateServing() []Problem {
 	v := validation{}
 	if d.Exposed() {

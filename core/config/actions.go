@@ -192,7 +192,7 @@ func (al *actionLoader) parseAction(r *yamlfile.Reader, path string, n *yaml.Nod
 		unread = unread || !ok
 	}
 	if unread {
-		return // a key that seems to be missing may be unreadable
+		return // a key that seems to be missing may have an unreadable value
 	}
 	problems := al.config.ValidateAction(a)
 	for _, p := range problems {

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestActionFiles(t *testing.T) {
+func TestActionFilesAreLoaded(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"echo.yaml":   "name: core.echo\nruntime: shell\nentrypoint: echo hello\ntimeout_seconds: 30\ndispatch_timeout_seconds: 60\nmax_retries: 2\nretried_exit_codes: [75, 1, 75]\nconcurrency: 4\n",
@@ -38,7 +38,7 @@ func TestActionFiles(t *testing.T) {
 	}
 }
 
-func TestMistakesInActionFiles(t *testing.T) {
+func TestMistakesInActionFilesAreLocated(t *testing.T) {
 	for text, want := range map[string][]string{
 		"": {`a.yaml:1:1: the file is empty; an action has name, runtime and entrypoint`},
 		"ref: core.echo\nruntme: shell\n": {

@@ -33,5 +33,5 @@ func (r Retry) BackoffBounds(n int) (lowest, highest time.Duration) {
 	return lowest, highest
 }
 
-// toPermille rounds a configured factor to an integer, once, before any computation uses it.
+// toPermille rounds a configured factor to an integer once, so that all computations use integers.
 func toPermille(f float64) int64 { return int64(math.Round(f * 1000)) } //detlint:ok one rounding, the same everywhere

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For any configuration and any draw, a backoff stays below its cap and within its bounds, and its lower
+// For any configuration and random draw, a backoff stays below its cap and within BackoffBounds, whose lower
 // bound never decreases from one attempt to the next (defect D52).
 func TestBackoffStaysWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

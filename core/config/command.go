@@ -11,8 +11,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Command is the command line of a daemon: a configuration file, flags for a few settings, and a flag that
-// prints the configuration in force.
+// Command is a daemon's command line: a configuration file, flags for a few settings, and a flag that prints
+// the effective configuration.
 type Command struct {
 	// Name is the name of the program. About describes it in one sentence.
 	Name, About string
@@ -87,8 +87,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	return p
 }
 
-// flagValue is the text of a flag, with the placeholder that the help shows. Pflag calls the placeholder a
-// type.
+// flagValue is a flag's value, with the placeholder that the help shows and that pflag calls the type.
 type flagValue struct{ text, placeholder string }
 
 func (f *flagValue) String() string { return f.text }

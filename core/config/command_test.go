@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCommandLine(t *testing.T) {
+func TestCommandLineReportsHelpAndProblems(t *testing.T) {
 	c := Command{Name: "worker", About: "runs actions.", Flags: []FlagSpec{{"concurrency", "worker.concurrency", "NUMBER", "how many"}}}
 	path := filepath.Join(t.TempDir(), "handoff.yaml")
 	if err := os.WriteFile(path, []byte(addresses), 0o600); err != nil {

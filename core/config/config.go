@@ -20,7 +20,7 @@ const (
 // Profiles lists both, the default first.
 func Profiles() []Profile { return []Profile{Hardened, Documented} }
 
-// Unclaimed is the policy of a reclaim for an execution that no worker ever claimed.
+// Unclaimed is the policy for reclaiming an execution that no worker has ever claimed.
 type Unclaimed string
 
 // The two policies of executor.unclaimed.
@@ -73,7 +73,7 @@ type Executor struct {
 	UnschedulableGrace time.Duration `yaml:"unschedulable_grace"`
 	// Unclaimed is the policy for executions that were never claimed.
 	Unclaimed Unclaimed `yaml:"unclaimed"`
-	// MaxDispatches is how many dispatches of an execution may remain unclaimed at workers that stayed
+	// MaxDispatches is how many of an execution's dispatches may time out unclaimed at workers that stay
 	// active.
 	MaxDispatches int `yaml:"max_dispatches"`
 	// ReconcileInterval is the period of every reconciler loop.
@@ -92,13 +92,14 @@ type Executor struct {
 	// ReapGrace is added to a lease, and to a run deadline, before a worker loses an execution.
 	ReapGrace time.Duration `yaml:"reap_grace"`
 	// The lease monitor pauses when more than BrakeFraction of the workers lose their leases at once, if at
-	// least BrakeMinWorkers were alive: many apparent deaths more often have one cause elsewhere.
+	// least BrakeMinWorkers were alive: many simultaneous deaths are more likely to have one common cause,
+	// such as the network.
 	BrakeFraction   float64 `yaml:"brake_fraction"`
 	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
-	// QueueRetention is how long a worker must be gone before its queues are deleted, if they are empty and
-	// unused (defect D28). A worker that restarts later declares them again.
+	// QueueRetention is how long after a worker has gone its queues are deleted, if they are empty and unused
+	// (defect D28). A worker that restarts later declares them again.
 	QueueRetention time.Duration `yaml:"queue_retention"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
@@ -146,7 +147,7 @@ type Worker struct {
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 }
 
-// ResultWindow is how long the result of a run may wait for others, so that they are written together. A
+// ResultWindow is how long a run's result may wait for further results, so that they are written together. A
 // result does not wait if the worker is idle.
 const ResultWindow = 2 * time.Millisecond
 
@@ -247,7 +248,7 @@ const LeastAPIConnections = 6
 // connection and still be answered in time.
 const LongestPing = 500 * time.Millisecond
 
-// Default returns the defaults of a profile; for an unknown name, those of Hardened.
+// Default returns a profile's defaults; for an unknown name, the defaults of Hardened.
 func Default(p Profile) Config {
 	c := Config{
 		Profile: Hardened,

@@ -96,7 +96,8 @@ func TestContradictorySettingsAreRefused(t *testing.T) {
 	}
 }
 
-// If the margin began before the reply to the next heartbeat, a healthy worker would fence itself.
+// If the fence margin could begin before the next heartbeat's reply arrives, a healthy worker would fence
+// itself.
 func TestFenceMarginAllowsHeartbeat(t *testing.T) {
 	c := Default(Hardened)
 	most := c.Worker.Lease() - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout
@@ -108,8 +109,8 @@ func TestFenceMarginAllowsHeartbeat(t *testing.T) {
 	}
 }
 
-// While the timeout monitor observes, only the dead letter handler reclaims dispatches that a live worker
-// does not claim.
+// While the timeout monitor only observes, the dead letter handler alone reclaims dispatches that a live
+// worker does not claim.
 func TestObservingMonitorNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {
 		mode    Mode
@@ -128,8 +129,8 @@ func TestObservingMonitorNeedsDeadLettering(t *testing.T) {
 	}
 }
 
-// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (defect
-// D52).
+// Jitter stays within ±20 %, the cap applies after the jitter, and no delay is truncated to whole seconds
+// (defect D52).
 func TestBackoffStaysInWindow(t *testing.T) {
 	r := Default(Hardened).Retry
 	inWindow := func(n uint8, draw uint64) bool {

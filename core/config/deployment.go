@@ -16,8 +16,8 @@ type Deployment struct {
 		// URL is the database's URL; it may contain a password.
 		URL string `yaml:"url" secret:"url"`
 		// Migrate makes an executor migrate the schema when it starts. Without it, an executor does not start
-		// on an older schema, and an operator runs `executor migrate up`: for database roles that may not
-		// alter tables.
+		// on an older schema, and an operator runs `executor migrate up`: for database roles that can't alter
+		// tables.
 		Migrate bool `yaml:"migrate"`
 	} `yaml:"database"`
 	MessageQueue struct {
@@ -32,7 +32,7 @@ type Deployment struct {
 		// Token is the bearer token that requests must carry; empty for none. Its name is
 		// "default", and it may do everything.
 		Token string `yaml:"token" secret:"all"`
-		// Tokens are further tokens: a list of {name, token, rights}. Rights is read, submit (also creates,
+		// Tokens are additional tokens: a list of {name, token, rights}. Rights is read, submit (also creates,
 		// cancels and retries executions) or operate (also defines actions, settles dead letters and controls
 		// workers). An entry may have an old_token, which is also accepted, for a rotation. With any token
 		// set, every request needs one.
@@ -40,7 +40,7 @@ type Deployment struct {
 		// Insecure allows the API to listen beyond this machine without a token. Every client that reaches it
 		// can then run commands on the workers.
 		Insecure bool `yaml:"insecure"`
-		// AllowedHosts are further names and addresses, without ports, under which clients reach the API,
+		// AllowedHosts are additional names and addresses, without ports, under which clients reach the API,
 		// such as those of a proxy. Localhost and the address that the API listens on are always allowed. The
 		// API refuses other hosts only if no token is set.
 		AllowedHosts []string `yaml:"allowed_hosts"`

@@ -69,7 +69,8 @@ func defaultIsolation() Isolation {
 	return Isolation{Privileges: DropPrivileges, PrivateTmp: PrivateTmpAuto, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
 }
 
-// maxInteger returns the largest integer that reading accepts for the key; Validate may set a lower bound.
+// maxInteger returns the largest integer that readNode and parseText accept for the key; Validate may set a
+// lower maximum.
 func (l Leaf) maxInteger() int64 {
 	if strings.HasSuffix(l.Path, "_bytes") {
 		return mostBytes

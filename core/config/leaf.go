@@ -31,8 +31,7 @@ type Leaf struct {
 // Leaves lists the keys of Config in the order of its fields, `profile` included.
 func Leaves() []Leaf { return structLeaves(reflect.TypeFor[Config](), "", nil) }
 
-// daemonLeaves lists the keys of a daemon's file: those of Config and of Deployment, section by
-// section.
+// daemonLeaves lists the keys of a daemon's file: the keys of Config and Deployment, section by section.
 func daemonLeaves() []Leaf {
 	all := Leaves()
 	for _, l := range structLeaves(reflect.TypeFor[Deployment](), "", nil) {
@@ -96,8 +95,8 @@ func (l Leaf) mayBeEmpty() bool {
 	return l.deployment && l.Type.Kind() == reflect.String && l.allowedNames() == nil
 }
 
-// checksChoices reports whether readNode refuses a text that is not one of the choices. For keys of Config,
-// Validate does this, except for the profile, on which all defaults depend.
+// checksChoices reports whether readNode refuses a text that is not one of the choices. Validate does this
+// for the keys of Config, except for the profile, which determines all defaults.
 func (l Leaf) checksChoices() bool {
 	return l.allowedNames() != nil && (l.deployment || l.Path == "profile")
 }
@@ -119,7 +118,7 @@ func (l Leaf) allowedNames() []string {
 	}[l.Path]
 }
 
-// largest bounds integers, so that sums of a few can't overflow as milliseconds.
+// largest bounds integers, so that a sum of a few in milliseconds can't overflow.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
 // maxDuration bounds a duration. Retention may last for years.

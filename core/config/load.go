@@ -45,12 +45,12 @@ type origin struct {
 	name string
 	// line and column are the position in a file, otherwise 0.
 	line, column int
-	// found reports whether the process found the value itself; name is then the source.
+	// found reports whether the process determined the value itself; name is then the source.
 	found bool
 }
 
-// Load merges the sources. It returns all problems, those of the file first. If there are any, the Effective
-// has only the values that could be read, and must not be used to run.
+// Load merges the sources. It returns all problems, beginning with the file's. If there are any, the
+// Effective has only the values that could be read, and must not be used to run.
 func Load(in Input) (*Effective, yamlfile.Errors) {
 	l := loader{all: daemonLeaves(), unread: map[string]bool{}}
 	l.readFile(in)
@@ -126,9 +126,8 @@ func EnvName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// foreignVariable matches variables with our prefix that set no key: the name of the file, those of the
-// harness, those of actions, and those that Kubernetes sets for every service whose name begins with
-// "handoff".
+// foreignVariable matches variables with our prefix that set no key: the name of the file, variables of the
+// harness and of actions, and those that Kubernetes sets for every service whose name begins with "handoff".
 var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|TESTS|PATIENCE|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 func (l *loader) readEnvironment(environ []string) {
@@ -252,7 +251,7 @@ func (e *Effective) Locate(p Problem) yamlfile.Problem {
 	return out
 }
 
-// Found sets an empty value to one that the process found itself. where becomes its origin.
+// Found replaces an empty value with one that the process has determined itself. where becomes its origin.
 func (e *Effective) Found(path string, value any, where string) {
 	all := daemonLeaves()
 	field := e.fieldValue(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])

@@ -22,7 +22,7 @@ func texts(problems yamlfile.Errors) []string {
 	return list
 }
 
-func TestMistakesInTheFile(t *testing.T) {
+func TestMistakesInFileAreLocated(t *testing.T) {
 	for name, c := range map[string]struct {
 		file string
 		want []string
@@ -100,7 +100,7 @@ func TestMistakesInTheFile(t *testing.T) {
 	}
 }
 
-func TestMistakesInEnvironmentAndFlags(t *testing.T) {
+func TestMistakesInEnvironmentAndFlagsAreReported(t *testing.T) {
 	_, problems := Load(Input{
 		Environ: []string{
 			"HANDOFF_DISPATCH_TIMEOUT=3s", "HANDOFF_EXECUTOR_BATCH_SIZ=1", "HANDOFF_EXECUTOR_REAP_GRACE=3", "HANDOFF_RETRY_ENABLED=yes", "PATH=/bin",
@@ -203,7 +203,7 @@ func TestMessagesRevealNoSecrets(t *testing.T) {
 	}
 }
 
-func TestMaskURL(t *testing.T) {
+func TestMaskURLHidesPassword(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "",
 		"postgres://h/d":                     "postgres://h/d",
@@ -218,7 +218,7 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-// Dots become underscores, so two keys could have the same variable.
+// Dots become underscores, so two keys could map to the same variable.
 func TestEveryKeyHasUniqueVariable(t *testing.T) {
 	seen := map[string]string{}
 	for _, l := range daemonLeaves() {

@@ -16,7 +16,7 @@ const (
 // Logger returns the logger of a daemon that writes to w.
 func (d Deployment) Logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(d.Log.Level)) // Validate has checked it
+	_ = level.UnmarshalText([]byte(d.Log.Level)) // Validate has checked the level
 	options := &slog.HandlerOptions{Level: level}
 	text := d.Log.Format == LogText
 	if f, ok := w.(*os.File); ok && d.Log.Format == LogAuto {

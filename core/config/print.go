@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Print writes the configuration in force as a YAML file, with the origin of each value as a comment. Secrets
-// are masked, so that the output can be shared.
+// Print writes the effective configuration as a YAML file, with the origin of each value as a comment.
+// Secrets are masked, so that the output can be shared.
 func (e *Effective) Print(w io.Writer) {
 	type line struct{ text, about string }
 	var lines []line

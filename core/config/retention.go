@@ -47,7 +47,7 @@ func defaultRetention(p Profile) Retention {
 	return r
 }
 
-// longestKept is the longest retention other than permanent: ten years.
+// longestKept is the longest finite retention: ten years.
 const longestKept = 10 * 365 * 24 * time.Hour
 
 // Any reports whether any rows are ever deleted.

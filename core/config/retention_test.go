@@ -7,7 +7,7 @@ import (
 )
 
 // Deadlines are at most a month, but retention may be longer.
-func TestRetentionAllowsYears(t *testing.T) {
+func TestRetentionMayExceedDeadlines(t *testing.T) {
 	e, problems := Load(Input{
 		File: "c.yaml", Data: []byte("retention: {executions: 2160h}\n" + addresses), Environ: []string{"HANDOFF_RETENTION_TRANSITIONS=87600h"},
 	})
@@ -28,8 +28,8 @@ func TestRetentionAllowsYears(t *testing.T) {
 	}
 }
 
-// A default must not silently break a configuration: retention of queues beyond that of workers is refused,
-// with the key to set.
+// If queue_retention exceeds the default retention of workers, the configuration is refused with the key to
+// set.
 func TestDefaultRetentionExceedsQueueRetention(t *testing.T) {
 	c := Default(Hardened)
 	if r := c.Retention; r.Executions != DefaultRetention || r.Workers != DefaultRetention || r.Workers < 10*c.Executor.QueueRetention {

@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// SecretFile returns the name of the configuration file if it set a password or token that is in force,
+// SecretFile returns the name of the configuration file if a password or token in it is in use,
 // otherwise "".
 func (e *Effective) SecretFile() string {
 	for _, l := range daemonLeaves() {

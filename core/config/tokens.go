@@ -35,7 +35,7 @@ func (r Right) Includes(need Right) bool {
 
 // Token is one of the tokens that API requests may carry, and its rights.
 type Token struct {
-	// Name represents the token in the audit trail, the log and refusals, where the token itself must not
+	// Name identifies the token in the audit trail, the log and refusals, where the token itself must not
 	// appear.
 	Name string
 	// Token is the bearer token of the requests.
@@ -50,14 +50,14 @@ type Token struct {
 // DefaultToken is the name of the token in api.token.
 const DefaultToken = "default"
 
-// leastToken is the minimum length of a token in api.tokens: 16 random characters can't be guessed.
+// leastToken is the minimum length of a token in api.tokens: 16 random characters are infeasible to guess.
 const leastToken = 16
 
 // tokenName is the pattern of a token's name, which appears in log lines and in idempotency scopes.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Tokens returns all tokens of the API: those of api.tokens and, named "default" with every right,
-// that of api.token.
+// Tokens returns all tokens of the API: the entries of api.tokens and, named "default" with every right,
+// api.token.
 func (d Deployment) Tokens() []Token {
 	all := slices.Clone(d.API.Tokens)
 	if d.API.Token != "" {

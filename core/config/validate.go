@@ -134,8 +134,8 @@ func (v *validation) checkWorker(w Worker) {
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
 		v.addProblem("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
-	// A heartbeat renews the lease when its reply arrives. A worker that fenced itself before that would end
-	// its actions although nothing is wrong.
+	// The worker counts its lease as renewed only when the heartbeat's reply arrives. A worker that fenced
+	// itself before that would end its actions although nothing is wrong.
 	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
 		v.addProblem("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
 			w.FenceMargin, most, w.Lease())

@@ -11,7 +11,7 @@ import (
 
 // Position is a place in the stream of changes. It is behind the change with this ID or, if ID is 0, behind
 // all changes of the transactions before Transaction. The zero value is the beginning. A position is valid
-// for one database server only.
+// only for the database server that issued it.
 type Position struct {
 	Transaction uint64
 	ID          int64
@@ -20,7 +20,7 @@ type Position struct {
 // String returns the text that ParsePosition reads.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Transaction, p.ID) }
 
-// Before reports whether p comes earlier in the stream.
+// Before reports whether p is earlier in the stream than o.
 func (p Position) Before(o Position) bool {
 	return p.Transaction < o.Transaction || p.Transaction == o.Transaction && p.ID < o.ID
 }
@@ -42,15 +42,15 @@ func ParsePosition(text string) (p Position, err error) {
 	return p, nil
 }
 
-// ChangeQuery asks for changes. Zero fields select all.
+// ChangeQuery selects changes. A field that is zero does not filter.
 type ChangeQuery struct {
 	After     Position
 	Execution execution.ID
 	ActionRef string
-	// To is the new status.
+	// To selects changes to this status.
 	To execution.Status
-	// Limit bounds the changes that the query examines, selected or not, so that a narrow filter is bounded
-	// too. At zero or less it examines none, and Next is the current end of the stream.
+	// Limit bounds the changes that the query examines, selected or not, so that a query with a narrow filter
+	// is cheap, too. At zero or less it examines none, and Next is the current end of the stream.
 	Limit int
 }
 
@@ -62,7 +62,7 @@ type Change struct {
 	Transition
 }
 
-// ChangePage is the answer to a ChangeQuery.
+// ChangePage is the result of a ChangeQuery.
 type ChangePage struct {
 	Changes []Change
 	// Next is the position for the next query. It is behind the last change examined or, if none was left,
@@ -73,11 +73,11 @@ type ChangePage struct {
 	More bool
 	// End is the current end of the stream. The stream has never returned a position behind it.
 	End Position
-	// Held reports whether the stream ends before changes that have already happened. The cause is an open
-	// transaction, anywhere on the database server, that began to write before them.
+	// Held reports whether committed changes are missing at the end of the stream, because an open
+	// transaction, anywhere on the database server, began to write before them.
 	Held bool
-	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
-	// whose position comes before it has missed changes. GoneAt is the latest time of a deleted change.
+	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader whose
+	// position is earlier has missed changes. GoneAt is the latest time of a deleted change.
 	Gone   Position
 	GoneAt time.Time
 }

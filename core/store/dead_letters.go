@@ -44,9 +44,9 @@ const (
 	longestXDeath  = 16 << 10
 )
 
-// Bounded returns the dead letter in a form that may be stored. The publisher decides the content of a
-// message, so body and strings are truncated and made valid for PostgreSQL. A truncated x-death would not be
-// JSON, so one that is too long is left out.
+// Bounded returns the dead letter in a form that can be stored. A publisher can send any content, so body and
+// strings are truncated and made valid for PostgreSQL. A truncated x-death would not be JSON, so one that is
+// too long is left out.
 func (d DeadLetter) Bounded() DeadLetter {
 	d.BodyBytes = max(d.BodyBytes, len(d.Body))
 	if len(d.Body) > LongestBody {
@@ -75,13 +75,12 @@ type StoredDeadLetter struct {
 	ID int64
 	DeadLetter
 	ReceivedAt time.Time
-	// HandledAt is zero while it is open. HandledBy is the actor who settled it, empty if no person
-	// did.
+	// HandledAt is zero while it is open. HandledBy is the actor who settled it, empty if no person did.
 	HandledAt time.Time
 	HandledBy string
 }
 
-// DeadLetterQuery asks for a page of dead letters, newest first.
+// DeadLetterQuery selects a page of dead letters, newest first.
 type DeadLetterQuery struct {
 	// Open asks only for open dead letters.
 	Open bool
@@ -90,13 +89,13 @@ type DeadLetterQuery struct {
 	Limit  int
 }
 
-// DeadLetterSummaryQuery asks for counts of the dead letters received, by group. The summary reads
+// DeadLetterSummaryQuery requests counts of the dead letters received, by group. The summary reads
 // exactly the dead letters of the window, so its cost depends on the window alone.
 type DeadLetterSummaryQuery struct {
-	// Window is how far back the query looks from the database's present time, inclusive.
+	// Window is how far back the query looks from the database's current time, inclusive.
 	Window time.Duration
-	// Every splits the window into periods of this length, which begin at its multiples since 1970
-	// in UTC. Zero means no split. The window may cut off part of the first and the last period.
+	// Every splits the window into periods of this length, aligned to its multiples since 1970 in UTC. Zero
+	// means no split. The window may cut the first and the last period short.
 	Every time.Duration
 	// ByReason, ByAction and ByWorker select the fields that distinguish groups.
 	ByReason, ByAction, ByWorker bool
@@ -104,8 +103,8 @@ type DeadLetterSummaryQuery struct {
 	Limit int
 }
 
-// DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is
-// empty or zero. Action and worker are also empty and zero for messages that were not dispatches.
+// DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is empty or
+// zero. Action and worker are also empty and zero if the messages were not dispatches.
 type DeadLetterGroup struct {
 	// From is the beginning of the period; zero without periods.
 	From      time.Time
@@ -115,7 +114,7 @@ type DeadLetterGroup struct {
 	Count     int
 }
 
-// DeadLetterSummary is the answer to a DeadLetterSummaryQuery.
+// DeadLetterSummary is the result of a DeadLetterSummaryQuery.
 type DeadLetterSummary struct {
 	// Since and Until are the window, by the database's clock.
 	Since, Until time.Time
@@ -124,7 +123,7 @@ type DeadLetterSummary struct {
 	// Groups are ordered by period, latest first; then by count, greatest first; then by reason,
 	// action and worker, in byte order.
 	Groups []DeadLetterGroup
-	// More reports whether there are groups beyond the limit.
+	// More reports whether the limit has cut off groups.
 	More bool
 }
 
@@ -137,7 +136,7 @@ type DeadLetterDiscard struct {
 	Queue     string
 	ActionRef string
 	Worker    execution.WorkerID
-	// OlderThan is the least age, by the database's clock.
+	// OlderThan is the minimum age, by the database's clock.
 	OlderThan time.Duration
 	// The call examines only ids above After; 0 begins with the oldest.
 	After int64
@@ -148,7 +147,7 @@ type DeadLetterDiscard struct {
 	Actor string
 }
 
-// DeadLettersDiscarded is the answer to a DeadLetterDiscard.
+// DeadLettersDiscarded is the result of a DeadLetterDiscard.
 type DeadLettersDiscarded struct {
 	// Closed is the number of dead letters that were closed.
 	Closed int
@@ -162,17 +161,17 @@ type Survey struct {
 	// Waiting counts the executions that have not ended, by status. Statuses without executions are
 	// left out, and so are statuses that this program does not know.
 	Waiting []Waiting
-	// OrchestrationLag is the time since the earliest end that is not handled yet.
+	// OrchestrationLag is the age of the oldest end of an execution that is not handled yet.
 	OrchestrationLag time.Duration
 	// DeadLettersOpen counts the open dead letters.
 	DeadLettersOpen int
 	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
 	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
-	// Unclaimed is the longest time that a dispatch has waited at a worker which, by its heartbeats, had a
-	// free slot all that time.
+	// Unclaimed is the longest time that a dispatch has waited at a worker whose heartbeats reported a free
+	// slot all that time.
 	Unclaimed time.Duration
-	// Unfit is the longest time for which an execution has found no fitting worker.
+	// Unfit is the longest time that an execution has been waiting without any fitting worker.
 	Unfit time.Duration
 	// Held identifies the oldest transaction that was open, anywhere on the database server, and had
 	// begun to write; the stream of changes ends before it. 0 if there was none.
@@ -191,7 +190,7 @@ const MostUnreadable = 20
 // wrote it.
 type UnreadableRow struct {
 	ID execution.ID
-	// Why names the column and what is wrong with it.
+	// Why names the column and explains what is wrong with its value.
 	Why string
 }
 
@@ -202,8 +201,8 @@ type SlotsInUse struct {
 }
 
 // Waiting counts the executions in a status. Oldest is the longest time that one of them has waited. A
-// requested execution waits from the moment when it is due, so a child that waits for its parent is counted,
-// but has no age.
+// requested execution waits since it became due, so a child that waits for its parent is counted, but has no
+// age.
 type Waiting struct {
 	Status execution.Status
 	Count  int

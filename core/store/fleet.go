@@ -12,7 +12,7 @@ type WorkerKey struct {
 	Incarnation execution.Incarnation
 }
 
-// WorkerRow is a worker as the database's clock judges it at the moment of the call.
+// WorkerRow is a worker's state at the time of the call, by the database's clock.
 type WorkerRow struct {
 	WorkerKey
 	Name          string
@@ -22,30 +22,28 @@ type WorkerRow struct {
 	ConsumerAlive bool
 	// Beat is the number of its latest heartbeat.
 	Beat uint64
-	// LastBeat is the time of its latest heartbeat, zero before the first. It is for display, not
-	// for comparisons.
+	// LastBeat is the time of its latest heartbeat, zero before the first. It is only for display.
 	LastBeat time.Time
-	// SinceBeat is the time since its latest heartbeat or, before the first, since its
-	// registration.
+	// SinceBeat is the time since its latest heartbeat or, before the first, since its registration.
 	SinceBeat time.Duration
 	// LeaseOverFor is the time since the lease ended; zero or less while it is valid.
 	LeaseOverFor time.Duration
 	// Load counts the rows that are scheduled at this incarnation or run on it. Queued counts only
 	// the scheduled ones.
 	Load, Queued int
-	// FullFor is the time since the claim that took the last free slot; 0 while a slot is free. A dispatch
-	// that waits at this worker may have to wait that long once more.
+	// FullFor is the time since a claim took the last free slot; 0 while a slot is free. A dispatch that
+	// waits at this worker may have to wait about as long again.
 	FullFor time.Duration
-	// Cordoned reports whether an operator keeps new work away, for the reason CordonReason.
-	// CordonChangedBy is the Actor of the latest Cordon, set or lifted.
+	// Cordoned reports whether an operator has excluded the worker from new work, for the reason
+	// CordonReason. CordonChangedBy is the Actor of the latest Cordon, set or lifted.
 	Cordoned        bool
 	CordonReason    string
 	CordonChangedBy string
 	// Figures are the figures that the incarnation reported last, with their ages brought up to date.
 	Figures execution.Figures
-	// Expired holds how long ago dispatches were reclaimed that the incarnation left unclaimed past their
-	// deadline while it stayed active (Reclaim.Counts). The latest comes first, and there are a hundred at
-	// most. The worker can't report those itself.
+	// Expired holds the ages of reclaims of dispatches that the incarnation, although active, did not claim
+	// by their deadline (Reclaim.Counts). The latest is first, and there are at most a hundred. The worker
+	// can't report these itself.
 	Expired []time.Duration
 	// HealthURL is the address of its health endpoint; empty for none.
 	HealthURL string
@@ -61,8 +59,9 @@ type WorkerRow struct {
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
 // Evidence returns all known failures of the worker within the window: those that it reports, and the
-// dispatches that it left unclaimed, which it can't report. The unclaimed ones count as consecutive failures,
-// whatever the worker has run since: a successful run is no evidence about dispatches that it does not claim.
+// dispatches that it left unclaimed, which it can't report. The unclaimed dispatches count as consecutive
+// failures even if the worker has run others since: a successful run does not show that it receives every
+// dispatch.
 func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
 	f := w.Figures
 	for i, ago := range w.Expired {
@@ -97,8 +96,8 @@ func (w *WorkerRow) Runs(runtime string) bool {
 	return false
 }
 
-// Cordon is an operator's order to keep new work from a worker, or to lift such an order. It belongs to the
-// worker's name and outlives the incarnation.
+// Cordon is an operator's request to exclude a worker from new work, or to include it again. It belongs to
+// the worker's name and outlives the incarnation.
 type Cordon struct {
 	Worker execution.WorkerID
 	// On sets the cordon; false lifts it.

@@ -7,12 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// ExecutionQuery asks for a page of executions, newest first. A zero filter passes all.
+// ExecutionQuery selects a page of executions, newest first. A zero filter selects all.
 type ExecutionQuery struct {
 	Status    execution.Status
 	ActionRef string
-	// Worker is the present or last owner. Parent is the first row of the chain whose children are
-	// wanted.
+	// Worker is the present or last owner. Parent is the first row of the chain whose children are wanted.
 	Worker execution.WorkerID
 	Parent execution.ID
 	// Reason is the failure reason.
@@ -25,23 +24,21 @@ type ExecutionQuery struct {
 	Before, After execution.ID
 	Limit         int
 
-	// IDs asks for exactly these rows, newest first; the fields above then have no effect.
-	// WithParameters asks for their parameters, Digests for the digests and sizes of the
-	// parameters.
+	// IDs selects exactly these rows, newest first; the fields above then have no effect. WithParameters
+	// includes their parameters, Digests the digests and sizes of the parameters.
 	IDs            []execution.ID
 	WithParameters bool
 	Digests        bool
 
-	// OnlyIDs asks for nothing but the ids of a page that the filters select, so that many can be
-	// counted at once.
+	// OnlyIDs requests only the ids of the executions that the filters select, so that many can be counted at
+	// once.
 	OnlyIDs bool
 }
 
-// Period is a span of the database's time, from From up to but not including To. A zero bound is no
-// bound.
+// Period is a span of the database's time, from From to before To. A zero From or To leaves that side open.
 type Period struct{ From, To time.Time }
 
-// Contains reports whether a moment is in the period. Only a period without bounds contains the zero moment,
+// Contains reports whether a time is in the period. Only a period without bounds contains the zero moment,
 // which stands for an event that has not happened.
 func (p Period) Contains(moment time.Time) bool {
 	if p == (Period{}) {
@@ -73,7 +70,7 @@ func (eq *ExecutionQuery) Matches(e *execution.Execution) bool {
 		(eq.Reason == execution.NoReason || e.FailureReason == eq.Reason) && eq.Created.Contains(e.Created) && eq.Ended.Contains(e.Ended) && (eq.Before == 0 || e.ID < eq.Before) && e.ID > eq.After
 }
 
-// WorkerQuery asks for a page of workers, ordered by id. A zero filter passes all.
+// WorkerQuery selects a page of workers, ordered by id. A zero filter selects all.
 type WorkerQuery struct {
 	ID    execution.WorkerID
 	Name  string

@@ -6,20 +6,20 @@ import (
 	"handoff/core/execution"
 )
 
-// The parts of the executor that can be set to observe only, and the action that the prober would
-// take. The monitor's part has the same name as in its transitions.
+// The parts of the executor that can be set to observe only, and the action that the prober would take. The
+// timeout monitor has the same name in transitions.
 const (
 	PartMonitor = "execution_timeout_monitor"
 	PartProber  = "health_prober"
-	// WouldAvoid is the action of an observing prober: treat the worker as unreachable, and choose
-	// it last.
+	// WouldAvoid is the action that an observing prober would take: treat the worker as unreachable, and
+	// choose it last.
 	WouldAvoid = "unreachable"
 )
 
-// Observed is the answer of ObserveReclaims for one reclaim.
+// Observed is the result of ObserveReclaims for one reclaim.
 type Observed struct {
-	// New reports whether this call recorded the reclaim: it was not recorded before, and would have been
-	// applied.
+	// New reports whether this call recorded the reclaim: it would have been applied, and was not recorded
+	// earlier.
 	New bool
 	// Would is the status that the reclaim would have given the row, None unless New.
 	Would execution.Status
@@ -49,7 +49,7 @@ type Observation struct {
 	EndedAt time.Time
 }
 
-// ObservationQuery asks for a page of observations, newest first. A zero filter passes all.
+// ObservationQuery selects a page of observations, newest first. A zero filter selects all.
 type ObservationQuery struct {
 	Part      string
 	Execution execution.ID

@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Orchestration is the terminal handling of one row.
+// Orchestration is a request for the terminal handling of one row.
 type Orchestration struct {
 	ID execution.ID
 	// Retry is the new row to create; nil for none.
@@ -17,12 +17,13 @@ type Orchestration struct {
 type Retry struct {
 	Count  int
 	Reason execution.Reason
-	// Delay is the backoff, counted from the moment of the step.
+	// Delay is the backoff, counted from when the step is made.
 	Delay time.Duration
-	// Free is 0 if the retry counts. Otherwise it follows an end that is nobody's failure and may be free,
-	// and Free is the number of free retries that a chain may have. While fewer retries have been free, the
-	// new row may be retried once more than this one. Otherwise the retry counts, and is not created if none
-	// are left. It also counts if the chain's request allowed no retries and the action has been started.
+	// Free is 0 if the retry counts. Otherwise the retry follows an end that is not a failure, and may be
+	// free; Free is then the number of free retries that a chain may have. While fewer retries have been
+	// free, the new row may be retried once more than this one. Otherwise the retry counts, and is not
+	// created if none are left. It also counts if the chain's request allowed no retries and the action has
+	// been started.
 	Free int
 }
 
@@ -36,11 +37,11 @@ type Orchestrated struct {
 	Children bool
 }
 
-// Settled is the answer of SettleChildren for one chain.
+// Settled is the result of SettleChildren for one chain.
 type Settled struct {
 	// Started holds the ids of the children that became due, Skipped those of the cancelled ones.
 	Started []execution.ID
 	Skipped []execution.ID
-	// More reports whether other children of the chain still wait.
+	// More reports whether further children of the chain are still waiting.
 	More bool
 }

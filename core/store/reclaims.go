@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ReclaimCause is the reason why rows need attention and why a part may reclaim them.
+// ReclaimCause is the reason why rows need attention, and why a part may reclaim them.
 type ReclaimCause uint8
 
 // The causes. Each comment names the statuses that the cause covers and when the cause applies.
@@ -23,9 +23,8 @@ const (
 	Undeliverable
 	// Unpublished: scheduled for at least Age and never confirmed by the broker.
 	Unpublished
-	// UnpublishedLate: unpublished, scheduled for at least Age, and past half of the time until the
-	// dispatch deadline. If its message arrived now, the worker would have little or no time left
-	// to claim it.
+	// UnpublishedLate: unpublished, scheduled for at least Age, and past half of the time until the dispatch
+	// deadline. If its message arrived now, the worker would have little or no time left to claim it.
 	UnpublishedLate
 	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
 	// scheduled at one that is draining. For a running row, the lease of that incarnation must also
@@ -44,7 +43,7 @@ const (
 	Unsettled
 )
 
-// String is the cause's name in logs and in the guard of PostgreSQL's statement.
+// String returns the cause's name in logs and in the guard of PostgreSQL's statement.
 func (r ReclaimCause) String() string {
 	names := [...]string{
 		"none", "unclaimed", "dead_lettered", "undeliverable", "unpublished", "unpublished_late", "owner_gone", "overrun",
@@ -56,13 +55,12 @@ func (r ReclaimCause) String() string {
 	return names[r]
 }
 
-// Finding asks for rows that need attention for one cause.
+// Finding is a query for rows that need attention for one cause.
 type Finding struct {
 	Cause ReclaimCause
 	Age   time.Duration
 	Limit int
-	// Skip excludes rows: a pass names the rows that it could not handle, so that Find returns the
-	// rows behind them.
+	// Skip excludes rows that a pass could not handle, so that Find returns the rows behind them.
 	Skip []execution.ID
 }
 
@@ -78,25 +76,25 @@ type Reclaim struct {
 	// Result is the result of the row if it fails.
 	Result execution.Result
 
-	// Policy applies to rows that were never claimed: Fail, or Reschedule until MaxDispatches is
-	// used up. A row taken from a draining worker is always rescheduled: an orderly stop fails
-	// nothing (defect D37).
+	// Policy applies to rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up. A
+	// row taken from a draining worker is always rescheduled: an orderly stop must not fail executions
+	// (defect D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
 	// Counts reports whether this reclaim uses up a dispatch if the worker could have claimed the row. It
-	// could if it is still the same active incarnation at the moment of the step, and was not full at any
-	// time since the dispatch. The reclaim then also counts against the worker's health.
+	// could if its incarnation is still the active one when the step is made, and was not full at any time
+	// since the dispatch. The reclaim then also counts against the worker's health.
 	//
-	// If the worker is gone, the execution is not to blame. If the row waited behind other runs, neither is
-	// to blame, so Policy reschedules a row that waited at a full worker. A worker is full while every run
+	// If the worker is gone, the execution is not at fault. If the row waited behind other runs, neither is
+	// at fault, so Policy reschedules a row that waited at a full worker. A worker is full while every run
 	// slot is taken: either a heartbeat reported it (Beat.WasFull), or as many rows run there now as it has
 	// slots.
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
-	// Actor is the name of the API token of the request, for the audit. It is empty if no token was needed or
-	// there was no request. The audit records it only if By is the dead letter handler, which also does the
-	// replays that people ask for.
+	// Actor is the name of the API token that made the request, for the audit. It is empty if no token was
+	// needed or there was no request. The audit records it only if By is the dead letter handler, which also
+	// does the replays that people ask for.
 	Actor string
 
 	// To is the terminal status of a row that was claimed. A row that is canceling ends as

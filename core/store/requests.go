@@ -11,15 +11,14 @@ import (
 type NewExecution struct {
 	ActionRef  string
 	Parameters json.RawMessage
-	// IdempotencyKey makes it harmless to repeat the request within execution.KeyLifetime. Without
-	// a key a repeated request creates another execution.
+	// IdempotencyKey makes repeating the request harmless within execution.KeyLifetime. Without a key a
+	// repeated request creates another execution.
 	IdempotencyKey string
 	// Parent is any row of the parent chain, if the execution is a workflow child; else 0.
 	Parent execution.ID
 	// Pinned is the only worker that may run it; 0 for any.
 	Pinned execution.WorkerID
-	// Limits replace the action's limits for this execution and its retries. A negative limit is an
-	// error.
+	// Limits replace the action's limits for this execution and its retries. A negative limit is an error.
 	Limits execution.Limits
 	// Actor is the requester, as in Reclaim.Actor.
 	Actor string
@@ -42,12 +41,12 @@ type Created struct {
 	Skipped bool
 }
 
-// Cancellation is the answer to a request to cancel a chain. Applied reports whether it was accepted. Row
-// is the chain's last row after the step; its ID is zero if there is no such execution.
+// Cancellation is the result of a request to cancel a chain. Applied reports whether it was accepted. Row is
+// the chain's last row after the step; its ID is zero if there is no such execution.
 type Cancellation struct{ Outcome }
 
-// ActionQuery asks for a page of at most Limit actions whose refs come after After. A Ref that is
-// not empty asks for this action alone.
+// ActionQuery selects a page of at most Limit actions whose refs come after After. If Ref is not empty, it
+// selects only this action.
 type ActionQuery struct {
 	Ref, After string
 	Limit      int
@@ -56,7 +55,7 @@ type ActionQuery struct {
 // Matches reports whether an action may be in the page.
 func (a *ActionQuery) Matches(ref string) bool { return ref > a.After && (a.Ref == "" || a.Ref == ref) }
 
-// TransitionQuery asks for a page of the audit of one execution.
+// TransitionQuery selects a page of one execution's audit.
 type TransitionQuery struct {
 	Execution execution.ID
 	// The page begins behind the line After; 0 begins with the first.
@@ -88,12 +87,12 @@ type Transition struct {
 	At    time.Time
 }
 
-// CancelledResult is the result of a row that was cancelled before any worker claimed it.
+// CancelledResult returns the result of a row that was cancelled before any worker claimed it.
 func CancelledResult() execution.Result {
 	return execution.Result{Error: "Execution cancelled", Message: "it was cancelled before a worker claimed it", FailedBy: execution.API}
 }
 
-// SkippedResult is the result of a child whose parent did not complete.
+// SkippedResult returns the result of a child whose parent did not complete.
 func SkippedResult() execution.Result {
 	return execution.Result{Error: "Execution skipped", Message: "its parent did not complete", FailedBy: execution.ExecutionManager}
 }

@@ -6,14 +6,14 @@ import (
 	"handoff/core/execution"
 )
 
-// Registration announces a worker process.
+// Registration is the request of a worker process for a new incarnation.
 type Registration struct {
 	// Process is a number that the process drew at its start. Attempt grows with every attempt to
 	// register: an attempt that arrives after a later one has no effect. Otherwise a delayed
 	// request could supersede the very process that sent it.
 	Process uint64
 	Attempt uint64
-	// After is the latest incarnation of the name that the process knows of; 0 for none.
+	// After is the latest incarnation of this name that the process knows; 0 for none.
 	After execution.Incarnation
 
 	Name     string
@@ -24,7 +24,7 @@ type Registration struct {
 	HealthURL string
 }
 
-// Registered is the answer to a Registration.
+// Registered is the result of a Registration.
 type Registered struct {
 	WorkerKey
 }
@@ -43,19 +43,19 @@ type Beat struct {
 	// Held is the registry: every execution from before its claim until after its end.
 	Held []execution.Key
 	// WasFull reports whether, at some moment of this incarnation, every run slot was taken or the worker
-	// paused because it could not start actions. FullAgo is the time since that last held; 0 while it holds.
-	// The guard of Reclaim uses both to decide whether a row waited behind others.
+	// paused because it could not start actions. FullAgo is the time since that was last so; 0 while it is
+	// so. The guard of Reclaim uses both to decide whether a row waited behind others.
 	WasFull bool
 	FullAgo time.Duration
 	// Messages is the latest version of a dispatch message that the worker reads.
 	Messages int
-	// Figures count how the runs of this incarnation ended. Health follows from them by the worker's
+	// Figures counts how the runs of this incarnation ended. The worker's health is derived from them by its
 	// configuration.
 	Figures execution.Figures
 	Health  execution.Health
 }
 
-// BeatReply is the answer to a heartbeat.
+// BeatReply is the result of a heartbeat.
 type BeatReply struct {
 	// Lost lists executions that the worker holds but no longer owns; it kills those actions.
 	Lost []execution.Key
@@ -63,12 +63,11 @@ type BeatReply struct {
 	Cancel []execution.Key
 	// Drain reports whether an operator asks the worker to drain and stop.
 	Drain bool
-	// Starting reports whether, according to the database, the worker has not become active. An active worker
-	// then repeats its report, because a starting worker gets no work. A failover to a copy that lacks the
-	// latest writes may have lost the first one.
+	// Starting reports whether, according to the database, the worker has not become active yet. An active
+	// worker then repeats its report, because a starting worker gets no work. The first report may have been
+	// lost by a failover to a replica without the latest writes.
 	Starting bool
-	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
-	// id.
+	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by id.
 	Ended []Outcome
 	// Incomplete is the reason why Lost and Ended may lack rows; nil if they are complete. The lease is
 	// renewed regardless, and the next heartbeat finds the rest.
@@ -83,7 +82,7 @@ type Claim struct {
 	Beat uint64
 }
 
-// ClaimResult is the answer to a Claim.
+// ClaimResult is the result of a Claim.
 type ClaimResult struct {
 	Outcome
 	// DeadlinePassed reports whether the row is still scheduled at this epoch but it is too late to claim it.

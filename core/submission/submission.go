@@ -49,8 +49,8 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	}
 }
 
-// announceCreated publishes hints about created executions: that work is due, or that a child has ended
-// because its parent's chain had ended before and it was skipped.
+// announceCreated publishes hints about created executions: that work is due, or that a child was skipped at
+// its creation, because its parent's chain had already ended.
 func (s *Submitter) announceCreated(created []store.Created) {
 	var keys []execution.Key
 	var ends []broker.Change
@@ -91,7 +91,7 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (
 	for {
 		answer, err := s.cancelOnce(id, actor)
 		if err == nil {
-			// An earlier attempt with unknown outcome may have cancelled it.
+			// An earlier attempt whose outcome is unknown may have cancelled the execution.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
 			s.announceCancellation(&answer)
 			return answer, nil

@@ -35,5 +35,5 @@ func TestOwnWorkWakesTheScheduler(t *testing.T) {
 		}
 	}
 	s.Wake = nil
-	s.AnnounceWork(execution.Key{ID: 4}) // without a scheduler there is only the hint
+	s.AnnounceWork(execution.Key{ID: 4}) // without a scheduler, only the hint is published
 }

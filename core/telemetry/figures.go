@@ -2,8 +2,8 @@ package telemetry
 
 import "time"
 
-// SampleInterval is the interval at which figures should be scraped; windows of rules count such samples. By
-// default an executor sets its gauges at the same interval (executor.figures_interval).
+// SampleInterval is the interval at which figures should be scraped; the windows of rules count samples at
+// this interval. By default an executor sets its gauges at the same interval (executor.figures_interval).
 const SampleInterval = 15 * time.Second
 
 // Figure is a quantity that the core counts or measures.

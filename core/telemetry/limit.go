@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// limitWindow is the time over which lines with one text are counted together. limitBurst is how many of
-	// them are written.
+	// limitWindow is the time for which lines with the same text are counted together. limitBurst is how many
+	// of them are written.
 	limitWindow = time.Minute
 	limitBurst  = 10
 	// longestValue bounds a value of a limited line, in bytes.
@@ -19,9 +19,9 @@ const (
 )
 
 // Limited returns a logger for lines that outsiders can cause without limit, by messages or by connections.
-// Of the lines with one text it writes the first ten of each minute and counts the others. The first line of
-// any text after that minute is preceded by a line with the count. LogLinesSuppressed counts them as well.
-// Values may come from a message, so they are shortened, and control characters are replaced.
+// Of the lines with the same text it writes the first ten of each minute and counts the others. The first
+// line of any text after that minute is preceded by a line with the count. LogLinesSuppressed counts them as
+// well. Values may come from a message, so they are shortened, and control characters are replaced.
 //
 // The texts are constants in the code, so memory is bounded. monotonic is the process's monotonic clock.
 func Limited(log *slog.Logger, monotonic func() time.Duration, r Recorder) *slog.Logger {

@@ -14,7 +14,8 @@ type Loop struct {
 	began    time.Duration
 	// due is the time at which the next pass should begin; 0 before the first one.
 	due time.Duration
-	// failing is the beginning of the first of the consecutive failed passes so far; negative for none.
+	// failing is when the first of the latest consecutive failed passes began; negative if the last pass
+	// succeeded.
 	failing time.Duration
 }
 

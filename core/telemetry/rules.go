@@ -14,10 +14,10 @@ type Rule struct {
 	Severity string
 	Summary  string
 
-	// Of is the value. If Per is not nil, the rule compares Of as a percentage of Per.
+	// Of selects the value. If Per is not nil, the value is Of as a percentage of Per.
 	Of  Query
 	Per *Query
-	// The rule holds while the value is above Above; with Zero, while it is 0; with Absent, while
+	// The rule holds while the value is above Above; if Zero is set, while it is 0; if Absent is set, while
 	// no process reports the figure. Above is a count, a number of seconds, or a percentage.
 	Above  int64
 	Zero   bool
@@ -38,7 +38,7 @@ type Query struct {
 	// allows all.
 	Match  [4][]string
 	Window time.Duration
-	// Largest selects the largest series instead of their sum, for current values only.
+	// Largest selects the largest series instead of the sum of all, for current values only.
 	Largest bool
 }
 
@@ -94,7 +94,7 @@ func Rules() []Rule {
 			Of:      now(DeadLetterQueueConsumers),
 		},
 		{
-			// A late canary is repeated within seconds, so it does not make the alert fire.
+			// A failed canary is repeated within seconds, so a single late one does not make the alert fire.
 			Name: "dead_letter_path_broken", Severity: "critical", Above: 0, For: 30 * time.Second,
 			Summary: "Messages that die don't reach the dead letter queue: look at the exchange and its binding.",
 			Of:      now(DeadLetterPathBroken),
@@ -127,15 +127,16 @@ func Rules() []Rule {
 			Of:      retried, Per: &ends,
 		},
 		{
-			// If one worker dies with a few executions, they are less than a tenth of 20 or more ends. If a
-			// tenth is lost, the platform itself fails its users.
+			// If one worker dies with a few executions, these are less than a tenth of 20 or more ends. If a
+			// tenth is lost, the platform itself is failing.
 			Name: "high_failure_rate", Severity: "warning", Above: 10, Samples: percentSamples,
 			Summary: "More than 10 % of what ends fails for a reason of the platform: workers that are lost, away or don't pick up their work.",
 			Of:      lost, Per: &ends,
 		},
 		{
 			// A handoff takes milliseconds. A lost message is published again after the confirm timeout (10
-			// s). A mean of half of that means that the broker, the database or links are slow in general.
+			// s). A mean of half that time means that the broker, the database or the network is slow in
+			// general.
 			Name: "slow_handoff", Severity: "warning", Above: 5, Samples: percentSamples,
 			Summary: "From dispatch to claim it takes more than 5 seconds on average although the workers have free slots: messages or claims are slow.",
 			Of:      handoff,
@@ -167,7 +168,8 @@ func Rules() []Rule {
 			Of:      now(ReaperBrake),
 		},
 		{
-			// Two consecutive reads have failed. A restart of the database takes less time.
+			// The age is above 30 seconds only after two failed reads in a row. A restart of the database
+			// takes less time.
 			Name: "database_unreachable", Severity: "critical", Above: 30, For: 30 * time.Second,
 			Summary: "An executor has not been able to read the database for more than half a minute: what needs it waits, and its figures are not shown.",
 			Of:      now(SampleAge, []string{SourceDatabase}),

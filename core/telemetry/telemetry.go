@@ -13,7 +13,8 @@ type Labels [4]string
 
 // Recorder records figures. Its methods are safe for concurrent use and never block.
 type Recorder interface {
-	// Listens reports whether the figures are used. Figures that cost a statement are collected only then.
+	// Listens reports whether the figures are used. If not, figures that need a database statement are not
+	// collected.
 	Listens() bool
 	// Add adds n to a counter.
 	Add(f Figure, n int64, l Labels)

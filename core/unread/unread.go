@@ -1,8 +1,8 @@
 // Package unread quarantines messages that can't be decoded. Any client that can publish to the broker can
 // send any number of them, so it stores them in batches, truncated, and with few log lines. It holds each
 // message until it is stored and then acknowledges it, so none is lost or redelivered in a hot loop (defect
-// D25). It rejects none: a rejected message goes to the broker's dead lettering, which a hostile header ends
-// for the whole node (S5).
+// D25). It rejects no message: a rejected message goes to the broker's dead lettering, which a hostile header
+// ends for the whole node (S5).
 package unread
 
 import (
@@ -26,8 +26,8 @@ const (
 )
 
 // Patience is how long a message is retried unchanged after the database has refused it with an error about
-// the statement itself. Such an error may pass, for example after a failed migration. The time is short,
-// because the messages behind it wait.
+// the statement itself. Such an error may be temporary, for example after a failed migration. The time is
+// short, because later messages wait.
 const Patience = 30 * time.Second
 
 // Store is the part of the database that a keeper needs.
@@ -46,8 +46,8 @@ type Options struct {
 	Timeout time.Duration
 	// Stored is called after messages were stored; it may be nil.
 	Stored func()
-	// Refused is called whenever the database has refused messages, which then keep occupying the prefetch;
-	// it may be nil.
+	// Refused is called whenever the database has refused messages, which therefore stay in the prefetch; it
+	// may be nil.
 	Refused func()
 }
 
@@ -58,8 +58,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	held []message
-	// latest is the consumer through which each queue last delivered. The broker redelivers what an earlier
-	// one had received, so that is no longer held.
+	// latest is each queue's consumer that last delivered. The broker redelivers the messages of earlier
+	// consumers, so the keeper no longer holds those.
 	latest map[string]broker.Consumer
 }
 
@@ -79,8 +79,8 @@ func New(o Options) *Keeper {
 	return &Keeper{options: o, come: o.Host.NewSignal(), latest: make(map[string]broker.Consumer)}
 }
 
-// Keep holds a message of a queue until Run has stored and acknowledged it. It returns at once; the
-// queue's prefetch bounds the number of held messages.
+// Keep holds a message from a queue until Run has stored and acknowledged it. It returns at once; the queue's
+// prefetch bounds the number of held messages.
 func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 	k.KeepAs(c, d, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why})
 }
@@ -112,7 +112,7 @@ func (k *Keeper) holdMessage(c broker.Consumer, queue string, letter store.DeadL
 	k.come.Set()
 }
 
-// queueKind is the name of a queue in figures: the queues of workers count together.
+// queueKind returns the name of a queue in figures, where all worker queues count as one.
 func queueKind(queue string) string {
 	return queue[strings.LastIndexByte(queue, '.')+1:]
 }
@@ -167,7 +167,8 @@ func (k *Keeper) takeBatch() []message {
 	return batch
 }
 
-// requeueBatch puts messages back at the front, except those that the broker has reclaimed meanwhile.
+// requeueBatch puts a batch back at the front of the held messages, except those that the broker has
+// reclaimed meanwhile.
 func (k *Keeper) requeueBatch(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -221,9 +222,9 @@ func (k *Keeper) settleBatch(ctx context.Context, batch []message, err error) (a
 	return nil
 }
 
-// noteRefusal notes that the database has refused a message alone. If it has done so for Patience,
-// everything that came with the message is removed from its dead letter. Only a database that
-// accepts no dead letters at all refuses the rest.
+// noteRefusal records that the database has refused a message in a batch of one. After Patience, all content
+// of the message is removed from its dead letter. Only a database that accepts no dead letters at all refuses
+// the rest.
 func (k *Keeper) noteRefusal(m *message, err error) {
 	now := k.options.Host.Monotonic()
 	switch {

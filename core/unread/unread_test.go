@@ -29,7 +29,7 @@ type archive struct {
 	kept    []store.DeadLetter
 }
 
-// hurriedHost is a host whose sleeps end at once.
+// hurriedHost is a host whose sleeps return at once.
 type hurriedHost struct {
 	host.Host
 	now time.Duration
@@ -56,7 +56,7 @@ func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) er
 	return nil
 }
 
-// consumer notes which messages were acknowledged, and how many were stored by then.
+// consumer records which messages were acknowledged, and how many were stored by then.
 type consumer struct {
 	broker.Consumer
 	archive *archive

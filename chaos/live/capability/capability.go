@@ -1,5 +1,5 @@
-// Package capability describes which scenarios the live world can run, and with which tolerance it judges
-// them. It starts nothing and imports no server driver, so programs without the live world can use it, too.
+// Package capability decides which scenarios the live world can run, and with which tolerance it judges them.
+// It starts nothing and imports no server driver, so programs without the live world can use it, too.
 package capability
 
 import (
@@ -13,9 +13,9 @@ import (
 	"handoff/core/config"
 )
 
-// Tolerance is the longest time between a statement's decision about a row and its trigger. A reclaim is
-// dated by its trigger, but its delay counts from the decision. 191 ms were measured on two busy processors.
-// Five times as much is allowed, so that a rule judges the daemons and not the machine.
+// Tolerance is the longest time between a statement's decision about a row and the run of the row's trigger.
+// A reclaim is dated by its trigger, but its delay counts from the decision. 191 ms were measured on two busy
+// processors. Five times as much is allowed, so that a rule judges the daemons and not the machine.
 const Tolerance = time.Second
 
 // Unable returns why the live world can't run a scenario under a profile at a time scale; empty if it can.

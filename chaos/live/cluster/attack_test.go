@@ -27,8 +27,8 @@ import (
 // 1,000, 5,000 in make test-all, and 200,000 in .ci/attack.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
-// An execution behind any number of unreadable messages in its worker's queue starts, in make test-all within
-// five seconds. The worker's log stays below 1 MB, and every message is stored.
+// An execution starts no matter how many unreadable messages precede it in its worker's queue; make test-all
+// demands five seconds. The worker's log stays below 1 MB, and every message is stored.
 func TestExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -106,7 +106,7 @@ func hostileDeaths() amqp.Table {
 	return amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
 }
 
-// publish sends n persistent messages to a queue, as any client of the broker can.
+// publish sends n persistent messages to a queue, as any client of the broker could.
 func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
 	f.t.Helper()
 	conn, err := amqp.Dial(f.c.Servers.RabbitMQ.URL)
@@ -260,13 +260,13 @@ func TestExecutorRevealsNothingWithoutToken(t *testing.T) {
 	}
 }
 
-// An expiring message with hostile headers ends dead lettering in RabbitMQ 3.10. Nothing can prevent that, so
-// executors must report it. The test has its own servers, because it breaks the broker.
-func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
+// In RabbitMQ 3.10, a message with hostile headers breaks dead lettering when it expires. Nothing can prevent
+// that, so executors must report it. The test has its own servers, because it breaks the broker.
+func TestReadyzReportsDeadLetteringBrokenByHeaders(t *testing.T) {
 	testenv.Nightly(t, "starts separate servers, and takes half a minute")
 	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calmEnv()})
 	servers.Require(t, err)
-	t.Cleanup(func() { _ = c.Down() }) // the test has broken it
+	t.Cleanup(func() { _ = c.Down() }) // the test has broken its dead lettering
 	b := &fixture{t: t, ctx: t.Context(), c: c}
 	b.connect()
 	worker := c.Workers[0].Instance()
@@ -286,7 +286,7 @@ func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
 	})
 	// The executor tests the dead letter path sooner after an unreadable message.
 	b.publish(broker.QueueRequested, 1, func(int) amqp.Publishing { return amqp.Publishing{Body: []byte("garbage")} })
-	const canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second // the bound that the page states
+	const canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second // the bound that docs/attacks.md states
 	for began := time.Now(); ; time.Sleep(time.Second) {
 		var arrived int
 		if err := b.db.QueryRow(b.ctx, "select count(*) from dead_letter where queue like 'worker.%'").Scan(&arrived); err != nil {

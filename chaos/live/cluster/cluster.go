@@ -20,11 +20,11 @@ import (
 
 // Options configures Up.
 type Options struct {
-	// Bin is the folder of the binaries executor and worker.
+	// Bin is the folder with the binaries executor and worker.
 	Bin string
-	// Executors and Workers are the numbers of processes; at least one executor.
+	// Executors and Workers are the numbers of processes. At least one executor is required.
 	Executors, Workers int
-	// Profile is the profile of every daemon; empty for that of the configuration.
+	// Profile is the profile of every daemon; empty for the configuration's own.
 	Profile string
 	// Listen is the address of the first executor's API; empty for a free loopback port.
 	Listen string
@@ -34,8 +34,8 @@ type Options struct {
 	Scripts string
 	// Actions is a folder of action files that the first executor stores in the database; empty for none.
 	Actions string
-	// ActionFiles replaces Actions: the content of action files by name. Up writes them to the servers'
-	// directory.
+	// ActionFiles maps names of action files to their content. It replaces Actions. Up writes them to the
+	// servers' directory.
 	ActionFiles map[string]string
 	// ConfigFile is a configuration file for every daemon; empty for none. The daemons read a copy in the
 	// servers' directory at every start. To reconfigure a daemon, edit the copy and restart it.
@@ -65,7 +65,7 @@ type Cluster struct {
 // Daemon is one executor or worker, across restarts.
 type Daemon struct {
 	Name string
-	// URL is the daemon's HTTP address: the API of an executor, the health endpoints of a worker.
+	// URL is the daemon's HTTP address, with an executor's API or a worker's health endpoints.
 	URL string
 
 	launch func() (Instance, error)
@@ -74,18 +74,18 @@ type Daemon struct {
 	process Instance
 }
 
-// Instance is a daemon's program from one start to its end, on this machine or in a container.
+// Instance is one run of a daemon's program, from its start to its end, on this machine or in a container.
 type Instance interface {
-	// Running reports whether it still runs.
+	// Running reports whether the program still runs.
 	Running() bool
-	// Kill ends it at once and returns when it has ended.
+	// Kill ends the program at once and returns when it has ended.
 	Kill()
-	// Terminate asks it to stop and returns at once.
+	// Terminate asks the program to stop and returns at once.
 	Terminate()
-	// Pause suspends it, Resume lets it continue.
+	// Pause suspends the program, and Resume lets it continue.
 	Pause()
 	Resume()
-	// Wait returns nil once it has ended, or ctx's error.
+	// Wait returns nil once the program has ended, or ctx's error.
 	Wait(ctx context.Context) error
 	// Ready polls until probe succeeds. If the program ends first, the error contains the end of its log.
 	Ready(ctx context.Context, probe func(context.Context) error) error
@@ -93,8 +93,8 @@ type Instance interface {
 	Log() string
 }
 
-// readyWithin limits the time until a daemon is ready on a busy machine. The end of a daemon is detected at
-// once.
+// readyWithin is how long a daemon may take to become ready, even on a busy machine. The end of a daemon is
+// detected at once.
 const readyWithin = 3 * time.Minute
 
 // Up starts everything and returns when every daemon is ready.
@@ -184,8 +184,8 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	return forEachDaemon(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
 }
 
-// writeActions makes a folder of action files in the servers' directory, which is removed however this
-// process ends, unless it is kept.
+// writeActions makes a folder of action files in the servers' directory. Unless that directory is kept, it is
+// removed however this process ends.
 func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	dir := filepath.Join(c.Servers.Dir(), "actions")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -222,7 +222,7 @@ func (c *Cluster) newDaemon(o Options, name, program, address string, args []str
 	}), nil
 }
 
-// NewDaemon returns a daemon, not yet started, that is a process of this machine and answers HTTP at address.
+// NewDaemon returns a daemon, not yet started, that is a process on this machine and serves HTTP at address.
 func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
 	return NewSupervised(program.Name, address, func() (Instance, error) {
 		p, err := servers.Spawn(program)
@@ -233,14 +233,14 @@ func NewDaemon(servers *servers.Set, address string, program servers.Program) *D
 	})
 }
 
-// NewSupervised returns a daemon that launch starts, for example in a container, and that answers HTTP at
+// NewSupervised returns a daemon that launch starts, for example in a container, and that serves HTTP at
 // address.
 func NewSupervised(name, address string, launch func() (Instance, error)) *Daemon {
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
-// daemonEnv returns a daemon's environment: the addresses of the servers, and the caller's additions. It
-// excludes this process's own HANDOFF_ variables, which configure other things.
+// daemonEnv returns a daemon's environment: the servers' addresses and the caller's additions. It excludes
+// this process's own HANDOFF_ variables, which configure other things.
 func (c *Cluster) daemonEnv(o Options, name string) ([]string, error) {
 	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
 	if c.links != nil {
@@ -278,8 +278,8 @@ func forEachDaemon(all []*Daemon, f func(*Daemon) error) error {
 	return errors.Join(failed...)
 }
 
-// Down stops the daemons gracefully, workers first, kills those that don't stop within five seconds, and ends
-// the servers.
+// Down stops the daemons gracefully, workers first. It kills daemons that don't stop within five seconds, and
+// then ends the servers.
 func (c *Cluster) Down() error {
 	failed := c.stopDaemons()
 	if c.links != nil {

@@ -16,8 +16,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// By default, systemd also sends SIGTERM to a worker's shims and actions. No execution fails because of that:
-// runs that were ended are repeated, at no cost in retries.
+// Like systemd by default, the test sends SIGTERM to a worker, its shims and its actions. No execution fails
+// because of that: runs that were ended are repeated, at no cost in retries.
 func TestStoppingWholeWorkersFailsNoExecution(t *testing.T) {
 	stops := 3
 	if testenv.All() {
@@ -60,14 +60,14 @@ func TestStoppingWholeWorkersFailsNoExecution(t *testing.T) {
 	if n := b.count("status <> 'completed'"); n == 0 {
 		t.Error("no stop has ended a run")
 	}
-	// A shim that is just starting can't catch the signal yet, and has started nothing.
+	// A shim that is just starting can't catch the signal yet, but it has not started an action either.
 	if n := b.count("status <> 'completed' and failure_reason not in ('worker_shutdown', 'worker_unavailable')"); n > 0 {
 		t.Errorf("%d runs count as failed", n)
 	}
 	b.judge(total)
 }
 
-// processesOf returns the process of this test's daemon with this name, and all its descendants.
+// processesOf returns the process of this test's daemon called name, and all its descendants.
 func processesOf(t *testing.T, name string) (all []int) {
 	t.Helper()
 	children := make(map[int][]int)

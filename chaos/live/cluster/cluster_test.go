@@ -33,8 +33,8 @@ import (
 
 var binaries string
 
-// machine holds the servers of all these tests. Each test has its own database and virtual host. Tests don't
-// run in parallel, so a test may restart the servers.
+// machine holds the servers that all these tests share. Each test has its own database and virtual host.
+// Tests don't run in parallel, so a test may restart the servers.
 var machine struct {
 	once sync.Once
 	set  *servers.Set
@@ -63,8 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// calmEnv returns a configuration in which nothing expires on a slow machine: a dispatch outlives every wait
-// of a test, and a worker keeps its lease for a minute without a heartbeat.
+// calmEnv returns a configuration in which nothing expires on a slow machine: no dispatch expires during a
+// test's wait, and a lease lasts a minute without a heartbeat.
 func calmEnv() map[string]string {
 	never := 2 * testenv.Patience()
 	return map[string]string{
@@ -90,8 +90,8 @@ func calmEnv() map[string]string {
 	}
 }
 
-// takeoverEnv is calmEnv with a lease of nine seconds, for tests that wait for its end. If a live worker
-// loses it because the machine is slow, such a test costs at most a retry.
+// takeoverEnv returns calmEnv with a lease of nine seconds, for tests that wait for a lease to expire. If a
+// live worker loses its lease because the machine is slow, such a test costs at most a retry.
 func takeoverEnv() map[string]string {
 	env := calmEnv()
 	env["HANDOFF_WORKER_HEARTBEAT_STALENESS_MULTIPLIER"] = "9"
@@ -100,7 +100,7 @@ func takeoverEnv() map[string]string {
 	return env
 }
 
-// fixture is a running cluster with a test's operations on it.
+// fixture is a running cluster with helpers for tests.
 type fixture struct {
 	t       *testing.T
 	ctx     context.Context
@@ -236,7 +236,7 @@ func (f *fixture) showLogs() {
 	}
 }
 
-// eventually polls a condition, and fails the test if it stays unmet.
+// eventually polls a condition, and fails the test if the condition is not met in time.
 func (f *fixture) eventually(what string, condition func() error) {
 	f.t.Helper()
 	within := testenv.Patience()
@@ -253,8 +253,8 @@ func (f *fixture) eventually(what string, condition func() error) {
 	}
 }
 
-// submit creates n executions through the executors' APIs, in batches with idempotency keys, and retries
-// requests as often as necessary.
+// submit creates n executions through the executors' APIs, in batches with idempotency keys. It retries
+// requests until they succeed.
 func (f *fixture) submit(action string, n int) {
 	f.t.Helper()
 	for n > 0 {
@@ -308,7 +308,7 @@ func (f *fixture) count(where string) (n int) {
 	return n
 }
 
-// awaitSettled waits until every execution has ended and its end is handled.
+// awaitSettled waits until every execution has ended and every end has been handled.
 func (f *fixture) awaitSettled() {
 	f.t.Helper()
 	f.eventually("every execution is finished and handled", func() error {
@@ -319,8 +319,7 @@ func (f *fixture) awaitSettled() {
 	})
 }
 
-// judge checks, by the audit, the chains and the actions' own records, that nothing is lost and nothing ran
-// twice.
+// judge checks from the audit, the chains and the actions' own records that no execution was lost or ran twice.
 func (f *fixture) judge(chains int) {
 	f.t.Helper()
 	c := config.Default(config.Hardened)
@@ -349,7 +348,7 @@ type witnessLine struct {
 	MonoNS           int64 `json:"mono_ns"`
 }
 
-// checkWitness checks, by the shims' records, that each epoch ran at most once and no two runs of one
+// checkWitness checks from the shims' records that each epoch ran at most once and that no two runs of one
 // execution overlapped. (A killed shim records no end, but these tests kill no shims.)
 func (f *fixture) checkWitness() {
 	f.t.Helper()
@@ -389,7 +388,7 @@ func TestThousandExecutionsComplete(t *testing.T) {
 	b.judge(1000)
 }
 
-// By the design documents, an execution that no worker can run fails at once: in the first scheduling pass,
+// As the design documents demand, an execution that no worker can run fails in the first scheduling pass,
 // without a dispatch.
 func TestDocumentedProfileFailsUnrunnableExecutionAtOnce(t *testing.T) {
 	env := calmEnv()
@@ -412,7 +411,7 @@ func TestDocumentedProfileFailsUnrunnableExecutionAtOnce(t *testing.T) {
 }
 
 func TestGracefulStopLosesNothing(t *testing.T) {
-	// Both workers are full, and ten executions wait.
+	// Fill both workers, so that ten executions wait.
 	slots := 8
 	if testenv.All() {
 		slots = 25
@@ -422,7 +421,7 @@ func TestGracefulStopLosesNothing(t *testing.T) {
 	total := 2*slots + 10
 	b := startFixtureWith(t, env, 1, 2)
 	b.submit("steady", total)
-	// The actions end after a second, so they need not all run at the same time.
+	// The actions end after a second, so not all of them run at the same time.
 	b.eventually("as many actions have started as the workers have slots", func() error {
 		if n := b.count("started_at is not null"); n < 2*slots {
 			return fmt.Errorf("%d have", n)
@@ -549,7 +548,7 @@ func TestPausedWorkerLosesItsWork(t *testing.T) {
 	b.judge(8)
 }
 
-// Each starting executor tests the dead letter path with canaries, but none of these is stored as a dead
+// When an executor starts, it tests the dead letter path with canaries, but no canary is stored as a dead
 // letter.
 func TestExecutorStartsLeaveNoDeadLetter(t *testing.T) {
 	rounds := 2
@@ -583,7 +582,7 @@ func TestExecutorStartsLeaveNoDeadLetter(t *testing.T) {
 			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
 		}
 	}
-	// A live run's alert rules ignore a whole page that has a single unknown figure.
+	// In a live run, a metrics page with a single unknown figure is ignored as a whole.
 	reader := scrape.New(alert.NewEvaluator(), 1)
 	for _, d := range slices.Concat(b.c.Executors, b.c.Workers) {
 		page := b.metricsPage(d)
@@ -593,7 +592,7 @@ func TestExecutorStartsLeaveNoDeadLetter(t *testing.T) {
 	}
 }
 
-// metricsPage returns a daemon's metrics page; empty if it doesn't answer.
+// metricsPage returns a daemon's metrics page; empty if the daemon doesn't answer.
 func (f *fixture) metricsPage(d *Daemon) string {
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {

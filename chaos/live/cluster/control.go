@@ -18,8 +18,7 @@ import (
 	"handoff/core/api/hostguard"
 )
 
-// linkSet holds the links from daemons to servers, each through a toxiproxy proxy with the name
-// PROCESS.SERVER.
+// linkSet holds the links from daemons to servers, each through a toxiproxy proxy with the name PROCESS.SERVER.
 type linkSet struct {
 	toxiproxy *toxiproxy.ApiServer
 	control   *http.Server
@@ -29,7 +28,7 @@ func newLinks() *linkSet {
 	return &linkSet{toxiproxy: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// addLink makes a link and returns the server's address behind it.
+// addLink makes a link to a server, and returns the address at which the daemon reaches the server through it.
 func (l *linkSet) addLink(process, server, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -56,10 +55,10 @@ func (l *linkSet) close() error {
 	return err
 }
 
-// Act is an operation by hand on a process or a server.
+// Act is a manual operation on a process or a server.
 type Act string
 
-// The acts. Start starts a process or server that has ended, and does nothing to one that runs.
+// The acts. Start starts a process or server that has ended, and leaves a running one alone.
 const (
 	Crash  Act = "crash"
 	Stop   Act = "stop"
@@ -75,11 +74,12 @@ type Named struct {
 }
 
 // ProcessesPath is the path at which the control interface lists the processes. ProcessesPath/NAME/ACT acts
-// on one, or on the server fault.Broker or fault.Database. All other paths belong to toxiproxy's own API.
+// on the process NAME, or on the server fault.Broker or fault.Database. All other paths belong to toxiproxy's
+// own API.
 const ProcessesPath = "/processes"
 
 // serveControl serves the control interface on a loopback port and returns its URL. It has no authentication:
-// every local client may use it, but pages of other sites in a local browser may not.
+// every local client can use it, but requests from other sites' pages in a local browser are refused.
 func (c *Cluster) serveControl() (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,9 +94,9 @@ func (c *Cluster) serveControl() (string, error) {
 	return "http://" + listener.Addr().String(), nil
 }
 
-// controlRoutes returns the handler of the control interface. servers can be broken by hand. Toxiproxy's
-// router ends each request after 25 seconds with an empty page, but a server may take minutes to start. So
-// the processes' paths are outside that router.
+// controlRoutes returns the handler of the control interface. servers are the servers on which it can act.
+// Toxiproxy's router ends each request after 25 seconds with an empty page, but a server may take minutes to
+// start. So the processes' paths are outside that router.
 func (c *Cluster) controlRoutes(servers map[string]server) http.Handler {
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET "+ProcessesPath, c.serveProcessList)
@@ -134,7 +134,7 @@ func (c *Cluster) serveAct(w http.ResponseWriter, r *http.Request, servers map[s
 	}
 }
 
-// server is a broker, a database or a process that can be broken by hand.
+// server is a broker, a database or a process on which the control interface can act.
 type server interface {
 	Running() bool
 	Start(ctx context.Context) error
@@ -144,7 +144,7 @@ type server interface {
 	Resume() error
 }
 
-// manualDaemon is a daemon as a server. Start and Stop don't wait.
+// manualDaemon adapts a daemon to the interface server. Its Start and Stop don't wait.
 type manualDaemon struct{ *Daemon }
 
 func (m manualDaemon) Running() bool {
@@ -157,8 +157,8 @@ func (m manualDaemon) Kill() error                 { m.Instance().Kill(); return
 func (m manualDaemon) Pause() error                { m.Instance().Pause(); return nil }
 func (m manualDaemon) Resume() error               { m.Instance().Resume(); return nil }
 
-// actOn acts on a server or a process and returns when that is done; a started server then answers. A start
-// continues even if the client disconnects.
+// actOn performs an act on a server or a process, and returns when it is done: a started server answers by
+// then. A start continues even if the client disconnects.
 func actOn(ctx context.Context, name string, s server, a Act) error {
 	running := s.Running()
 	switch {
@@ -180,5 +180,5 @@ func actOn(ctx context.Context, name string, s server, a Act) error {
 	case a == Resume:
 		return s.Resume()
 	}
-	return fmt.Errorf("%q is no act on %s: use crash, stop, pause, resume or start", a, name)
+	return fmt.Errorf("%q is not an act on %s: use crash, stop, pause, resume or start", a, name)
 }

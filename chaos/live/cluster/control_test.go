@@ -31,7 +31,8 @@ func (r *recordingServer) record(what string) error {
 	return nil
 }
 
-// A running server can be broken and restarted. For one that is down, the error names the remedy.
+// The control interface breaks a running server and restarts it. For one that is down, the error names the
+// remedy.
 func TestServerIsBrokenAndRestarted(t *testing.T) {
 	s := &recordingServer{runs: true}
 	var said []string
@@ -48,7 +49,7 @@ func TestServerIsBrokenAndRestarted(t *testing.T) {
 	}
 }
 
-// slowServer is a server that starts slowly, as RabbitMQ does with many queues or on a busy machine.
+// slowServer is a server that takes long to start, as RabbitMQ does with many queues or on a busy machine.
 type slowServer struct{ recordingServer }
 
 func (s *slowServer) Start(context.Context) error {
@@ -56,7 +57,7 @@ func (s *slowServer) Start(context.Context) error {
 	return s.record("started")
 }
 
-// A request to start a server returns only when the server answers, even after minutes.
+// A request to start a server returns only when the server answers, even if that takes minutes.
 func TestControlWaitsForSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{links: newLinks()}
@@ -70,7 +71,7 @@ func TestControlWaitsForSlowStart(t *testing.T) {
 	})
 }
 
-// Every local client may crash processes. Pages of other sites must not, whatever their browser sends.
+// Every local client may crash processes, but other sites' pages must not, whatever their browser sends.
 func TestControlPortRejectsForeignPages(t *testing.T) {
 	c := &Cluster{links: newLinks()}
 	address, err := c.serveControl()
@@ -82,7 +83,7 @@ func TestControlPortRejectsForeignPages(t *testing.T) {
 		path, host, origin string
 		status             int
 	}{
-		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // there is no such process
+		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // passes the guard, but there is no such process
 		{"/processes/worker-1/resume", "localhost:1", "", http.StatusNotFound},
 		{"/processes/worker-1/resume", "evil.example", "http://evil.example", http.StatusForbidden},
 		{"/processes/worker-1/resume", "evil.example", "", http.StatusForbidden},

@@ -52,7 +52,7 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// A service's stop grace period covers the longest stop that its worker announces when it starts.
+// A service's stop grace period is at least the longest shutdown that its worker announces at its start.
 func TestStopGracePeriodCoversWorkerShutdown(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
@@ -86,7 +86,7 @@ func TestMountedFilesExist(t *testing.T) {
 	}
 }
 
-// The image's last USER instruction is a number other than 0.
+// The image's last USER instruction names a numeric user other than 0.
 func TestImageDoesNotRunAsRoot(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -140,8 +140,8 @@ type prometheusFile struct {
 	} `yaml:"scrape_configs"`
 }
 
-// Prometheus scrapes every executor and worker of the compose file, on its port and at the rules' interval.
-// It reads the generated rule file.
+// Prometheus scrapes every executor and worker of the compose file, on the right port and at the rules'
+// interval. It reads the generated rule file.
 func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 	services := describedServices(t)
 	var file prometheusFile
@@ -204,7 +204,7 @@ func TestPromtoolAcceptsConfiguration(t *testing.T) {
 	}
 }
 
-// Only this machine can reach the published ports, and a variable can change each port.
+// Only this machine can reach the published ports, and each port can be changed by a variable.
 func TestPublishedPortsAreLoopbackOnly(t *testing.T) {
 	services := describedServices(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)

@@ -12,12 +12,12 @@ import (
 	"handoff/chaos/netproxy"
 )
 
-// firstProxyPort is the port, inside toxiproxy's container, after which a run's proxies take theirs: above
-// the ports of the file, below the kernel's range for outgoing connections.
+// A run's proxies use the ports after firstProxyPort in toxiproxy's container: above the compose file's ports
+// and below the kernel's range for outgoing connections.
 const firstProxyPort = 20000
 
-// Link is the path between one process and one server, through a proxy of toxiproxy's container. As in the
-// file, the proxy's name is PROCESS.SERVER.
+// Link is the path between one process and one server, through a proxy of toxiproxy's container. The proxy's
+// name is PROCESS.SERVER, as in the compose file.
 //
 // Toxiproxy's random draws can't be reproduced, so it must make none: every toxic has the toxicity 1 and no
 // jitter, and random values are drawn once for each direction and fault.
@@ -28,7 +28,7 @@ type Link struct {
 	name    string
 	traffic Traffic
 	fail    func(error)
-	// before is the proxy's target in the file; empty if the file has no such proxy.
+	// before is the proxy's target in the compose file; empty if the file has no such proxy.
 	before string
 
 	mu    sync.Mutex
@@ -37,8 +37,8 @@ type Link struct {
 	down  int
 }
 
-// Traffic describes the regular traffic on a link, from which it is inferred whether a fault has met any.
-// Toxiproxy counts a connection's bytes only when it ends.
+// Traffic describes the regular traffic on a link, from which the stack infers whether a fault has affected
+// any: toxiproxy counts a connection's bytes only when the connection ends.
 type Traffic struct {
 	// Every is the longest silence on the link: the longest period of any heartbeat.
 	Every time.Duration
@@ -48,8 +48,8 @@ type Traffic struct {
 	Alive func() bool
 }
 
-// touchOnTraffic calls touch once traffic has certainly met an effect that begins now, unless stop is called
-// before.
+// touchOnTraffic calls touch once an effect that begins now must have met traffic, unless stop is called
+// first.
 func (t Traffic) touchOnTraffic(touch func()) (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -68,8 +68,8 @@ func (t Traffic) touchOnTraffic(touch func()) (stop func()) {
 	return func() { close(over) }
 }
 
-// Link makes the link of a process to a server whose address inside the project is upstream, HOST:PORT. It
-// calls fail for later errors of the link.
+// Link makes a process's link to a server whose address inside the project is upstream, HOST:PORT. It passes
+// the link's later errors to fail.
 func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
 	l := &Link{name: process + "." + server, traffic: t, fail: fail}
 	all, err := s.proxy.Proxies()
@@ -95,7 +95,7 @@ func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(erro
 	return l, nil
 }
 
-// Close removes the link's proxy, or restores it to its state in the file.
+// Close removes the link's proxy, or restores its state in the compose file.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,10 +152,10 @@ func toxicFor(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) 
 	}
 }
 
-// breakEvery is the interval between draws whether a link's connections break.
+// Every breakEvery, a Break effect gets one chance to break the link's connections.
 const breakEvery = 50 * time.Millisecond
 
-// breakOff breaks the link's connections whenever a draw decides so, until end is called.
+// breakOff breaks the link's connections whenever e.Break returns true, until end is called.
 func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	over := make(chan struct{})
 	var drawing sync.WaitGroup
@@ -184,8 +184,8 @@ func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	}
 }
 
-// Down closes the link and its connections, as if the server were down. The link reopens after as many calls
-// of Up.
+// Down closes the link and its connections, as if the server were down. Each call must be reversed by a call
+// of Up before the link reopens.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

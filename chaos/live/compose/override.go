@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// overrideFile is a compose file with changes to another one.
+// overrideFile is a compose file that changes the base file.
 type overrideFile struct {
 	Services map[string]serviceEntry `yaml:"services"`
 	Networks map[string]networkEntry `yaml:"networks,omitempty"`
@@ -29,7 +29,7 @@ type networkEntry struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// fileExecutor is the only process of the file with a published port, set by the variable HANDOFF_API_PORT.
+// fileExecutor is the compose file's only process with a published port, which HANDOFF_API_PORT sets.
 const fileExecutor = "executor-1"
 
 // The image of the file's daemons, and the variable that replaces it.

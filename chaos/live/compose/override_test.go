@@ -15,8 +15,8 @@ import (
 
 var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //nolint:gochecknoglobals // a constant
 
-// The override contains every setting of a process that differs between runs, and nothing that the file
-// contains: a port published twice would be in use.
+// The override contains every process setting that differs between runs, but nothing from the base file: a
+// port published in both would already be in use.
 func TestProcessesOverrideAddsOnlyRunSettings(t *testing.T) {
 	all := []*Service{
 		{Name: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
@@ -44,7 +44,7 @@ func TestProcessesOverrideAddsOnlyRunSettings(t *testing.T) {
 	}
 }
 
-// The file has the services that the stack starts, and reads its ports and image from the stack's variables.
+// The compose file has the services that the stack starts, and reads ports and image from its variables.
 func TestComposeFileMatchesOverrides(t *testing.T) {
 	services := describedServices(t)
 	for name, variable := range map[string]string{
@@ -85,7 +85,8 @@ func TestOpenFailsWithoutEngine(t *testing.T) {
 	}
 }
 
-// A fault on a link is touched once its process has been alive for a heartbeat, unless the fault ends before.
+// A fault on a link counts as touched once its process has been alive for a heartbeat, unless the fault ends
+// first.
 func TestTrafficTouchesFaultAfterHeartbeat(t *testing.T) {
 	touched := make(chan struct{})
 	alive := make(chan bool, 2)

@@ -1,9 +1,8 @@
-// Package compose runs a compose file as a separate project. While the stack is open, it has the file's
-// servers and toxiproxy, and for each run containers of executors and workers like those of the file. docker
-// compose creates the containers. The engine starts, stops, kills and pauses them. Toxiproxy's own client
-// breaks the links.
+// Package compose runs a compose file as a separate project. An open stack has the file's servers and
+// toxiproxy, and for each run, containers for executors and workers like the file's own. docker compose creates
+// the containers. The engine starts, stops, kills and pauses them. Toxiproxy's own client breaks the links.
 //
-// As in package servers, no part of it outlives the process that opened it.
+// As in package servers, no part of a stack outlives the process that opened it.
 package compose
 
 import (
@@ -24,7 +23,7 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// The services of the file on which every process depends.
+// The compose file's services on which every process depends.
 const (
 	servicePostgres  = "postgres"
 	serviceRabbitMQ  = "rabbitmq"
@@ -33,7 +32,7 @@ const (
 
 // Stack is a running project.
 type Stack struct {
-	// Servers holds its PostgreSQL and RabbitMQ.
+	// Servers holds the project's PostgreSQL and RabbitMQ.
 	Servers *servers.Set
 
 	file  string // the base file
@@ -130,7 +129,7 @@ func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) err
 	})
 }
 
-// createContainers lets docker compose create the containers of services, from the base file and the given
+// createContainers creates the services' containers with docker compose, from the base file and the given
 // overrides, and adds them to the set.
 func (s *Stack) createContainers(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
@@ -152,16 +151,16 @@ func (s *Stack) createContainers(ctx context.Context, files, env []string, servi
 	}
 	for _, name := range services {
 		if all[name] == nil {
-			return fail(fmt.Errorf("docker compose has made none for the service %s", name))
+			return fail(fmt.Errorf("docker compose has not created a container for the service %s", name))
 		}
 		s.Servers.Adopt(all[name])
 	}
 	return all, nil
 }
 
-// Here returns how containers of the project reach this process: ip is the address to listen on, host the
-// containers' name for it. host is the gateway of their network or, if the engine runs in a virtual machine,
-// a name that the engine provides.
+// Here returns how the project's containers reach this process: ip is the address to listen on, and host is
+// its name inside the containers. host is the gateway of their network or, if the engine runs in a virtual
+// machine, a name that the engine provides.
 func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	gateway, err := s.engine.Gateway(ctx, s.Servers.Network())
 	if err != nil {
@@ -174,18 +173,18 @@ func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	return gateway, gateway, listener.Close()
 }
 
-// Service is an executor or a worker as a service of the project, in its own container.
+// Service is one executor or worker that runs as a service of the project, in its own container.
 type Service struct {
-	// Name is its service and host name in the project.
+	// Name is the service name and host name in the project.
 	Name string
-	// Command is the program with its arguments, Env its environment variables.
+	// Command is the program with its arguments, and Env holds its environment variables.
 	Command []string
 	Env     []string
-	// Folder is a folder of this machine that the container shares, under the same path.
+	// Folder is a folder of this machine that is mounted in the container at the same path.
 	Folder string
-	// Listens is the port on which it answers HTTP, Port the port of 127.0.0.1 that leads there.
+	// Listens is the HTTP port inside the container. Port is the port of 127.0.0.1 that leads to it.
 	Listens, Port int
-	// Copies maps paths in the image to paths of the copies that Create makes of them.
+	// Copies maps files in the image to the paths to which Create copies them.
 	Copies map[string]string
 
 	stack     *Stack

@@ -34,7 +34,7 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 	line := slices.Concat(t[1:], args)
 	cmd := exec.CommandContext(ctx, t[0], line...)
 	cmd.Env = append(os.Environ(), env...)
-	servers.OwnGroup(cmd) // Ctrl-C must not end it; the caller removes whatever it made
+	servers.OwnGroup(cmd) // Ctrl-C must not end the command; the caller removes what it has created
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", t[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))
@@ -42,8 +42,8 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 	return string(out), nil
 }
 
-// UnavailableError means that containers can't be used here. It matches servers.ErrEnvironment. Looked lists
-// where their prerequisites were searched.
+// UnavailableError means that containers can't be used on this machine. It matches servers.ErrEnvironment.
+// Looked lists where their prerequisites were searched.
 type UnavailableError struct {
 	Looked []string
 }
@@ -58,7 +58,7 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match servers.ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
-// findPrerequisites finds an engine and docker compose, or returns an error that lists where it searched.
+// findPrerequisites finds an engine and docker compose, or returns an error that lists the searched places.
 func findPrerequisites(ctx context.Context) (*containers.Engine, Tool, error) {
 	declared, err := servers.WithoutList()
 	if err != nil {

@@ -16,9 +16,9 @@ func wallOf(mono time.Duration, written time.Time) time.Time {
 	return wall.Add(mono - boot)
 }
 
-// bothClocks reads the two clocks at one moment: it reads one before and after the other. It uses the closest
-// of several readings, because a delay in between would make an action seem to end after its result was
-// stored.
+// bothClocks reads two clocks almost simultaneously: it reads the first clock before and after the second. It
+// uses the closest of several readings, because a delay in between would make an action seem to end after its
+// result was stored.
 func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
 	narrowest := time.Duration(-1)
 	for range clockReadings {
@@ -37,5 +37,5 @@ func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
 	return boot, wall, true
 }
 
-// clockReadings is greater than the number of readings in a row in which a process is delayed.
+// clockReadings exceeds the number of consecutive readings that a delay of the process can disturb.
 const clockReadings = 5

@@ -15,7 +15,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The log messages about a guarded write that matched no row.
+// The daemons' log messages after a guarded write that matched no row.
 const (
 	claimRefused = "claim refused"
 	staleWrite   = "stale write rejected"
@@ -26,7 +26,7 @@ const (
 func DaemonLog(path, process string, start time.Time) []Item {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // the log is for readers; no judgement depends on it
+		return nil // the log is only for readers; no judgement depends on it
 	}
 	defer func() { _ = f.Close() }()
 	var all []Item
@@ -65,7 +65,7 @@ func DaemonLog(path, process string, start time.Time) []Item {
 	return all
 }
 
-// inWords formats a line like the simulator's log: level, message, and the other fields sorted by name.
+// inWords formats a line as in the simulator's log: level, message, and the other fields sorted by name.
 func inWords(fields map[string]any) string {
 	text := fmt.Sprintf("%v %v", fields["level"], fields["msg"])
 	for _, key := range slices.Sorted(maps.Keys(fields)) {

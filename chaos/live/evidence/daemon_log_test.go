@@ -11,8 +11,7 @@ import (
 	"handoff/chaos/hook"
 )
 
-// A daemon's log line about its mutant becomes the same event as in the simulated world, without an
-// additional log line.
+// A daemon's log line about its mutant becomes the event that the simulated world records, and no Logged event.
 func TestDaemonLogYieldsMutantEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	f, err := os.Create(path)

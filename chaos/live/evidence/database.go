@@ -2,9 +2,8 @@
 // from the daemons' reports: rows from triggers in the database, messages from the broker's firehose, runs
 // from the actions' shims. Order merges it into one history.
 //
-// The daemons' logs are kept for readers. Only one fact comes from them, because nothing else records it:
-// that a guarded write matched no row. No invariant needs it, but some situations that a scenario may name
-// do.
+// The daemons' logs are kept for readers. Only one fact comes from them, because nothing else records it: that
+// a guarded write matched no row. No invariant needs it, but some situations that a scenario may name do.
 package evidence
 
 import (
@@ -39,7 +38,7 @@ func Install(ctx context.Context, url string) error {
 	return nil
 }
 
-// Item is an event with the time and the source by which it is ordered.
+// Item is an event with the data by which Order places it.
 type Item struct {
 	// Wall is the time of the event on the machine's wall clock.
 	Wall  time.Time
@@ -59,7 +58,7 @@ type Database struct {
 	workers map[execution.WorkerID]string
 }
 
-// NewDatabase returns a reader whose times count from start.
+// NewDatabase returns a reader that measures times from start.
 func NewDatabase(url string, start time.Time) *Database {
 	return &Database{url: url, start: start, workers: make(map[execution.WorkerID]string)}
 }
@@ -134,7 +133,7 @@ func (d *Database) scanRows(rows pgx.Rows, take func(int64, []Item)) error {
 	return nil
 }
 
-// pollEvery is the maximum delay in detecting a trigger of a scenario.
+// pollEvery is the polling interval. It delays events that trigger a scenario's faults.
 const pollEvery = 20 * time.Millisecond
 
 // Follow passes events to take as they happen, until ctx ends. They are not always in order, because a
@@ -168,8 +167,8 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follower tracks which rows were seen. Numbers are assigned before a transaction commits, so smaller ones
-// may appear later. It waits a few seconds for them.
+// follower records which rows it has passed on. Numbers are assigned before a transaction commits, so smaller
+// ones may appear later. It waits a few seconds for them.
 type follower struct {
 	low  int64
 	seen map[int64]time.Time

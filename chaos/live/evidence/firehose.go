@@ -38,17 +38,17 @@ type Firehose struct {
 	gaps     []Gap
 }
 
-// messageState holds what is known about a message.
+// messageState holds the firehose's information about a message.
 type messageState struct {
 	kind broker.Type
 	// keys holds the keys of its dispatches.
 	keys  []execution.Key
 	what  Interception
 	fault string
-	// held counts delayed publishes: the harness publishes each a second time.
+	// held counts the delayed publishes that the harness must repeat.
 	held int
-	// copies counts the harness's publishes in addition to the process's own. The first publish counts as the
-	// process's, because they are equal.
+	// copies counts the duplicates that the harness publishes. The trace can't distinguish them from the
+	// process's own publish, so the first publish counts as the process's.
 	copies    int
 	published bool
 }
@@ -60,16 +60,16 @@ type Interception uint8
 const (
 	// Corrupted: its body is unreadable.
 	Corrupted Interception = iota + 1
-	// Lost: it goes to the queue that keeps nothing.
+	// Lost: it is redirected to SinkQueue, which keeps nothing.
 	Lost
-	// Late: it goes there too, and is published once more later.
+	// Late: it is redirected to SinkQueue too, and published again later.
 	Late
 )
 
 // SinkQueue is the queue to which lost messages are sent.
 const SinkQueue = "chaos.sink"
 
-// Gap is a time in which the firehose may have missed events.
+// Gap is a period in which the firehose may have missed events.
 type Gap struct {
 	From, To time.Time
 	Fault    string
@@ -86,10 +86,10 @@ func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.W
 	}
 }
 
-// canaryPrefix begins the message ids of the executors' canaries, which are ignored.
+// canaryPrefix is the prefix of the message ids of the executors' canaries, which the firehose ignores.
 const canaryPrefix = "handoff.canary."
 
-// Listen subscribes, and returns once it is certain to receive all further messages, if tracing is on. It
+// Listen subscribes, and returns once it will receive all further messages, provided that tracing is on. It
 // passes events to take until the connection or ctx ends.
 func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error {
 	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 60 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
@@ -143,7 +143,7 @@ func (f *Firehose) Copied(id string, body []byte) {
 	f.updateMessage(id, body, func(m *messageState) { m.copies++ })
 }
 
-// updateMessage changes what is known about a message.
+// updateMessage changes the state of a message.
 func (f *Firehose) updateMessage(id string, body []byte, change func(*messageState)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,8 @@ func (f *Firehose) updateMessage(id string, body []byte, change func(*messageSta
 	f.seen[f.messageNumber(id)] = m
 }
 
-// knownMessage returns what is known about a message, from its body if it is new. f.mu must be held.
+// knownMessage returns a message's state, which it reads from the body if the message is new. f.mu must be
+// held.
 func (f *Firehose) knownMessage(id string, body []byte) messageState {
 	n := f.messageNumber(id)
 	m, known := f.seen[n]
@@ -195,7 +196,7 @@ func (m messageState) corruptingFault() string {
 	return m.fault
 }
 
-// messageNumber returns the number of a message id, a new one if necessary. f.mu must be held.
+// messageNumber returns the number of a message id, and assigns a new number to a new id. f.mu must be held.
 func (f *Firehose) messageNumber(id string) uint64 {
 	n := f.numbers[id]
 	if n == 0 {
@@ -225,8 +226,9 @@ func (f *Firehose) receiveTrace(d *amqp.Delivery, take func(*history.Event)) {
 	}
 }
 
-// expandBlock turns events about a block into events about each of its dispatches, as in the simulated
-// broker's history: a separate message, which always moves together with the others. f.mu must be held.
+// expandBlock turns each event about a block into one event for each of its dispatches. As in the simulated
+// broker's history, each dispatch appears as a separate message that always moves together with the others.
+// f.mu must be held.
 func (f *Firehose) expandBlock(id string, events []history.Event) []history.Event {
 	keys := f.seen[f.messageNumber(id)].keys
 	if len(keys) < 2 {
@@ -258,7 +260,7 @@ func (f *Firehose) traceEvents(d *amqp.Delivery, id string, properties amqp.Tabl
 		return f.deliveryEvents(base, queue, d, properties, id, m.corruptingFault())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
-	// RabbitMQ 3.10 lists the queue named by a key of the default exchange even if it doesn't exist.
+	// For the default exchange, RabbitMQ 3.10 lists the queue named by the key even if no such queue exists.
 	if len(queues) == 1 && queues[0] == rabbitmq.ProbeKey {
 		return nil
 	}
@@ -350,7 +352,7 @@ func (f *Firehose) deathEvents(base history.Event, properties amqp.Table, id, fa
 	return []history.Event{e, letter, stored}
 }
 
-// workerOf returns the worker to which a queue belongs.
+// workerOf returns the id of the worker that owns a queue.
 func workerOf(queue string) (execution.WorkerID, bool) {
 	if !broker.IsWorkerQueue(queue) {
 		return 0, false

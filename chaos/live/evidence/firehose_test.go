@@ -13,7 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The trace has one message. The history has one for each of its dispatches, as from the simulated broker,
+// The trace has one message for a block. As with the simulated broker, the history has one for each dispatch,
 // with the same number from publish to delivery.
 func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	e := broker.Envelope{MessageID: "7.1+1", Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Timestamp: time.Unix(2e9, 0)}
@@ -53,8 +53,8 @@ func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	}
 }
 
-// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue named by its key, even if
-// the queue doesn't exist.
+// For the default exchange, RabbitMQ 3.10 reports routing to the queue named by the key even if it doesn't
+// exist.
 func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0

@@ -9,14 +9,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Lag is the maximum delay of a message's event, because the trace travels through the broker and a
-// connection. A consequence in the database that is seen up to Lag before its message is placed after the
-// message.
+// Lag is the maximum delay of a message's event, because the trace travels through the broker and a connection.
+// A consequence in the database that is seen up to Lag before its message is placed after the message.
 const Lag = 2 * time.Second
 
 // Sources holds all evidence of a run.
 type Sources struct {
-	// Own holds the harness's own acts and observations.
+	// Own holds what the harness itself has done and observed.
 	Own      []Item
 	Database []Item
 	Messages []Item
@@ -26,8 +25,8 @@ type Sources struct {
 	DaemonLog []Item
 	// Depths counts the messages in each queue at the end; nil if that failed.
 	Depths map[string]int
-	// Failure returns the reason of a failed action with an exit code, and the exit code that states it; 0 if
-	// the action printed the reason.
+	// Failure returns the reason why an action failed with an exit code. The int is the code if it states the
+	// reason, and 0 if the action printed the reason.
 	Failure func(id execution.ID, code int) (execution.Reason, int)
 }
 
@@ -37,15 +36,15 @@ type placedItem struct {
 	source, index int
 }
 
-// Order makes one history of all sources: sorted by time, causes before consequences, and numbered. Adjacent
-// events of one transaction have the same number.
+// Order merges all sources into one numbered history, sorted by time, with causes before consequences.
+// Adjacent events of one transaction have the same number.
 func Order(s Sources) []history.Event {
 	claims := make(map[execution.Key]history.Event)
 	collectClaims(s.Database, claims)
 	return orderWithClaims(s, claims)
 }
 
-// orderWithClaims is Order with known claims: owners maps claimed epochs to the claims.
+// orderWithClaims does what Order does, but starts with known claims: owners maps claimed epochs to them.
 func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
 	moveCausesFirst(messages, s.Database)
@@ -83,7 +82,7 @@ func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []histor
 	return events
 }
 
-// collectClaims adds the claims of the evidence: which incarnation may run which epoch.
+// collectClaims adds the evidence's claims to owners: which incarnation may run which epoch.
 func collectClaims(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
@@ -111,7 +110,7 @@ func groupTransactions(database []Item) []Item {
 			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
-	// of returns the place of a handling, 0 for any other event.
+	// of returns the place of a handling; 0 for any other event.
 	of := func(item *Item) int {
 		if item.Event.Kind != history.Orchestrated {
 			return 0
@@ -130,7 +129,7 @@ func groupTransactions(database []Item) []Item {
 	return out
 }
 
-// fillRetries sets the retry in each handling. One statement writes both.
+// fillRetries sets the retry that each handling created, because one statement writes both.
 func fillRetries(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
@@ -162,8 +161,7 @@ func fillCancelRequests(database []Item) []Item {
 		case history.Transition:
 			status[e.Execution] = e.To
 			if e.To == execution.Canceling || e.To == execution.Cancelled {
-				// The same statement may have written the request, and its triggers fire row by
-				// row.
+				// The same statement may have written the request, and its triggers fire row by row.
 				status[-e.Execution] = e.From
 			}
 		case history.CancelRequested:
@@ -205,8 +203,8 @@ func successorsLast(database []Item) []Item {
 	return database
 }
 
-// moveCausesFirst moves a message's events before the resulting change of status, if the database's event
-// was seen first.
+// moveCausesFirst moves a message's events before the change of status that they caused, if the database's
+// event has the earlier time.
 func moveCausesFirst(messages, database []Item) {
 	left := make(map[execution.Key]time.Time)
 	for i := range database {

@@ -27,7 +27,7 @@ func kindNames(events []history.Event) (names []string) {
 	return names
 }
 
-// The trace doesn't show how a copy left its queue. Other evidence implies it.
+// The trace doesn't show how a copy left its queue, so Order infers it. Other evidence implies it.
 func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
 	sent := []Item{messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0)}
 	delivered := append(slices.Clone(sent), messageItem(5, history.Delivered, "q", 0))
@@ -63,7 +63,7 @@ func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
 	}
 }
 
-// A message that the broker has not confirmed when its publisher is killed may be lost.
+// A message may be lost if its publisher is killed before the broker's confirm.
 func TestKilledPublishersMessageMayBeLost(t *testing.T) {
 	sent := []Item{messageItem(1000, history.Published, "", 1), messageItem(1000, history.Enqueued, "q", 0)}
 	killed := func(ms int) []Item {
@@ -92,8 +92,8 @@ func TestKilledPublishersMessageMayBeLost(t *testing.T) {
 	}
 }
 
-// A message seen slightly after its consequence is placed before it. A message seen long after was not the
-// cause, so it stays.
+// A message that was seen slightly after its consequence is placed before the consequence. A message seen
+// long after was not the cause, so it stays.
 func TestOrderPutsCausesFirst(t *testing.T) {
 	taken := itemAt(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
@@ -112,7 +112,7 @@ func TestOrderPutsCausesFirst(t *testing.T) {
 	}
 }
 
-// Events of one statement are in the model's order.
+// Events of one statement are put in the order of the model's history.
 func TestOrderWithinStatementFollowsModel(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{

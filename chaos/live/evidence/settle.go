@@ -8,7 +8,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// queuedCopy is a message in a queue.
+// queuedCopy identifies a message in one queue.
 type queuedCopy struct {
 	message uint64
 	queue   string
@@ -54,7 +54,7 @@ func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) 
 			s.entered++
 		case history.Delivered, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 			if s.entered == 0 {
-				// It was published during a gap.
+				// The message was published during a gap.
 				out = append(out, impliedArrival(item)...)
 				s.entered++
 			}
@@ -84,7 +84,7 @@ func impliedArrival(item *Item) []Item {
 	return []Item{published, entered}
 }
 
-// impliedDepartures returns the departures of copies from the queue that the trace lacks.
+// impliedDepartures returns the events, missing from the trace, by which copies left the queue.
 func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) []Item {
 	left := s.entered - s.deaths
 	if left <= 0 {
@@ -96,7 +96,7 @@ func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) 
 	e.At += at.Sub(s.first)
 	switch {
 	case depths[s.queue] > 0:
-		return nil // some are still there, but it is unknown which
+		return nil // some copies are still queued, but it is unknown which
 	case s.delivered > 0:
 		e.Kind = history.Acked
 		// The deletion of a queue may have removed delivered copies.
@@ -113,7 +113,7 @@ func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) 
 	return items
 }
 
-// hidingFault returns the fault of a gap that may hide the fate of a copy that entered a queue at a time;
+// hidingFault returns the fault of a gap that may hide the fate of a copy that entered the queue at since;
 // empty for none.
 func hidingFault(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
@@ -124,11 +124,11 @@ func hidingFault(gaps []Gap, since time.Time, queue string) string {
 	return ""
 }
 
-// publisherKill returns the kill of a process that may have lost a message published at a time; empty if no
-// process was killed then. A broker need not keep a message before its confirmation. The trace reports a
-// publish when the channel routes it. If the publisher's connection then ends, the channel ends, too, and a
-// quorum queue may not have received the message. (RabbitMQ 3.10 on a busy machine lost three dispatches of
-// an executor killed 75 ms before.)
+// publisherKill returns the kill that may have lost a message published at this time; empty if there was
+// none. A broker does not have to keep a message that it has not confirmed. The trace reports a publish when
+// the channel routes it. If the publisher's connection then ends, the channel ends, too, and a quorum queue
+// may not have received the message. (RabbitMQ 3.10 on a busy machine lost three dispatches of an executor
+// killed 75 ms before.)
 func publisherKill(own []Item, published time.Time) string {
 	for i := range own {
 		if e := &own[i].Event; e.Kind == history.ProcessCrashed && published.Sub(own[i].Wall).Abs() < Lag {

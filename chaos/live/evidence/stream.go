@@ -16,10 +16,10 @@ import (
 // Stream makes a history, window by window, from the evidence of a run that is too long to keep. It discards
 // each window after returning it, and deletes from the database the rows that it has read.
 //
-// A window ends at a moment before which everything is known. For the database, that is the beginning of the
-// oldest open transaction that has written: its rows are dated by triggers, so never before it began. Shims
-// write a line directly after reading the clock; shimLag allows for that. A later line is put at the
-// beginning of the next window, and counted.
+// A window ends at a time before which all events are known. For the database, that is the start of the
+// oldest open transaction that has written: triggers date its rows, so no row is older than its start. Shims
+// write a line directly after reading the clock; shimLag allows for that. A line that arrives even later is
+// put at the beginning of the next window, and counted.
 //
 // Messages are left out, because the broker's trace costs more than the load itself. Events are ordered as by
 // Order.
@@ -32,7 +32,7 @@ type Stream struct {
 	conn      *pgx.Conn
 
 	own, rows, runs []Item
-	// taken holds the numbers of rows that were read, but perhaps not deleted yet.
+	// taken holds the numbers of rows that were read but may not be deleted yet.
 	taken map[int64]bool
 	// claims holds the claims of executions that may still have a process. old holds claims that have ended,
 	// the oldest first.
@@ -49,7 +49,7 @@ type Stream struct {
 	Unread error
 }
 
-// oldClaim is a claim that has ended, with the time of its end.
+// oldClaim is an ended claim, with the time of its end.
 type oldClaim struct {
 	key   execution.Key
 	since time.Time
@@ -57,7 +57,7 @@ type oldClaim struct {
 
 const (
 	shimLag = 2 * time.Second
-	// claimKept is the time after the end of a claim in which its process may still report.
+	// claimKept is how long after the end of a claim its process may still report.
 	claimKept = 5 * time.Minute
 	// streamBatch limits the number of rows read at once.
 	streamBatch = 5000
@@ -65,8 +65,8 @@ const (
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of the evidence of a database and of witnesses. failure is Sources.Failure.
-// Times count from start, as those of the database and the witnesses must.
+// NewStream returns a stream of the evidence from a database and from witnesses. failure is Sources.Failure.
+// Times count from start; the database and the witnesses must use the same start.
 func NewStream(database *Database, witnesses []*Witness, start time.Time, failure func(execution.ID, int) (execution.Reason, int)) *Stream {
 	return &Stream{
 		database: database, witnesses: witnesses, start: start, until: start, failure: failure,
@@ -115,7 +115,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 	return events, nil
 }
 
-// readEvidence takes the evidence from the database, and returns the moment before which there is no more.
+// readEvidence takes the evidence from the database, and returns the time before which all of it is known.
 func (s *Stream) readEvidence(ctx context.Context) (known time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamWithin)
 	defer cancel()
@@ -171,7 +171,7 @@ func (s *Stream) readBatch(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// cutWindow removes and returns, in order, the events before a moment.
+// cutWindow removes the events before a given time, and returns them in order.
 func (s *Stream) cutWindow(known time.Time) []history.Event {
 	// Everything that one transaction wrote has the time of its last trigger, and stays together.
 	s.rows = groupTransactions(s.rows)
@@ -193,7 +193,7 @@ func (s *Stream) cutWindow(known time.Time) []history.Event {
 	return events
 }
 
-// splitItems splits items at a moment. An item of an earlier window is put at the beginning of this one.
+// splitItems splits items at a given time. An item of an earlier window is put at the beginning of this one.
 func (s *Stream) splitItems(items []Item, known time.Time) (now, later []Item) {
 	for i := range items {
 		item := items[i]

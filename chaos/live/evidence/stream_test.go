@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// busyHour returns the evidence of n executions: each is created, claimed and run, and fails, in overlapping
-// transactions.
+// busyHour returns the evidence of n executions that are created, claimed and run, and that fail, in
+// overlapping transactions.
 func busyHour(n int) (own, database, witness []Item) {
 	r := rand.New(rand.NewPCG(1, 1))
 	tx := int64(0)
@@ -39,7 +39,7 @@ func busyHour(n int) (own, database, witness []Item) {
 	return own, database, witness
 }
 
-// The windows together are the same history as the whole evidence, wherever they end.
+// Wherever the windows end, together they are the history that the whole evidence yields.
 func TestStreamWindowsEqualWholeHistory(t *testing.T) {
 	own, database, witness := busyHour(200)
 	failure := func(_ execution.ID, code int) (execution.Reason, int) { return execution.Connection, code + 1 }
@@ -48,14 +48,14 @@ func TestStreamWindowsEqualWholeHistory(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := NewStream(nil, nil, start, failure)
 		var got []history.Event
-		// Everything before a moment is available, and the window ends at that moment.
+		// All evidence before a given time is available, and the window ends then.
 		at := start
 		for given := (Sources{Own: own, Database: database, Witness: witness}); at.Before(start.Add(20 * time.Second)); {
 			at = at.Add(time.Duration(r.Uint64N(700)) * time.Millisecond)
 			hand := func(to *[]Item, from *[]Item) {
 				var rest []Item
 				for _, item := range *from {
-					// A transaction becomes visible as a whole, a second late at most.
+					// A transaction becomes visible as a whole, at most a second late.
 					if item.Wall.Before(at.Add(time.Second)) {
 						*to = append(*to, item)
 					} else {
@@ -98,7 +98,7 @@ func TestStreamForgetsOldClaims(t *testing.T) {
 	}
 }
 
-// A line that comes after its window is put at the beginning of the next one, and counted.
+// A line that arrives after the end of its window is put at the beginning of the next window, and counted.
 func TestStreamCountsLateLine(t *testing.T) {
 	s := NewStream(nil, nil, start, nil)
 	s.cutWindow(start.Add(time.Second))

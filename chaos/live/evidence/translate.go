@@ -71,7 +71,7 @@ type row struct {
 	Registered *time.Time `json:"registered_at"`
 }
 
-// healthFigures holds a worker's statistics of its runs, from a heartbeat.
+// healthFigures holds a worker's statistics about its runs, as reported in a heartbeat.
 type healthFigures struct {
 	Total       int64      `json:"total_executions"`
 	Failed      int64      `json:"failed_executions"`
@@ -82,12 +82,12 @@ type healthFigures struct {
 // hasFailure reports whether the statistics contain a failure.
 func (h *healthFigures) hasFailure() bool { return h.Consecutive+h.Failed > 0 }
 
-// differsFrom reports whether the statistics are new information, by the rule of the database's model.
+// differsFrom reports whether the statistics are new information, by the same rule as in the database's model.
 func (h *healthFigures) differsFrom(was *healthFigures) bool {
 	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.hasFailure() && h.Total != was.Total
 }
 
-// translation turns the change of one row into events.
+// translation turns one row change into events.
 type translation struct {
 	start   time.Time
 	at      time.Time
@@ -104,8 +104,8 @@ func (tr *translation) sinceStart(t *time.Time) time.Duration {
 	return t.Sub(tr.start)
 }
 
-// decisionTime returns the time at which the database decided the change, if the row has it, else that of the
-// trigger, which fires slightly later.
+// decisionTime returns the time at which the database decided the change, if the row has it. Otherwise it
+// returns the time of the trigger, which fires slightly later.
 func (tr *translation) decisionTime(t *time.Time) time.Duration {
 	if t == nil || t.After(tr.at) {
 		return tr.at.Sub(tr.start)
@@ -167,7 +167,7 @@ func (tr *translation) executionEvents() ([]history.Event, error) {
 		e.Execution, e.Chain, e.Action = execution.ID(tr.ID), tr.chainID(), tr.Action
 		events = append([]history.Event{e}, events...)
 	}
-	// A changed mark is a second handling.
+	// A changed mark means that the end was handled twice.
 	if tr.Orchestrated != nil && (tr.was.Orchestrated == nil || !tr.was.Orchestrated.Equal(*tr.Orchestrated)) {
 		e := tr.newEvent(history.Orchestrated)
 		e.At = tr.decisionTime(tr.Orchestrated)
@@ -204,7 +204,7 @@ func (tr *translation) creationEvent(status execution.Status) (e history.Event, 
 	return e, err
 }
 
-// secondsToDuration converts the database's number of seconds, rounded to microseconds.
+// secondsToDuration converts seconds from the database, rounded to microseconds.
 func secondsToDuration(s float64) time.Duration {
 	return time.Duration(math.Round(s*1e6)) * time.Microsecond
 }
@@ -289,7 +289,7 @@ func (tr *translation) healthEvent(f *healthFigures) history.Event {
 	return e
 }
 
-// cordonEvents returns an operator's change of a worker.
+// cordonEvents returns the event for an operator's change of a worker.
 func (tr *translation) cordonEvents() []history.Event {
 	e := tr.newEvent(history.WorkerCordoned)
 	e.Worker = execution.WorkerID(tr.ID)
@@ -329,7 +329,7 @@ func (tr *translation) deadLetterEvents() ([]history.Event, error) {
 	return []history.Event{e}, nil
 }
 
-// observationEvents returns the act that an observe-only part would have taken.
+// observationEvents returns an event for the action that an observe-only part would have taken.
 func (tr *translation) observationEvents() ([]history.Event, error) {
 	e := tr.newEvent(history.Observed)
 	e.At = tr.decisionTime(tr.At)

@@ -75,7 +75,8 @@ func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 	}
 }
 
-// An end that the same statement handles becomes two events at one time: first the change, then the handling.
+// If one statement ends an execution and handles the end, there are two simultaneous events: first the change
+// of status, then the handling.
 func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
@@ -92,8 +93,8 @@ func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	}
 }
 
-// A dispatch that claims in the same update becomes two transitions at one time, as in the audit. The first
-// has no worker yet, and the old epoch.
+// A dispatch that also claims, in the same update, becomes two simultaneous transitions, as in the audit. The
+// first has no worker yet, and the old epoch.
 func TestOneStepDispatchBecomesTwoTransitions(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "requested", "epoch": 1}`

@@ -16,7 +16,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Witness reads the journal in which the shims of one worker's machine record the actions that ran there.
+// Witness reads the journal in which the shims on one worker's machine record the actions that ran there.
 type Witness struct {
 	// Path is the journal's file, and Machine the name of its machine.
 	Path, Machine string
@@ -32,12 +32,12 @@ type Witness struct {
 	bad   error
 }
 
-// NewWitness returns a reader whose times count from start.
+// NewWitness returns a reader that measures times from start.
 func NewWitness(path, machine string, start time.Time) *Witness {
 	return &Witness{Path: path, Machine: machine, start: start}
 }
 
-// Items returns all items that Take has not returned, and an error for unreadable lines.
+// Items returns all items that Take has not returned yet, and an error for unreadable lines.
 func (w *Witness) Items() ([]Item, error) {
 	err := w.readNewLines(func(*history.Event) {})
 	w.mu.Lock()
@@ -82,7 +82,7 @@ func (w *Witness) Size() int64 {
 	return w.read
 }
 
-// Over records that all running actions ended together with their container. No shim is left to report that.
+// Over records that the end of their container ended all running actions. No shim is left to report that.
 func (w *Witness) Over(at time.Time, take func(*history.Event)) {
 	_ = w.readNewLines(take) // Items repeats the read and returns the error
 	w.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The end of a container ends its running actions, once. Actions that had ended before don't end a second
-// time.
+// The end of a container ends its running actions, and each of them only once. Actions that had ended before
+// don't end a second time.
 func TestContainerEndEndsItsActions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "witness")
 	lines := `{"event":"start","execution":1,"epoch":1,"wall_ns":1000,"mono_ns":1000}

@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/live/manual"
 )
 
-// In containers, servers are services. Mend resumes paused services, because the engine refuses to resume
-// others, and starts all services.
+// In a compose project, servers are services like the daemons, so they can be controlled in the same way.
+// Mend resumes paused services, because the engine refuses to resume others, and starts all services.
 func TestComposeControlsServersAsServices(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "docker")
@@ -53,8 +53,8 @@ esac
 	}
 }
 
-// Every link of the compose file leads through a proxy with the name that chaos inject expects.
-func TestEveryComposeLinkHasItsProxy(t *testing.T) {
+// Every link in the compose file leads through a proxy with the name that chaos inject expects.
+func TestEveryComposeLinkHasExpectedProxy(t *testing.T) {
 	var file struct {
 		Services map[string]struct {
 			Environment map[string]string

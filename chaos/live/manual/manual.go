@@ -1,6 +1,6 @@
-// Package manual breaks a running system by hand, one fault at a time, written as in scenarios. It acts on
-// processes through their supervisor, and on links through toxiproxy's own client. It records and judges
-// nothing; the audit shows the consequences.
+// Package manual injects faults into a running system by hand, one at a time, in the syntax of scenarios. It
+// acts on processes through their supervisor, and on links through toxiproxy's own client. It records and
+// judges nothing; the audit shows the consequences.
 package manual
 
 import (
@@ -28,7 +28,7 @@ import (
 type Supervisor interface {
 	// Processes lists the processes.
 	Processes(ctx context.Context) ([]cluster.Named, error)
-	// Do acts on one process, or on a server: fault.Broker or fault.Database.
+	// Do performs an act on a process, or on a server (fault.Broker or fault.Database).
 	Do(ctx context.Context, name string, act cluster.Act) error
 	// Mend starts every server and process that is down, and resumes those that are paused. It tries all of
 	// them and joins the errors.
@@ -42,8 +42,8 @@ type System struct {
 	Toxiproxy string
 }
 
-// Parse reads a fault in the form of a scenario, without its time, for a system with these
-// processes: `pause: worker-1, for: 20s`.
+// Parse reads a fault in the syntax of a scenario, without its start time, for a system with these processes:
+// `pause: worker-1, for: 20s`.
 func Parse(text string, processes []cluster.Named) (*scenario.Scenario, *scenario.Fault, error) {
 	var executors int
 	var workers []string
@@ -77,8 +77,8 @@ faults: [{when: {at: 0s}, %s}]
 	return s, f, nil
 }
 
-// Kinds lists the faults that can be injected by hand, as they are written. These need only processes, links,
-// and servers that can be stopped.
+// Kinds lists the faults that can be injected by hand, in the syntax of scenarios. These need only processes,
+// links, and servers that can be stopped.
 func Kinds() (names []string) {
 	for _, k := range fault.Kinds() {
 		if k.Lacks(reflect.TypeFor[*world]()) == "" {
@@ -92,7 +92,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Break injects a fault, waits for its time to pass or ctx to end, and ends it. It calls say for each step.
+// Break injects a fault, and ends it when its duration is over or ctx ends. It calls say for each step.
 func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
 	names := s.Cluster.Names()
 	w := &world{
@@ -148,7 +148,7 @@ var (
 	_ run.Clock       = (*world)(nil)
 )
 
-// timer is a call that is due at a time since the beginning.
+// timer is a call that is due at a given time since the start of the fault.
 type timer struct {
 	at time.Duration
 	do func()
@@ -163,7 +163,7 @@ func (w *world) After(d time.Duration, f func()) {
 	slices.SortStableFunc(w.due, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
 }
 
-// runNextTimer makes the next call at its time, or at once if ctx has ended.
+// runNextTimer makes the next call when it is due, or at once if ctx has ended.
 func (w *world) runNextTimer(ctx context.Context) {
 	next := w.due[0]
 	w.due = w.due[1:]
@@ -185,7 +185,7 @@ func actTimeout(name string) time.Duration {
 	return actWithin
 }
 
-// actOrFail lets the supervisor act on a process or a server, and adds any error to those of the fault.
+// actOrFail makes the supervisor act on a process or a server, and adds any error to the fault's errors.
 func (w *world) actOrFail(name string, act cluster.Act) {
 	w.failed = errors.Join(w.failed, w.tryAct(name, act))
 }
@@ -216,7 +216,7 @@ type process struct {
 	name  string
 	alive bool
 	ended func()
-	// starts counts its starts by this fault; the count identifies an instance.
+	// starts counts how often this fault has started the process; the count identifies an instance.
 	starts int
 }
 
@@ -256,7 +256,7 @@ func (p *process) endBy(act cluster.Act) {
 // OnEnd implements fault.Process.
 func (p *process) OnEnd(f func()) { p.ended = f }
 
-// instance is the current instance of a process.
+// instance identifies one instance of a process.
 type instance struct {
 	p      *process
 	starts int
@@ -321,7 +321,7 @@ func toxicFor(e fault.Effect) (kind string, toxicity float32, attributes toxipro
 	}
 }
 
-// chanceDraws draws without a seed, because faults by hand need not be reproducible.
+// chanceDraws draws without a seed, because manual faults don't have to be reproducible.
 type chanceDraws struct{}
 
 // Uint64N implements run.Draws.
@@ -340,7 +340,7 @@ func (c chanceDraws) LogDuration(least, most time.Duration) time.Duration {
 	return c.Duration(least, most)
 }
 
-// toxicStreams returns toxiproxy's names for directions as seen from the process. On the link to the
+// toxicStreams returns toxiproxy's names for a direction, which is seen from the process. On the link to the
 // executors, the process is the listener.
 func toxicStreams(d fault.Direction, server string) []string {
 	out, in := "upstream", "downstream"

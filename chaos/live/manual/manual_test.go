@@ -39,7 +39,7 @@ func TestParseRejectsFaultWithReason(t *testing.T) {
 	}
 }
 
-// supervisorRecorder is a supervisor that records the acts.
+// supervisorRecorder is a supervisor that only records the requested acts.
 type supervisorRecorder struct{ asked []string }
 
 func (s *supervisorRecorder) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
@@ -79,9 +79,9 @@ func (s *supervisorRecorder) Mend(context.Context) error {
 	return nil
 }
 
-// A slow database is slow for every process, until the fault ends. Undo heals the links, too, and the fault's
+// Until the fault ends, a slow database is slow for every process. Undo heals the links, too, and the fault's
 // own end then has nothing to do.
-func TestSlowDatabaseIsMended(t *testing.T) {
+func TestSlowDatabaseIsRestored(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 		api := httptest.NewServer(server.Routes())
@@ -147,7 +147,7 @@ func TestSlowDatabaseIsMended(t *testing.T) {
 	}
 }
 
-// inOrder sorts the calls in each half, because the order of a fault's targets is drawn.
+// inOrder sorts the calls in each half, because the order of a fault's targets is random.
 func inOrder(asked []string) []string {
 	half := (len(asked) + 1) / 2
 	slices.Sort(asked[:half])

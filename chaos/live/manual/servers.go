@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// This file holds the faults by hand that strike the broker or the database.
+// This file holds the manual faults that affect the broker or the database.
 
 var (
 	_ fault.BrokerServer    = (*world)(nil)
@@ -18,8 +18,7 @@ var (
 	_ fault.DatabaseHanging = (*world)(nil)
 )
 
-// serverWithin limits a request to stop or start a server. RabbitMQ may take long to recover its
-// queues.
+// serverWithin limits a request to stop or start a server. RabbitMQ may take long to recover its queues.
 const serverWithin = 5 * time.Minute
 
 // StopBroker implements fault.BrokerServer.
@@ -45,7 +44,7 @@ func (w *world) HangDatabase(*fault.Injection) (func(), error) {
 	return w.actReversibly(fault.Database, cluster.Pause, cluster.Resume)
 }
 
-// actReversibly acts on a server; end reverses that with the act back.
+// actReversibly acts on a server; end reverses that with the act `back`.
 func (w *world) actReversibly(server string, act, back cluster.Act) (end func(), err error) {
 	if err := w.tryAct(server, act); err != nil {
 		return nil, err
@@ -68,10 +67,10 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	return fault.InOrder(heal), nil
 }
 
-// isServer reports whether a name is that of a server, not of a process.
+// isServer reports whether a name denotes a server rather than a process.
 func isServer(name string) bool { return name == fault.Broker || name == fault.Database }
 
-// errUndo explains how to end another fault by hand that is still in effect.
+// errUndo explains how to end another manual fault that is still in effect.
 var errUndo = errors.New("another fault by hand is in effect there: wait for its end, or end it with chaos inject --undo")
 
 // onLink adds the name of the link to an error.

@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/live/compose"
 )
 
-// Control is the supervisor of a running `chaos up`: the address of its control interface.
+// Control supervises the system of a running `chaos up`, through the control interface at this address.
 type Control string
 
 var _ Supervisor = Control("")
@@ -54,8 +54,7 @@ func (c Control) sendRequest(ctx context.Context, method, path string) ([]byte, 
 	return body, err
 }
 
-// Compose is the supervisor of a system that docker compose runs, given by its file. Services and
-// processes have the same names.
+// Compose supervises a system that docker compose runs from File. Services and processes have the same names.
 type Compose struct {
 	File string
 	Tool compose.Tool
@@ -96,8 +95,7 @@ func serviceName(name string) string {
 	return name
 }
 
-// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace
-// period.
+// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace period.
 func composeCommand(act cluster.Act) string {
 	switch act {
 	case cluster.Crash:

@@ -13,7 +13,7 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// Undo ends all faults by hand, also those of a killed chaos inject: it starts servers and processes that are
+// Undo ends all manual faults, even if chaos inject was killed: it starts servers and processes that are
 // down, resumes those that are paused, and heals every link. It tries everything and joins the errors. A
 // chaos inject that still waits later finds its fault ended, and reports no error.
 func (sy *System) Undo(ctx context.Context) error {
@@ -77,8 +77,8 @@ func (c Compose) Mend(ctx context.Context) error {
 	return errors.Join(err, started)
 }
 
-// isGone reports whether a fault's toxic has been removed already, because the link was healed.
+// isGone reports whether a fault's toxic no longer exists, because the link was healed in the meantime.
 func isGone(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-// isTaken reports whether another fault by hand is in effect on the link.
+// isTaken reports whether another manual fault is in effect on the link.
 func isTaken(err error) bool { return hasStatus(err, http.StatusConflict) }

@@ -1,5 +1,5 @@
 // Package scrape parses a daemon's metrics page back into figures and passes them to the evaluator of the
-// alert rules, as a Prometheus alongside the daemons would.
+// alert rules, as a Prometheus server would.
 package scrape
 
 import (
@@ -33,18 +33,18 @@ type counterKey struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
-	// times reports whether it counts a histogram's measurements, not their sum.
+	// times reports whether the counter is a histogram's number of measurements, not their sum.
 	times bool
 }
 
-// ErrForeign means that the page has figures that this version doesn't export.
+// ErrForeign means that a page contains figures that this version doesn't export.
 var ErrForeign = errors.New("not a figure of this version")
 
-// prefix begins the names of all figures. Everything else that a process exports concerns its runtime.
+// prefix begins the names of all figures. Metrics without it concern a process's runtime.
 const prefix = "handoff_"
 
-// New returns a reader for processes whose durations are the scenario's times scale. It divides exported
-// seconds by scale, because rules use the scenario's time scale.
+// New returns a reader for processes whose durations are the scenario's durations multiplied by scale. It
+// divides exported seconds by scale, because rules use the scenario's time scale.
 func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
 		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counterKey]int64),
@@ -55,11 +55,11 @@ func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	return r
 }
 
-// sample is one parsed line.
+// sample is one parsed line of a metrics page.
 type sample struct {
 	figure telemetry.Figure
 	labels telemetry.Labels
-	// value is, for a histogram, the sum of its measurements; measured is their number.
+	// For a histogram, value is the sum of its measurements, and measured their number.
 	value, measured int64
 }
 
@@ -104,10 +104,10 @@ func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 	return grown
 }
 
-// Gone drops the gauges of a process that did not answer.
+// Gone removes the gauges of a process that did not answer.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
-// parsePage parses a page, without the figures of the runtime and of the pools.
+// parsePage parses a page, and omits the metrics of the runtime and of the connection pools.
 func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(text)
@@ -115,7 +115,7 @@ func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	for name, family := range families {
-		// No rule uses the pools' figures, which are read at each scrape and not reported.
+		// No rule uses the pools' figures, which the core does not report: they are read at each scrape.
 		if !strings.HasPrefix(name, prefix) || slices.Contains(telemetry.PoolFigures(), name) {
 			continue
 		}
@@ -138,7 +138,7 @@ func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	return samples, nil
 }
 
-// metricLabels returns a line's labels in the order of the table.
+// metricLabels returns a line's labels in the order of the figure's table entry.
 func (r *Reader) metricLabels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
 	info := &r.table[f]
 	values := make(map[string]string, len(info.Labels))

@@ -21,7 +21,7 @@ func exporterPage(e *exporter.Exporter) io.Reader {
 	return w.Body
 }
 
-// bothRecorders records a figure twice: in a scraped exporter, and directly in an evaluator.
+// bothRecorders records each figure twice: in an exporter that is scraped, and directly in an evaluator.
 type bothRecorders []telemetry.Recorder
 
 func (b bothRecorders) Listens() bool { return true }
@@ -50,7 +50,7 @@ func (b bothRecorders) Observe(f telemetry.Figure, d time.Duration, l telemetry.
 	}
 }
 
-// matchingLabels returns labels that a query selects, and others, if possible, that it doesn't.
+// matchingLabels returns labels that a query selects and, if possible, other labels that it doesn't select.
 func matchingLabels(q *telemetry.Query) (selected, other telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		selected[i], other[i] = "any", "any"
@@ -61,7 +61,7 @@ func matchingLabels(q *telemetry.Query) (selected, other telemetry.Labels) {
 	return selected, other
 }
 
-// reportRule makes a rule hold, or stop holding, with values slightly beyond its limit.
+// reportRule makes a rule's condition true or false, with values slightly beyond its limit.
 func reportRule(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	say := func(q *telemetry.Query, value int64) {
 		selected, other := matchingLabels(q)
@@ -131,7 +131,7 @@ func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 	}
 }
 
-// firedAlerts takes one sample and returns the alerts that begin to fire.
+// firedAlerts takes one sample and returns the alerts that start to fire.
 func firedAlerts(b *alert.Evaluator, at time.Duration) (names []string) {
 	for _, c := range b.Look(at) {
 		if c.Firing {
@@ -170,7 +170,7 @@ func TestReaderCountsGrowthAcrossCounterRestart(t *testing.T) {
 	if got := firedAlerts(b, 0); got != nil {
 		t.Errorf("eight: %v", got)
 	}
-	take(0) // restarted, and counts nothing yet
+	take(0) // the process has restarted, and has counted nothing yet
 	take(2)
 	if got := firedAlerts(b, telemetry.SampleInterval); got != nil {
 		t.Errorf("two more after a restart are ten: %v", got)
@@ -195,7 +195,7 @@ func TestGoneProcessLosesItsGauges(t *testing.T) {
 	}
 }
 
-// A daemon's page also has figures of its connection pools, which the core does not report.
+// The reader ignores the figures of a daemon's connection pools, which the core does not report.
 func TestReaderIgnoresPoolFigures(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })

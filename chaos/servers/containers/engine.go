@@ -27,14 +27,14 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// Labels of everything created here. An engine may serve several machines or network namespaces, and a
-// directory is meaningful only on its own host.
+// Labels of everything that this package creates. An engine may serve several machines or network namespaces,
+// and a directory is meaningful only on its own host.
 const (
 	LabelRun  = "handoff.chaos.run"
 	LabelHost = "handoff.chaos.host"
 )
 
-// answersWithin is the time in which an engine must answer.
+// answersWithin is how long an engine may take to answer.
 const answersWithin = 5 * time.Second
 
 // Engine is a running container engine on this machine.
@@ -48,9 +48,8 @@ var settings = sync.OnceValue(func() error {
 	log.SetDefault(log.NewNoopLogger())
 	defaults := map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true"}
 	if _, err := os.Stat("/.dockerenv"); err == nil {
-		// In an environment that looks like a container, testcontainers uses the default gateway as the
-		// engine's address. That is wrong on a machine that was made from a container image and runs its own
-		// engine.
+		// If this machine looks like a container, testcontainers uses the default gateway as the engine's
+		// address. That is wrong on a machine that was made from a container image and runs its own engine.
 		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1"
 	}
 	for name, value := range defaults {
@@ -66,7 +65,7 @@ var settings = sync.OnceValue(func() error {
 
 // Find returns the engine at DOCKER_HOST, in the Docker context or at the usual sockets, if it answers within
 // seconds. It refuses an engine on another machine: ports published there can't be reached at a loopback
-// address and must not be reachable from elsewhere.
+// address and must not be reachable from other machines.
 func Find(ctx context.Context) (_ *Engine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -108,10 +107,10 @@ func isLocalAddress(address string) bool {
 // Address returns the engine's address in the form of DOCKER_HOST.
 func (e *Engine) Address() string { return e.api.DaemonHost() }
 
-// Close ends the connection; the containers stay.
+// Close closes the connection to the engine. The containers continue.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Sweep removes this machine's containers and networks whose run is over, and returns their names. over
+// Sweep removes this machine's containers and networks whose run has ended, and returns their names. over
 // reports whether a run is over, by its directory.
 func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([]string, error) {
 	filters := client.Filters{}.Add("label", LabelHost+"="+e.host)
@@ -167,21 +166,19 @@ func Gone(err error) bool { return err != nil && strings.Contains(err.Error(), "
 
 // Spec describes a container to create.
 type Spec struct {
-	// Name is the name of the container and of its host.
+	// Name is the name of the container and its host name.
 	Name  string
 	Image string
 	Env   map[string]string
-	// Command replaces the image's arguments, unless empty.
+	// Command replaces the image's arguments, unless it is empty.
 	Command []string
-	// Ports maps each port of the server to its port on 127.0.0.1, which stays the same after a
-	// restart.
+	// Ports maps each of the server's ports to a port on 127.0.0.1, which stays the same after a restart.
 	Ports map[int]int
 	// Run is the directory of the run.
 	Run string
 }
 
-// Create creates a container but doesn't start it. It pulls a missing image, which may take
-// minutes.
+// Create creates a container but doesn't start it. It pulls a missing image, which may take minutes.
 func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 	var ports []string
 	bound := network.PortMap{}
@@ -231,12 +228,12 @@ func (c *Container) ID() string { return c.made.GetContainerID() }
 // Start starts or restarts the container, with its existing data.
 func (c *Container) Start(ctx context.Context) error { return c.made.Start(ctx) }
 
-// Stop stops the container, kills it after the given time, and returns when it has ended.
+// Stop stops the container, kills it if it has not stopped in time, and returns when it has ended.
 func (c *Container) Stop(ctx context.Context, within time.Duration) error {
 	return c.made.Stop(ctx, &within)
 }
 
-// Kill ends the container at once; its data stays.
+// Kill ends the container at once, and keeps its data.
 func (c *Container) Kill(ctx context.Context) error {
 	_, err := c.engine.api.ContainerKill(ctx, c.ID(), client.ContainerKillOptions{Signal: "KILL"})
 	return err

@@ -19,7 +19,7 @@ const (
 	labelService = "com.docker.compose.service"
 )
 
-// Project returns the containers of a docker compose project, by the names of their services.
+// Project returns a docker compose project's containers by the names of their services.
 func (e *Engine) Project(ctx context.Context, name string) (map[string]*Container, error) {
 	filters := client.Filters{}.Add("label", labelProject+"="+name)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
@@ -41,7 +41,7 @@ func (e *Engine) Project(ctx context.Context, name string) (map[string]*Containe
 	return all, nil
 }
 
-// Gateway returns this machine's address in one of the engine's networks.
+// Gateway returns this machine's address in one of the engine's networks, given by name.
 func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
 	found, err := e.api.NetworkInspect(ctx, network, client.NetworkInspectOptions{})
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *Container) Signal(ctx context.Context, signal string) error {
 	return err
 }
 
-// Wait returns nil once the container has ended or is gone.
+// Wait returns nil once the container has ended or was removed.
 func (c *Container) Wait(ctx context.Context) error {
 	waiting := c.engine.api.ContainerWait(ctx, c.ID(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	select {

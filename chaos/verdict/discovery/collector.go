@@ -15,14 +15,14 @@ import (
 	"handoff/core/execution"
 )
 
-// Collector collects the distinct situations of one run. It implements history.Sink, changes no
-// event, and spends time only on transitions and faults.
+// Collector collects the distinct situations of one run. It implements history.Sink, does not change events,
+// and spends time only on transitions and faults.
 //
 // A situation is one transition of an execution, regardless of the execution and the time: the status before
-// and after, the reason, the epoch after it (7 stands for 7 and more), the change of the epoch (0, 1, or
-// anything else, which no lawful transition makes), and the kinds of the faults on the execution's path. A
-// fault is on the path if it lasted at some time since the execution's previous transition or its creation,
-// and struck
+// and after, the reason, the epoch after it (7 means 7 or more), the change of the epoch (0, 1, or anything
+// else, which no lawful transition makes), and the kinds of the faults on the execution's path. A fault is on
+// the path if it was present at any time since the execution's previous transition or its creation, and
+// affected
 //
 //   - the process that wrote this transition or the previous one,
 //   - the worker that the transition names, which is the owner before a reclaim and after any other
@@ -31,10 +31,10 @@ import (
 //     messages.
 //
 // Several faults of one kind count as one. A fault that has ended counts until the next transition, because
-// its consequence is often written later: a lease that expired while the worker was away.
+// its consequence is often written later, for example if a lease expired while the worker was away.
 type Collector struct {
 	faults []startedFault
-	// kinds holds the hashes of the kinds of faults so far. The index is the bit in a set.
+	// kinds holds the hashes of the kinds of faults so far. A kind's index is its bit in a bit set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
 	last    dense.Table[execution.ID, previousTransition]
@@ -61,10 +61,10 @@ type previousTransition struct {
 // maxKinds limits the kinds of faults that are distinguished in one run; actual runs have fewer.
 const maxKinds = 64
 
-// maxEpoch stands for itself and every larger epoch.
+// maxEpoch means this epoch or any larger epoch.
 const maxEpoch = 7
 
-// NewCollector returns a collector without events.
+// NewCollector returns a Collector that has observed no events.
 func NewCollector() *Collector {
 	return &Collector{
 		names: make(map[execution.WorkerID]string), seen: make(map[uint64]struct{}),
@@ -157,8 +157,8 @@ func (c *Collector) situationFingerprint(e *history.Event, faults uint64) uint64
 	return xxhash.Sum64(c.scratch[:])
 }
 
-// Situations returns the fingerprints of the distinct situations so far, ascending; of more than Limit, the
-// smallest. The caller owns the slice.
+// Situations returns the fingerprints of the distinct situations so far, ascending. If there are more than
+// Limit, it returns the smallest. The caller owns the slice.
 func (c *Collector) Situations() []uint64 {
 	all := make([]uint64, 0, len(c.seen))
 	for f := range c.seen {

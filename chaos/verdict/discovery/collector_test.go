@@ -25,7 +25,7 @@ func createdEvent(id execution.ID) history.Event {
 	return history.Event{Kind: history.Created, Execution: id}
 }
 
-// dispatchEvent is the transition by which an executor dispatches an execution to worker 1.
+// dispatchEvent returns the transition by which an executor dispatches an execution to worker 1.
 func dispatchEvent(id execution.ID, by string) history.Event {
 	return history.Event{
 		Kind: history.Transition, Execution: id, From: execution.Scheduling, To: execution.Scheduled, Epoch: 1, OldEpoch: 1, Worker: 1, Process: by,
@@ -98,7 +98,7 @@ func TestPreviousTransitionsWriterIsOnPath(t *testing.T) {
 	}
 }
 
-// Two runs with the same faults in different orders show the same situations.
+// Two runs with the same faults in different orders must have the same situations.
 func TestSituationIgnoresFaultOrder(t *testing.T) {
 	a := story{createdEvent(7), faultBegin("crash", "e-1"), faultBegin("pause", "e-1"), dispatchEvent(7, "e-1")}.situations()
 	b := story{createdEvent(7), faultBegin("pause", "e-1"), faultBegin("crash", "e-1"), dispatchEvent(7, "e-1")}.situations()

@@ -8,25 +8,25 @@ import (
 )
 
 // Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of the library
-// shows fewer than 300. In everything-at-once, faults overlap in ever new sets: it shows 8,000 in 200 runs,
-// and the number keeps growing.
+// shows fewer than 300. In everything-at-once, faults overlap in ever new combinations: 200 runs show 8,000
+// situations, and the number keeps growing.
 const Limit = 16384
 
-// Counts counts, for every situation, the runs in which it was seen. Runs and counts may be added
-// in any order, and in parts that are merged later; the result is the same. The zero value is
-// empty.
+// Counts counts, for every situation, the runs in which it was seen. Runs and counts may be added in any
+// order, and in parts that are merged later; the result is the same. The zero value is empty.
 //
-// Beyond Limit, only the situations with the smallest fingerprints count. A situation with Limit smaller ones
-// never counts later, so every situation that counts has been counted since the first run.
+// Beyond Limit, only the situations with the smallest fingerprints are counted. Once there are Limit smaller
+// fingerprints than a situation's, it is never counted again, so each situation in the result was counted
+// from the first run on.
 type Counts struct {
 	runs int
-	// seen holds up to 2*Limit entries, so that it is rarely cut.
+	// seen may grow to 2*Limit entries, so that it rarely has to be cut.
 	seen map[uint64]int
 	// capped reports whether entries were cut.
 	capped bool
 }
 
-// Add adds a run with its situations, each listed once.
+// Add adds a run. situations lists each of the run's situations once.
 func (c *Counts) Add(situations []uint64) {
 	if c.seen == nil {
 		c.seen = make(map[uint64]int)
@@ -55,7 +55,7 @@ func (c *Counts) Merge(o *Counts) {
 	}
 }
 
-// cutToLimit keeps the Limit smallest fingerprints.
+// cutToLimit removes all but the Limit smallest fingerprints.
 func (c *Counts) cutToLimit() {
 	if len(c.seen) <= Limit {
 		return
@@ -66,14 +66,14 @@ func (c *Counts) cutToLimit() {
 	}
 }
 
-// storedCounts is the form of Counts in files.
+// storedCounts is the form in which Counts are stored in files.
 type storedCounts struct {
 	Runs   int            `json:"runs"`
 	Seen   map[uint64]int `json:"seen"`
 	Capped bool           `json:"capped"`
 }
 
-// MarshalJSON implements json.Marshaler. Equal counts have equal texts.
+// MarshalJSON implements json.Marshaler. Equal counts give equal JSON.
 func (c Counts) MarshalJSON() ([]byte, error) {
 	c.seen = maps.Clone(c.seen)
 	c.cutToLimit()

@@ -7,17 +7,17 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// MinRuns is the least number of runs for an extrapolation.
+// MinRuns is the minimum number of runs for an extrapolation.
 const MinRuns = 10
 
-// Summary is the part of Counts that an estimate needs.
+// Summary holds what an estimate needs to know about Counts.
 type Summary struct {
 	Runs, Distinct int
-	// Once and Twice are the numbers of situations seen in exactly one run, and in exactly two.
+	// Once and Twice are the numbers of situations seen in exactly one and in exactly two runs.
 	Once, Twice int
-	// Seen is the sum, over all situations, of the number of runs that saw each.
+	// Seen is the sum, over all situations, of the number of runs in which the situation was seen.
 	Seen int
-	// Capped reports whether there were more than Limit situations, so that every figure is a lower bound.
+	// Capped reports whether there were more than Limit situations, so every number here is a lower bound.
 	Capped bool
 }
 
@@ -42,7 +42,8 @@ func (c *Counts) Summary() Summary {
 func (s Summary) Extrapolates() bool { return s.Runs >= MinRuns }
 
 // unseenEstimate returns the Chao2 estimate of the number of situations that exist but that no run has seen:
-// Chao, Biometrics 43 (1987) 783–791. If none was seen twice, it uses the bias-corrected form.
+// Chao, Biometrics 43 (1987) 783–791. If no situation was seen in exactly two runs, it uses the
+// bias-corrected form.
 func (s Summary) unseenEstimate() float64 {
 	once, twice, share := float64(s.Once), float64(s.Twice), float64(s.Runs-1)/float64(s.Runs)
 	if twice > 0 {
@@ -74,7 +75,7 @@ func (s Summary) Coverage() float64 {
 	return 1 - float64(s.Once)/float64(s.Seen)
 }
 
-// FailsAtMost returns, with 95 % confidence, the largest share of runs that fail, if this many of them
+// FailsAtMost returns the upper bound, with 95 % confidence, on the share of runs that fail, if this many
 // failed. It is the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934)
 // 404–413. If none failed, it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds
 // for the mean over several scenarios, unless the number of runs of one depends on the results of others:

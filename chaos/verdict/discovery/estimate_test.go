@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// With a hundred situations, each rarer than the one before, the prediction for twice the runs is good on
+// With a hundred situations, each rarer than the previous, the prediction for twice the runs must be good on
 // average.
 func TestMorePredictsNewSituations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -60,7 +60,7 @@ func TestFailsAtMostFollowsRuleOfThree(t *testing.T) {
 			t.Errorf("0 of %d: %v, want %v", n, got, want)
 		}
 	}
-	// From tables of the exact interval: 3 of 100 with 95 % on one side.
+	// The value is from tables of the exact one-sided 95 % interval, for 3 of 100.
 	if got := fmt.Sprintf("%.4f %.0f", FailsAtMost(3, 100), FailsAtMost(5, 5)); got != "0.0757 1" {
 		t.Errorf("3 of 100, and 5 of 5: %s", got)
 	}

@@ -1,10 +1,10 @@
 // Package hostguard protects HTTP servers without authentication from pages of other sites.
 //
 // A browser on this machine can reach a server that listens on 127.0.0.1. A page of another site can reach it
-// in two ways. It may send a request across origins, which browsers mark in Origin and Sec-Fetch-Site. Or its
-// name may be pointed at 127.0.0.1 after the page was loaded (DNS rebinding). Then Origin and Host agree, and
-// only Host shows that this server did not serve the page. So a server without a token answers only requests
-// whose Host is one of its own names.
+// in two ways. It can send a cross-origin request, which browsers mark in Origin and Sec-Fetch-Site. Or the
+// page's host name is changed to resolve to 127.0.0.1 after the page was loaded (DNS rebinding). Then Origin
+// and Host agree, and only Host shows that this server did not serve the page. So a server without a token
+// answers only requests whose Host is one of its own names.
 package hostguard
 
 import (
@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// Guard checks the host that a request was sent to, and the page that sent it. The zero Guard accepts only
-// the names of this machine.
+// Guard checks the host that a request names, and the site of the page that sent it. The zero Guard accepts
+// only the names of this machine.
 type Guard struct {
-	// Hosts are further names and addresses of the server, without ports, such as those of a proxy.
-	// Localhost, loopback addresses and the local address of the connection are always accepted.
+	// Hosts are additional names and addresses of the server, without ports, such as a proxy's. Localhost,
+	// loopback addresses and the local address of the connection are always accepted.
 	Hosts []string
-	// More is appended to a refusal: how to make the server accept another name. It may be empty.
+	// More is appended to a refusal and explains how to make the server accept another name. It may be empty.
 	More string
 }
 
@@ -32,7 +32,7 @@ type Refusal struct {
 	// Foreign reports whether Host is not one of the server's names; otherwise the request comes from a page
 	// of another site.
 	Foreign bool
-	// Detail is for the person who sent the request.
+	// Detail explains the refusal to the person who sent the request.
 	Detail string
 }
 

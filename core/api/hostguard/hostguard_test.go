@@ -33,7 +33,7 @@ func TestGuardRefusesForeignHosts(t *testing.T) {
 		"2130706433":                          false,
 		"localhost:80:80":                     false,
 		"localhost:http":                      false,
-		"[localhost]":                         true, // no browser writes it, and it leads nowhere else
+		"[localhost]":                         true, // no browser sends it, and it can't name another host
 		"[::1":                                false,
 		"localhost\x00.evil.example":          false,
 		"localhost, evil.example":             false,
@@ -98,8 +98,9 @@ func TestGuardRefusesForeignPages(t *testing.T) {
 	}
 }
 
-// What Check sees depends on how net/http parses a request line with a host, and a request without Host.
-func TestGuardOverConnection(t *testing.T) {
+// A real server is needed, because net/http determines what Check gets for a request line with a host, or a
+// request without a Host header.
+func TestGuardChecksRequestsOverConnection(t *testing.T) {
 	server := httptest.NewServer(Guard{More: "Set api.token."}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
 	for request, want := range map[string]string{

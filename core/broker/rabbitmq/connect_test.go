@@ -23,7 +23,7 @@ func silentListener(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestConnectRefused(t *testing.T) {
+func TestRefusedConnectionIsUnavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestConnectRefused(t *testing.T) {
 
 func TestConnectTimesOutOnSilence(t *testing.T) {
 	address := "amqp://u:secret@" + silentListener(t)
-	// Without the limits under test, both calls would never return.
+	// Without the timeouts under test, neither call would return.
 	_, err := New(Options{URL: address, DialTimeout: 200 * time.Millisecond}).Connect(t.Context())
 	if !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("a broker that does not answer is %v", err)

@@ -25,7 +25,7 @@ type consumer struct {
 	ch         *amqp.Channel
 	deliveries <-chan amqp.Delivery
 
-	// cancelling keeps two cancellations apart, because a channel answers one request at a time.
+	// cancelling serialises cancellations, because a channel answers one request at a time.
 	cancelling sync.Mutex
 	cancelled  bool
 }
@@ -74,13 +74,13 @@ func (c *consumer) openSubscription(prefetch int) error {
 		return fmt.Errorf("consume %s: %w", c.queue, err)
 	}
 	c.ch, c.deliveries = ch, deliveries
-	// From here on the channel holds deliveries. If the channel ends, the session ends with it.
+	// From here on the channel has unsettled deliveries, so the session ends if the channel ends.
 	c.s.endWhenClosed("consumer of "+c.queue, closed)
 	return nil
 }
 
-// Receive implements broker.Consumer. It returns deliveries that had arrived before it returns
-// ErrCancelled. After the end of the session it returns none.
+// Receive implements broker.Consumer. It returns all deliveries that have arrived before it returns
+// ErrCancelled. After the session's end it returns none.
 func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	if c.s.Closed() {
 		return broker.Delivery{}, broker.ErrClosed
@@ -171,8 +171,8 @@ func (c *consumer) translateDelivery(d *amqp.Delivery) broker.Delivery {
 }
 
 // parseDeaths reads x-death, newest first. Any client can publish a message with such a header.
-// Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ
-// writes. A replay, by hand or by a shovel, keeps the header.
+// Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ writes. A
+// replay, manually or by a shovel, keeps the header.
 func parseDeaths(headers amqp.Table) ([]broker.Death, error) {
 	value, present := headers["x-death"]
 	if !present {

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Each header was sent to RabbitMQ 3.10 in a message that was then rejected. Some of them end its
-// dead lettering; it passes the others on unchanged. RabbitMQ itself writes none of them.
+// Each header was sent to RabbitMQ 3.10 in a message that was then rejected. Some of them make its dead
+// lettering fail; it passes the others on unchanged. RabbitMQ itself never writes such headers.
 func TestParseDeathsRefusesForeignHeaders(t *testing.T) {
 	good := func(change func(amqp.Table)) []any {
 		table := amqp.Table{

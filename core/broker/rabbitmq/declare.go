@@ -45,7 +45,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// progress is the object that a declaration waits for.
+// progress records which object a declaration is waiting for.
 type progress struct{ what atomic.Pointer[string] }
 
 func (p *progress) noteObject(what, name string) {
@@ -64,7 +64,7 @@ func (p *progress) currentObject() string {
 func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
 	for _, e := range t.Exchanges {
 		p.noteObject("exchange", e.Name)
-		// RabbitMQ closes the whole connection over an exchange kind that it does not know.
+		// RabbitMQ closes the whole connection if it does not know the kind of an exchange.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
 			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
 		}
@@ -95,9 +95,9 @@ func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broke
 	return nil
 }
 
-// deliveryLimitArg is the argument for the number of times that a quorum queue takes a message
-// back. On RabbitMQ 4, -1 means no limit. RabbitMQ 3.10 accepts -1 too, but then drops a message at
-// its first return.
+// deliveryLimitArg is the argument that limits how often a message can be returned to a quorum queue. On
+// RabbitMQ 4, -1 means no limit. RabbitMQ 3.10 accepts -1 too, but then drops a message when it is first
+// returned.
 const deliveryLimitArg = "x-delivery-limit"
 
 // hasDeliveryLimit reports whether the server's quorum queues have a delivery limit unless a declaration
@@ -108,7 +108,7 @@ func (s *session) hasDeliveryLimit() bool {
 	return product == "RabbitMQ" && majorVersion(version) >= 4
 }
 
-// majorVersion is the major version, 0 if the version can't be read.
+// majorVersion returns the server's major version; 0 if it can't be read.
 func majorVersion(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(first)
@@ -118,10 +118,10 @@ func majorVersion(version string) int {
 	return n
 }
 
-// declaredUnlimited declares a queue that is to keep returned messages without a delivery limit, if
-// the server has one. It returns false if it declared nothing: the server has no limit, or the
-// queue exists with other arguments, which the plain declaration then checks. It uses its own
-// channel, because a refusal closes it.
+// declaredUnlimited declares, without a delivery limit, a queue that must keep returned messages, if the
+// server has such a limit. It returns false if it declared nothing: the server has no limit, or the queue
+// exists with other arguments, which the plain declaration then checks. It uses its own channel, because a
+// refusal closes it.
 func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return false
@@ -137,7 +137,7 @@ func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	return err == nil
 }
 
-// noteLimit notes that a queue of an older release exists with the server's delivery limit.
+// noteLimit records a queue that an older release declared and that has the server's delivery limit.
 func (s *session) noteLimit(ctx context.Context, q broker.Queue) {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.hasDeliveryLimit() {
 		return
@@ -177,7 +177,7 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 		case found.Messages > 0 || found.Consumers > 0:
 			return broker.QueueInUse, nil
 		}
-		// With a condition on a quorum queue, RabbitMQ would close the whole connection.
+		// RabbitMQ closes the whole connection if a quorum queue is deleted with a condition.
 		judges := q.Type == typeClassic
 		if !judges {
 			// RabbitMQ reports a quorum queue as empty if the queue does not answer within 250 ms.
@@ -222,7 +222,7 @@ func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueSta
 	}, func(broker.QueueState) {})
 }
 
-// onChannel makes one request over its own channel.
+// onChannel opens a channel for one request.
 func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
 	ch, err := s.consuming.amqp.Channel()
 	if err != nil {
@@ -240,16 +240,16 @@ func hasReplyCode(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// QueueArguments are the x-arguments of a queue's declaration; an unknown type is an error.
-// RabbitMQ refuses a declaration whose arguments differ from those of the existing queue. The
-// delivery limit is not among them, because only some servers accept it.
+// QueueArguments returns the x-arguments of a queue's declaration, or an error for an unknown type. RabbitMQ
+// refuses a declaration whose arguments differ from those of the existing queue. The delivery limit is not
+// among them, because only some servers accept it.
 func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {
 		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)
 	}
 	args := amqp.Table{amqp.QueueTypeArg: q.Type}
 	if q.TTL > 0 {
-		// Rounded up, because a TTL of 0 lets every message die on arrival.
+		// Rounded up, because with a TTL of 0 every message expires on arrival.
 		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
 	}
 	if q.Expires > 0 {
@@ -258,8 +258,7 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.DeadLetterExchange != "" {
 		args["x-dead-letter-exchange"] = q.DeadLetterExchange
 		if q.Type == typeQuorum {
-			// Without the overflow setting, RabbitMQ falls back to at-most-once and only logs one
-			// line.
+			// Without the overflow setting, RabbitMQ falls back to at-most-once and only logs one line.
 			args["x-dead-letter-strategy"] = "at-least-once"
 			args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
 		}

@@ -14,9 +14,9 @@ import (
 // lane is the channel that publishes the messages of one route, in the order of the calls.
 //
 // A stuck queue never confirms, and it blocks its whole channel. On the first publish of a channel to a
-// quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue, it would block
-// the connection too. So each queue has its own channel and few publishes at a time. No caller waits for a
-// stuck queue: its callers get Unknown, and later messages are not sent.
+// quorum queue, RabbitMQ asks the queue and waits. About 400 publishes that wait for one queue would block
+// the connection too. So each queue has its own channel, with few publishes in flight. No caller waits for a
+// stuck queue: publishes in flight get Unknown, and later messages are not sent.
 //
 // One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
 // a write that the broker does not accept does not hold up callers whose context has ended.
@@ -26,25 +26,24 @@ import (
 type lane struct {
 	p  *publisher
 	ch *amqp.Channel
-	// pending counts the messages of the lane that are still in its queue or its window. It grows only under
-	// the publisher's lock.
+	// pending counts the messages in the lane's queue and window. It grows only under the publisher's lock.
 	pending atomic.Int64
 	retired chan struct{} // closed when the lane gets no more messages
 	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
 	// oldest first.
 	window   chan struct{}
 	inFlight chan inFlightPublish
-	// returns has room for more than can be in flight, because the library drops a return that
-	// finds no room.
+	// returns has room for more than can be in flight, because the library drops a return that finds no room.
 	returns chan amqp.Return
-	// behind holds the publishes of inFlight that wait behind a stuck one. Only settleInFlight uses it.
+	// behind holds publishes taken from inFlight that wait behind a stuck publish. Only settleInFlight uses
+	// it.
 	behind []inFlightPublish
 	// more signals that items were added.
 	more chan struct{}
 
 	mu    sync.Mutex
 	items []batchItem
-	// stuck reports whether the oldest publish is stuck. Until it has its outcome, nothing is added.
+	// stuck reports whether the oldest publish is stuck. While it is, no message is added.
 	stuck bool
 }
 
@@ -62,8 +61,8 @@ type inFlightPublish struct {
 	confirmation *amqp.DeferredConfirmation
 }
 
-// stuckAfter defines when a publish is stuck: the broker has not answered it, but has answered a
-// publish that was written this much later.
+// stuckAfter defines a stuck publish: the broker has not answered it, but has answered another one that was
+// written this much later.
 const stuckAfter = time.Second
 
 // newLane returns a lane whose channel is not open yet.
@@ -99,7 +98,7 @@ func (l *lane) publishUntilRetired() {
 	if l.p.s.Closed() {
 		return
 	}
-	// If this fails, the channel or its connection has ended, and so does the session.
+	// If this fails, the channel or its connection has already ended, which ends the session.
 	_ = l.ch.Close()
 	l.p.noteChannelClosed()
 }
@@ -123,8 +122,7 @@ func (l *lane) addItem(it batchItem) {
 	}
 }
 
-// nextItem waits for a message to write. It returns false when the lane has retired or the session has
-// ended.
+// nextItem waits for a message to write. It returns false when the lane has retired or the session has ended.
 func (l *lane) nextItem() (it batchItem, ok bool) {
 	for {
 		l.mu.Lock()
@@ -275,7 +273,7 @@ func (l *lane) awaitConfirm(f *inFlightPublish, late *time.Timer) bool {
 	}
 }
 
-// settleStuckLane settles everything that waits for a stuck lane, so that no caller keeps waiting.
+// settleStuckLane settles every message of a stuck lane, so that no caller keeps waiting.
 func (l *lane) settleStuckLane(f *inFlightPublish) {
 	l.mu.Lock()
 	l.stuck = true
@@ -298,8 +296,8 @@ func (l *lane) settleStuckLane(f *inFlightPublish) {
 	}
 }
 
-// collectReturns takes all returns that have arrived. The broker returns a message before it confirms it,
-// so once the confirm is read, the return is here.
+// collectReturns takes all returns that have arrived. The broker returns a message before it confirms it, so
+// the return has arrived once the confirm is read.
 func (l *lane) collectReturns(returned map[int64]struct{}) {
 	for {
 		select {
@@ -316,7 +314,7 @@ func (l *lane) collectReturns(returned map[int64]struct{}) {
 	}
 }
 
-// noteAnswer notes that the broker has answered a publish that was written at this time.
+// noteAnswer records that the broker has answered a publish that was written at this time.
 func (p *publisher) noteAnswer(written time.Time) {
 	at := int64(written.Sub(p.began))
 	for {
@@ -332,8 +330,8 @@ func (p *publisher) answeredSince(written time.Time) time.Duration {
 	return time.Duration(p.answered.Load()) - written.Sub(p.began)
 }
 
-// sendProbe publishes a message that the broker answers without a queue, unless an earlier probe still
-// waits for its answer.
+// sendProbe publishes a message that the broker answers without involving a queue, unless an earlier probe is
+// still unanswered.
 func (p *publisher) sendProbe() {
 	if p.probing.CompareAndSwap(false, true) {
 		p.prober.pending.Add(1)

@@ -19,8 +19,8 @@ import (
 // outcome is unknown.
 const sequenceHeader = "handoff-publish"
 
-// publisher sends the messages of all Publish calls of a session over one connection, and learns
-// their outcomes. Each route has its own lane.
+// publisher sends the messages of all Publish calls of a session over one connection, and collects their
+// outcomes. Each route has its own lane.
 type publisher struct {
 	s     *session
 	alarm gate
@@ -28,28 +28,27 @@ type publisher struct {
 	// began.
 	began    time.Time
 	answered atomic.Int64
-	probing  atomic.Bool // a probe waits for its outcome
+	probing  atomic.Bool // whether a probe is still unanswered
 	prober   *lane       // publishes the probes
 
 	mu    sync.Mutex
 	lanes map[routeName]*lane
-	// shared publishes for routes that found all other lanes busy; nil until then.
+	// shared publishes for routes that found all other lanes busy; nil until it is needed.
 	shared *lane
 	// open counts the channels of lanes, except of prober and shared, until they are closed. It
 	// stays within most.
 	open, most int
 }
 
-// routeName is an exchange and a routing key. Mostly it stands for a queue.
+// routeName is an exchange and a routing key. It usually leads to one queue.
 type routeName struct{ exchange, key string }
 
 // mostLanes bounds the channels of a session, which cost the broker memory. It is less than the
 // number that RabbitMQ allows a connection by default (2047).
 const mostLanes = 1000
 
-// ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms
-// a message with this key without asking a queue. That distinguishes a stuck queue from a slow
-// broker.
+// ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms a message
+// with this key without asking a queue. That distinguishes a stuck queue from a slow broker.
 const ProbeKey = "handoff.probe"
 
 func openPublisher(s *session) (*publisher, error) {
@@ -81,8 +80,9 @@ func (p *publisher) claimLane(name routeName) *lane {
 	return l
 }
 
-// assignLane returns a lane for a route that has none: a new one or, at the bound, any that has nothing
-// pending, since its next message can go elsewhere. Routes share one only while all are busy.
+// assignLane returns a lane for a route that has none: a new one or, at the bound, any lane without pending
+// messages, since the next message of that lane's route can use another lane. Routes share one only while all
+// are busy.
 func (p *publisher) assignLane() *lane {
 	if p.open < p.most {
 		p.open++
@@ -103,8 +103,8 @@ func (p *publisher) assignLane() *lane {
 	return p.shared
 }
 
-// retireLane takes an idle lane from its routes. It returns whether the lane's channel can be closed, which
-// it can't if messages came meanwhile. The channels of prober and shared stay open.
+// retireLane removes an idle lane from its routes. It returns whether the lane's channel can be closed, which
+// is not the case if new messages are pending. The channels of prober and shared stay open.
 func (p *publisher) retireLane(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *publisher) retireLane(l *lane) bool {
 	return true
 }
 
-// noteChannelClosed notes that the channel of a lane is closed.
+// noteChannelClosed records that a lane's channel is closed.
 func (p *publisher) noteChannelClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,14 +157,14 @@ type entry struct {
 // noOutcome means no outcome yet.
 const noOutcome broker.Outcome = 0xff
 
-// batch is one call of Publish.
+// batch is the state of one Publish call.
 type batch struct {
 	entries []entry
 	done    chan struct{} // closed when all outcomes are known
 
 	mu       sync.Mutex
 	outcomes []broker.Outcome
-	taken    []bool // given to the connection
+	taken    []bool // which entries were passed to the connection
 	left     int    // outcomes that are still missing
 	over     bool   // the caller has its outcomes: nothing more may be sent
 }
@@ -191,7 +191,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 	return b
 }
 
-// probeBatch is a Publish call that nobody waits for.
+// probeBatch returns a batch that no caller waits for.
 func probeBatch() *batch {
 	return &batch{
 		entries: []entry{{key: ProbeKey}}, done: make(chan struct{}),
@@ -218,7 +218,7 @@ func newEntry(m *broker.Message) (entry, error) {
 	}}, nil
 }
 
-// takeEntry passes entry i to the writer, unless the entry has its outcome or the caller has returned.
+// takeEntry passes entry i to the writer, unless the entry already has an outcome or the caller has returned.
 func (b *batch) takeEntry(i int) (*entry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,7 +236,7 @@ func (b *batch) hasOutcome(i int) bool {
 	return b.outcomes[i] != noOutcome
 }
 
-// setOutcome notes an outcome; only the first one counts.
+// setOutcome records an entry's outcome; only the first one counts.
 func (b *batch) setOutcome(i int, o broker.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,8 +250,7 @@ func (b *batch) setOutcome(i int, o broker.Outcome) {
 	}
 }
 
-// finalOutcomes returns the outcomes so far. Missing ones are Unknown if the message was sent, else
-// NotSent.
+// finalOutcomes returns the outcomes so far. Missing ones are Unknown if the message was sent, else NotSent.
 func (b *batch) finalOutcomes() []broker.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,8 +267,8 @@ func (b *batch) finalOutcomes() []broker.Outcome {
 	return b.outcomes
 }
 
-// gate stops the writer while the broker holds publishers back. Messages not yet written can then
-// still be reported as not sent, and the socket does not fill up until a write blocks.
+// gate stops the writer while the broker blocks publishers. Messages not yet written can then still be
+// reported as not sent, and the socket does not fill up until a write blocks.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil while the gate is open; closed when it opens

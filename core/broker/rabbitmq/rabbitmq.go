@@ -1,14 +1,14 @@
 // Package rabbitmq implements broker.Broker over RabbitMQ.
 //
-// A session is two connections that live and die together: one publishes, the other declares and
-// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes. With
-// a single connection, acknowledgements would wait too, and prefetch would run dry although the
-// consumers are fine. Each published route, each declaration and each consumer has its own channel:
-// RabbitMQ answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
+// A session has two connections that are opened and closed together: one publishes, the other declares and
+// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes. With a single
+// connection, acknowledgements would wait too, and the consumers would get no more deliveries once the
+// prefetch is used up. Each published route, each declaration and each consumer has its own channel: RabbitMQ
+// answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
 //
-// The library can reconnect by itself, but that stays off. Its delivery tags have no generation, so after its
-// recovery the acknowledgement of an old delivery settles a new one. Instead, broker.Client replaces a
-// session, and a delivery tag contains the number of its consumer.
+// The library's own reconnection is switched off. Its delivery tags have no generation, so after a
+// reconnection the acknowledgement of an old delivery would settle a new one. Instead, broker.Client replaces
+// a session, and a delivery tag contains the number of its consumer.
 package rabbitmq
 
 import (
@@ -31,9 +31,8 @@ const (
 	DefaultDialTimeout   = 5 * time.Second
 	DefaultWindow        = 64
 	DefaultOldestConfirm = 30 * time.Second
-	// DefaultIdleChannel is long compared with the opening of a channel, which takes two round trips.
-	// A worker that gets work less often does not notice the delay, and one that is gone keeps its
-	// channel no longer.
+	// DefaultIdleChannel is long compared with opening a channel, which takes two round trips: that delay is
+	// negligible for a worker that gets work less often. A worker that is gone keeps its channel no longer.
 	DefaultIdleChannel = time.Minute
 )
 
@@ -42,16 +41,16 @@ type Options struct {
 	// URL is amqp:// or amqps://. It contains a password, so no log and no error shows it.
 	URL string
 	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is detected
-	// after at most three. It overrides a heartbeat in the URL.
+	// after at most three intervals. This setting overrides a heartbeat in the URL.
 	Heartbeat time.Duration
 	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string
-	// DialTimeout bounds the opening of a connection, handshakes included.
+	// DialTimeout bounds the time to open a connection, including its handshakes.
 	DialTimeout time.Duration
 	// Window bounds the publishes of one route that have no outcome yet.
 	Window int
-	// OldestConfirm is how long a publish may wait for its confirm, without the time of alarms.
-	// After that the session ends.
+	// OldestConfirm is how long a publish may wait for its confirm, not counting alarms. After that the
+	// session ends.
 	OldestConfirm time.Duration
 	// IdleChannel is how long a route keeps its channel while nothing is published to it.
 	IdleChannel time.Duration
@@ -186,21 +185,20 @@ func withoutHeartbeat(address string) (string, error) {
 	return address, nil
 }
 
-// hangUpTimeout bounds the orderly close: a peer that is gone does not answer it.
+// hangUpTimeout bounds the orderly close of a connection, which a dead peer does not answer.
 const hangUpTimeout = time.Second
 
-// hangUp closes the connection, in order as long as the broker answers, so that the broker first
-// reads everything written before.
+// hangUp closes the connection, with a handshake if the broker answers in time, so that the broker first
+// reads everything that was written.
 func (c *connection) hangUp() {
-	// The library's close waits for locks that a pending write holds; closing the socket frees
-	// them.
+	// The library's close waits for locks that a pending write holds; closing the socket frees them.
 	stop := time.AfterFunc(hangUpTimeout, func() { _ = c.raw.Close() })
 	_ = c.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
 	stop.Stop()
 	_ = c.raw.Close()
 }
 
-// boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
+// boundedConn aborts a write that the peer does not accept in time. Without it, a publisher stuck in a write
 // holds the locks that closing the connection needs, until the kernel ends the connection after many minutes.
 type boundedConn struct {
 	net.Conn

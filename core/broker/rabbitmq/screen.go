@@ -10,8 +10,9 @@ import (
 
 // screenedConn is a connection on which no message can end the session. The AMQP library closes a connection
 // over headers that it can't read: nested more than 32 deep, or more than 8,192 in one table. RabbitMQ
-// accepts and delivers them, again after each reconnect. One such message would end every consumer of its
-// queue, permanently. So screenedConn replaces such headers by one that marks the message as unreadable.
+// accepts and delivers such headers, and redelivers them after each reconnect. One such message would end
+// every consumer of its queue, permanently. So screenedConn replaces them with one that marks the message as
+// unreadable.
 //
 // Below TLS no frames are visible, and everything passes unchecked.
 type screenedConn struct {
@@ -26,14 +27,14 @@ type screenedConn struct {
 // headerUnreadable marks a message whose headers were replaced.
 const headerUnreadable = "x-handoff-unreadable"
 
-// The frame types of AMQP 0-9-1, and the length of what precedes a frame's payload.
+// The frame types of AMQP 0-9-1, and the number of bytes before a frame's payload.
 const (
 	frameMethod    = 1
 	frameHeader    = 2
 	frameBody      = 3
 	frameHeartbeat = 8
 	framePrefix    = 7
-	// longestHeader is larger than any negotiated frame.
+	// longestHeader is larger than the largest frame that can be negotiated.
 	longestHeader = 1 << 20
 )
 
@@ -79,7 +80,7 @@ func (s *screenedConn) readNextFrame() error {
 		s.ready, s.passing = prefix, int(size)+1
 		return nil
 	}
-	payload := make([]byte, size+1) // with the frame's end
+	payload := make([]byte, size+1) // including the frame-end byte
 	if _, err := io.ReadFull(s.in, payload); err != nil {
 		return err
 	}
@@ -89,8 +90,8 @@ func (s *screenedConn) readNextFrame() error {
 	return nil
 }
 
-// The bytes before the properties in a content header (class, weight, length of the body, flags),
-// and the flags among them.
+// The number of bytes before the properties in a content header (class, weight, body length, flags), and some
+// of the flags.
 const (
 	contentPrefix    = 2 + 2 + 8 + 2
 	flagContentType  = 1 << 15
@@ -132,7 +133,7 @@ func screenHeader(header []byte) []byte {
 	return append(append(clean, table...), header[end:]...)
 }
 
-// RabbitMQ and the tools around it stay far below these bounds, and the library accepts more.
+// RabbitMQ and its tools stay far below these bounds, and the library accepts more.
 const (
 	deepestField = 16
 	mostFields   = 1024
@@ -162,7 +163,8 @@ func canReadFields(b []byte, table bool, depth int) bool {
 	return true
 }
 
-// fieldLength returns the length of the first field, with its type; false if the library can't read it.
+// fieldLength returns the length of the first field, including its type byte; false if the library can't read
+// the field.
 func fieldLength(b []byte, depth int) (n int, ok bool) {
 	if len(b) == 0 {
 		return 0, false

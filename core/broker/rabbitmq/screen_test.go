@@ -15,7 +15,7 @@ type textConn struct {
 
 func (t textConn) Read(b []byte) (int, error) { return t.from.Read(b) }
 
-// Everything but headers passes unchanged, whatever the sizes of the reads.
+// Everything except headers passes unchanged, regardless of how large the reads are.
 func TestScreenPassesOtherBytesUnchanged(t *testing.T) {
 	frames := append([]byte{frameMethod, 0, 1, 0, 0, 0, 3}, "abc\xce"...)
 	frames = append(append(frames, frameHeader, 0, 1, 0, 0, 0, 5), "short\xce"...)

@@ -13,8 +13,8 @@ import (
 	"handoff/core/broker"
 )
 
-// session is two connections. It ends as a whole as soon as either connection ends, or any channel
-// that publishes or consumes.
+// session is a pair of connections, one for publishing and one for consuming. It ends as a whole as soon as
+// either connection ends, or any channel that publishes or consumes.
 type session struct {
 	b                     *Broker
 	publishing, consuming *connection
@@ -27,7 +27,7 @@ type session struct {
 
 	mu        sync.Mutex
 	consumers map[uint64]*consumer
-	// limited are the queues that Limited names.
+	// limited holds the queues that Limited returns.
 	limited []string
 }
 
@@ -123,7 +123,7 @@ func (s *session) Wait(ctx context.Context) error {
 func (s *session) Blocked() bool { return s.blocked.Load() && !s.Closed() }
 
 // callOrAbandon runs do, which the library does not let anyone interrupt, until it returns or the session or
-// ctx ends. In the latter cases undo gets the late result of do.
+// ctx ends. If do returns later, undo gets its result.
 func callOrAbandon[T any](ctx context.Context, s *session, do func() (T, error), undo func(T)) (T, error) {
 	var none T
 	if s.Closed() {

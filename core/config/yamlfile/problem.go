@@ -17,7 +17,7 @@ type Problem struct {
 	// empty if none is similar.
 	Allowed []string
 	Nearest string
-	// Source is the source line that is shown below the message; empty for none.
+	// Source is the line of the file that is shown below the message; empty for none.
 	Source string
 }
 
@@ -107,7 +107,7 @@ func (e Errors) Sort() {
 // may differ: "worker" matches "workers", "crush" matches "crash". If none is so similar, it returns the only
 // entry that has got as a word: "max_retries" for "retries".
 func Nearest(got string, allowed []string) string {
-	const longest = 200 // computing a distance takes quadratic time, and no name is longer
+	const longest = 200 // computing a distance takes quadratic time, and every allowed name is shorter
 	if len(got) > longest {
 		return ""
 	}

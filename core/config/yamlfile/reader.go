@@ -244,7 +244,7 @@ func (r *Reader) readEntries(n *yaml.Node, where string) (list []Entry, duplicat
 	return list, duplicate, true
 }
 
-// Items lists the elements of a sequence.
+// Items returns the elements of a sequence.
 func (r *Reader) Items(n *yaml.Node, where string) ([]*yaml.Node, bool) {
 	if n.Kind != yaml.SequenceNode {
 		r.Refuse(n, "%s must be a list, is %s", where, KindOf(n))
@@ -275,7 +275,7 @@ func KindOf(n *yaml.Node) string {
 	return fmt.Sprintf("the string %q", Cut(n.Value))
 }
 
-// Cut shortens a text that a message quotes.
+// Cut shortens a text so that a message can quote it.
 func Cut(text string) string {
 	const longest = 80
 	n := 0

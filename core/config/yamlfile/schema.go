@@ -24,10 +24,10 @@ const (
 	SharePattern    = `^(100|[0-9]{1,2}(\.[0-9]{1,4})?) ?%$`
 )
 
-// Enum is the schema of Choice: one of the names.
+// Enum returns the schema of Choice: one of the names.
 func Enum(names []string) Schema { return Schema{"enum": names} }
 
-// Described is an Enum of pairs of a name and a description, which editors show.
+// Described returns an Enum from pairs of a name and a description; editors show the descriptions.
 func Described(list [][2]string) Schema {
 	var options []any
 	for _, e := range list {
@@ -36,53 +36,53 @@ func Described(list [][2]string) Schema {
 	return Schema{"oneOf": options}
 }
 
-// ListOf is a list of any length.
+// ListOf returns the schema of a list of any length.
 func ListOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item}
 }
 
-// SomeOf is a list that is not empty.
+// SomeOf returns the schema of a list that is not empty.
 func SomeOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "minItems": 1}
 }
 
-// SetOf is a list without duplicates, the format that Choices reads.
+// SetOf returns the schema of a list without duplicates, as Choices reads it.
 func SetOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "uniqueItems": true}
 }
 
-// SomeSetOf is a list without duplicates that is not empty.
+// SomeSetOf returns the schema of a list without duplicates that is not empty.
 func SomeSetOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "minItems": 1, "uniqueItems": true}
 }
 
-// MapOf is a mapping, not empty, from names that the author chooses to values of one kind.
+// MapOf returns the schema of a mapping, not empty, from names that the author chooses to values of one kind.
 func MapOf(value Schema) Schema {
 	return Schema{"type": "object", "additionalProperties": value, "minProperties": 1}
 }
 
-// TextSchema is the schema of Text: a string that is not empty.
+// TextSchema returns the schema of Text: a string that is not empty.
 func TextSchema() Schema { return Schema{"type": "string", "minLength": 1} }
 
-// StringSchema is the schema of any string.
+// StringSchema returns the schema of any string.
 func StringSchema() Schema { return Schema{"type": "string"} }
 
-// IntegerSchema is the schema of Integer.
+// IntegerSchema returns the schema of Integer.
 func IntegerSchema(least, most int64) Schema {
 	return Schema{"type": "integer", "minimum": least, "maximum": most}
 }
 
-// DurationSchema is the schema of Duration.
+// DurationSchema returns the schema of Duration.
 func DurationSchema() Schema {
 	return Schema{"type": "string", "pattern": DurationPattern}
 }
 
-// SpanSchema is the schema of Span.
+// SpanSchema returns the schema of Span.
 func SpanSchema() Schema {
 	return Schema{"type": "array", "items": DurationSchema(), "minItems": 2, "maxItems": 2}
 }
 
-// ShareSchema is the schema of Share.
+// ShareSchema returns the schema of Share.
 func ShareSchema() Schema {
 	return Schema{"type": "string", "pattern": SharePattern}
 }

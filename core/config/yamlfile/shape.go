@@ -83,7 +83,7 @@ func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
 // Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and returns the
-// others. An unknown key is read as the one that was probably meant, if that is not given, to find the
+// others. If the key that was probably meant is missing, an unknown key is read in its place, to find the
 // mistakes below it. ok is false only if n is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}

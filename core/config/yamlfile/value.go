@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxDuration bounds durations for which the caller gives no other bound. No deadline of the configuration is
-// longer, and sums of a few can't overflow.
+// MaxDuration bounds durations for which the caller gives no other bound. No configurable deadline is longer,
+// and a sum of a few can't overflow.
 const MaxDuration = 31 * 24 * time.Hour
 
 var (
@@ -123,7 +123,7 @@ func (r *Reader) Share(n *yaml.Node, what string) (perMillion uint64, ok bool) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	switch numeric := n.Kind == yaml.ScalarNode && err == nil; {
 	case numeric && !percent:
-		if v < 1 { // programs write 5 % as 0.05
+		if v < 1 { // the author probably meant 0.05 as 5 %
 			v *= 100
 		}
 		r.RefuseAt(n.Line, n.Column, Problem{
@@ -194,7 +194,7 @@ func ParseDuration(text, what, called string, least, most time.Duration) (time.D
 	}
 	d, err := time.ParseDuration(text)
 	formed := durationForm.MatchString(bare)
-	if err == nil && (d < least || d > most) || err != nil && formed { // formed, but no time.Duration holds it
+	if err == nil && (d < least || d > most) || err != nil && formed { // well formed, but too large for time.Duration
 		bound := fmt.Sprintf("must be from %s to %s", Short(least), Short(most))
 		if err == nil && d < least && least == time.Millisecond {
 			bound = "must be longer than 0s"
@@ -220,7 +220,7 @@ func badUnit(text string) string {
 	return ""
 }
 
-// meantDuration returns a suggestion for a duration with an unknown unit: for days the duration in hours,
+// meantDuration suggests a replacement for a duration with an unknown unit: the duration in hours for days,
 // otherwise only the unit.
 func meantDuration(text, unit string) string {
 	if !strings.HasPrefix(strings.ToLower(unit), "d") {
@@ -228,7 +228,7 @@ func meantDuration(text, unit string) string {
 	}
 	days, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, unit)), 64)
 	if err != nil {
-		return "" // days among other units
+		return "" // no suggestion if days are combined with other units
 	}
 	return strconv.FormatFloat(24*days, 'f', -1, 64) + "h"
 }

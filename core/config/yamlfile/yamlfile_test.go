@@ -40,7 +40,7 @@ func TestUnreadableInputIsRefusedWithPosition(t *testing.T) {
 	}
 }
 
-func TestDuration(t *testing.T) {
+func TestInvalidDurationsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"10": `x is 10 without a unit`, "1d": `x has the unknown unit "d" in "1d"`, "-1s": "x is -1s, must be from 0s to 744h",
 		"745h": "x is 745h, must be from 0s to 744h", "soon": "x must be a duration such as 10s", "1us": `x has the unknown unit "us"`, "": "x must be",
@@ -68,7 +68,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestFindsSimilarName(t *testing.T) {
 	allowed := []string{"executors", "workers", "crash", "max_retries", "max_runs", "retry_base"}
 	for got, want := range map[string]string{
 		"worker": "workers", "crush": "crash", "carsh": "crash", "WORKERS": "workers", "dog": "", "": "", "retries": "max_retries", "max": "",

@@ -1,6 +1,6 @@
-// Package metered exports metrics for every status change that is written through a store, with its part and
-// reason, and for the time that executions stay in a stage. It counts by the answers of calls, so it misses a
-// step whose outcome is unknown.
+// Package metered exports metrics for every status change that is written through a store, by part and
+// reason, and for the time that executions spend in each stage. It counts by the answers of calls, so it
+// misses a step whose outcome is unknown.
 package metered
 
 import (
@@ -12,8 +12,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Executor wraps the store of an executor. If the recorder does not listen, it returns the store
-// itself.
+// Executor wraps the store of an executor. If the recorder does not listen, it returns the store itself.
 func Executor(s store.Executor, r telemetry.Recorder) store.Executor {
 	if !r.Listens() {
 		return s
@@ -43,7 +42,7 @@ func API(s store.API, r telemetry.Recorder) store.API { return &server{s, client
 
 type meter struct{ recorder telemetry.Recorder }
 
-// countCreated counts a created row, of which the caller knows only the id.
+// countCreated counts a created row of which only the id is known.
 func (m meter) countCreated(by execution.Part, reason execution.Reason) {
 	m.countChange(execution.None, execution.Requested, by, reason)
 }
@@ -70,7 +69,7 @@ func (m meter) countReclaims(rs []store.Reclaim, outcomes []store.Outcome) {
 	}
 }
 
-// countTransition counts one change, and the duration of the stage that it ended.
+// countTransition counts one status change, and observes the duration of the stage that it ended.
 func (m meter) countTransition(from execution.Status, row *execution.Execution, by execution.Part, reason execution.Reason) {
 	m.countChange(from, row.Status, by, reason)
 	due := row.Created
@@ -176,8 +175,7 @@ func (e *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 	return results, err
 }
 
-// DispatchDue implements store.Executor. It counts both changes of a row, with no time in
-// scheduling.
+// DispatchDue implements store.Executor. It counts both changes of a row, with no time in scheduling.
 func (e *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	answer, err := e.Executor.DispatchDue(ctx, d)
 	for i := range answer.Rows {

@@ -29,7 +29,7 @@ func (tr *transitionRow) scanTargets() []any {
 	return []any{&tr.Line, &tr.from, &tr.to, &tr.Epoch, &tr.by, &tr.Writer, &tr.Worker, &tr.Incarnation, &tr.reason, &tr.Actor, &tr.at}
 }
 
-// toTransition turns the row into a line. The audit is only displayed, so a word that a newer program wrote
+// toTransition turns the row into a line. The audit is only displayed, so a value that a newer program wrote
 // is reported in Unknown and left out. An error would hide every other line, and would stop a stream of
 // changes at this line permanently.
 func (tr *transitionRow) toTransition() store.Transition {
@@ -69,9 +69,9 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 // are a prefix of the stream that never changes. Ids alone would not suffice: an id is drawn before
 // its transaction commits, so it may become visible after a larger one.
 //
-// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position may
-// have some on both sides of it. Reading 64 groups more than the limit is enough to see as many changes as
-// the limit.
+// A group has at most 64 changes, and at least one. So only a group less than 64 below the position may have
+// changes on both sides of it. Reading 64 groups more than the limit is enough to find as many changes as the
+// limit allows.
 const selectReach = `
 with horizon as materialized (
     select pg_snapshot_xmin(s) as xmin, pg_snapshot_xmin(s) < pg_snapshot_xmax(s) as held from pg_current_snapshot() s
@@ -91,7 +91,8 @@ select h.xmin::text, h.held, coalesce(l.transaction::text, '0'), coalesce(l.last
      where s.total >= $3 order by s.transaction, s.id limit 1
 ) l on true`
 
-// selectGone is executed last, so that it covers whatever a purge has deleted before.
+// selectGone is executed last, so that it includes everything that a purge has deleted before or during the
+// other statements.
 const selectGone = `select g.transaction::text, g.id, g.at from execution_transition_gone g where g.id > 0`
 
 // The statement looks up the execution of each change, and "offset 0" keeps the planner to that.

@@ -11,13 +11,13 @@ import (
 // once, alone, if no batch is under way. While a batch is under way the next one collects calls; it is sent
 // when the first has returned, or when it is full. If calls with one row each arrive in quick succession,
 // this would make statements of a few rows each. A statement costs far more than a row. So after a batch of
-// several calls the next one waits for a moment, to collect several again.
+// several calls the next one waits briefly, to collect several again.
 //
-// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its
-// predecessor may wait for the lock of a row that concerns only itself.
+// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its predecessor may
+// wait for the lock of a row that no other batch needs.
 //
-// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before its batch
-// was sent knows that nothing was applied. Later it does not know.
+// A batch does not belong to a caller: it continues when a caller gives up. A caller that gives up before its
+// batch is sent knows that nothing was applied; later, the outcome is unknown.
 type batcher[Q, R any] struct {
 	run         func(ctx context.Context, items []Q) ([]R, []error)
 	limit       int
@@ -31,8 +31,7 @@ type batcher[Q, R any] struct {
 	underWay int
 	// crowded reports whether the last batch consisted of several calls.
 	crowded bool
-	// since is the start of the queue's waiting time. timer launches the batch when that time is
-	// over.
+	// since is when the queue began to wait. timer launches the batch when it has waited long enough.
 	since time.Time
 	timer *time.Timer
 }
@@ -102,7 +101,7 @@ func (b *batcher[Q, R]) launchBatches() {
 	}
 }
 
-// holdBack returns how long the queue may collect calls before it is sent.
+// holdBack returns how long the queue may collect calls before they are sent.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
 	case b.underWay > 0:
@@ -113,8 +112,7 @@ func (b *batcher[Q, R]) holdBack() time.Duration {
 	return 0
 }
 
-// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its
-// own.
+// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its own.
 func (b *batcher[Q, R]) takeBatch() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {

@@ -13,7 +13,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// gate is a run function whose batches wait until the test lets them pass.
+// gate has a run function whose batches block until the test releases them.
 type gate struct {
 	mu      sync.Mutex
 	batches [][]int
@@ -23,7 +23,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{entered: make(chan []int, 100), let: make(chan struct{})} }
 
-// run answers each item with its double, and 13 with an error.
+// run returns the double of each item, and an error for 13.
 func (g *gate) run(_ context.Context, items []int) ([]int, []error) {
 	g.mu.Lock()
 	g.batches = append(g.batches, slices.Clone(items))
@@ -57,9 +57,9 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s did not happen", what)
 }
 
-// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets
-// its own answer, and the error of one is not another's.
-func TestBatcherGathers(t *testing.T) {
+// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets its
+// own answer or error.
+func TestBatcherCombinesCallsWhileBusy(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
@@ -89,9 +89,9 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch is sent alongside the one under way, and so does one that has waited for BatchPatience.
-// A call larger than a batch goes alone.
-func TestBatcherLeaves(t *testing.T) {
+// A batch that is full, or has waited for BatchPatience, is sent although another is under way. A call larger
+// than a batch is sent as a batch of its own.
+func TestFullOrPatientBatchesAreSentConcurrently(t *testing.T) {
 	for name, o := range map[string]Options{
 		"when full":               {BatchRows: 3, BatchPatience: time.Hour},
 		"when it has waited long": {BatchRows: 100, BatchPatience: time.Millisecond},
@@ -121,9 +121,9 @@ func TestBatcherLeaves(t *testing.T) {
 	}
 }
 
-// After a batch of several calls the next call waits a moment for company. After a batch of one it
+// After a batch of several calls the next call waits BatchWait for others to join it. After a batch of one it
 // does not.
-func TestBatcherHoldsBack(t *testing.T) {
+func TestCallWaitsOnlyAfterCrowdedBatch(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
@@ -156,8 +156,9 @@ func TestBatcherHoldsBack(t *testing.T) {
 	}
 }
 
-// A caller that gives up before its batch was sent knows that nothing was applied. Later it does not know.
-func TestBatcherGivingUp(t *testing.T) {
+// A caller that gives up before its batch is sent gets ErrUnavailable, because nothing was applied. After
+// that it gets ErrUnknownOutcome.
+func TestAbandonedCallReportsWhetherSent(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	first, cancelFirst := context.WithCancel(t.Context())
@@ -187,7 +188,7 @@ func TestBatcherGivingUp(t *testing.T) {
 	}
 }
 
-func TestBatcherUnderLoad(t *testing.T) {
+func TestBatcherAnswersConcurrentCalls(t *testing.T) {
 	b := newBatcher(Options{BatchRows: 50, BatchWait: 100 * time.Microsecond, BatchPatience: 200 * time.Microsecond}, func(_ context.Context, items []int) ([]int, []error) {
 		if len(items) > 50 {
 			t.Errorf("a batch of %d", len(items))
@@ -212,7 +213,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Batches whose callers gave up return, too.
+	// Batches return even if all their callers have given up.
 	until(t, "an empty batcher", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -220,8 +221,8 @@ func TestBatcherUnderLoad(t *testing.T) {
 	})
 }
 
-// Items about the same row are handled one after the other, in their order.
-func TestSplitRounds(t *testing.T) {
+// Items about the same row are in different rounds, in their order.
+func TestItemsOfOneRowUseSeparateRounds(t *testing.T) {
 	var statements []string
 	st := step[string, string]{
 		op:  "testing",
@@ -244,8 +245,8 @@ func TestSplitRounds(t *testing.T) {
 	}
 }
 
-// The call is unavailable only if none of its items was applied.
-func TestCombineErrors(t *testing.T) {
+// The combined error is ErrUnavailable only if no item was applied.
+func TestUnavailableOnlyIfNothingWasApplied(t *testing.T) {
 	un, lost, bad := unavailableError("x", context.Canceled), unknownOutcomeError("x", context.Canceled), errors.New("bad")
 	for _, c := range []struct {
 		errs []error

@@ -16,38 +16,38 @@ import (
 )
 
 // While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of rows that
-// have left since can't be removed. A walk from the head of an index passes over all of them, each time. So a
-// store remembers lower bounds from its latest look. For a lane, it is the moment before which no waiting row
-// is due. For an incarnation, it is the moment before which none of the rows that it holds was assigned.
-// Walks begin there.
+// have left since then can't be removed. Each walk from the head of an index must pass over all of them. So a
+// store remembers lower bounds from its latest look. A lane's bound is a time before which no waiting row is
+// due. An incarnation's bound is a time before which none of the rows that it holds was assigned. Walks begin
+// there.
 //
 // A bound is a hint. It may delay a row but never loses one: the next walk from the head finds whatever
-// appears behind it. Causes are a transaction that took long to commit, an edit by hand, or a clock that was
-// set back unnoticed. If the database's clock is seen to step backwards, the bounds are discarded. Each store
-// has its own memory, and a new one has none.
+// appears behind it. That can happen after a slow commit, a manual edit, or an undetected backward step of
+// the clock. If the database's clock is seen to step backwards, the bounds are discarded. Each store has its
+// own memory, and a new one has none.
 const (
-	// fullWalkEvery is the pause between walks from the head, and so the longest wait of a row behind a
-	// bound. After a slow walk, the pause is fullWalkShare times as long as the walk took.
+	// fullWalkEvery is the pause between walks from the head, and so the longest time that a bound can hide a
+	// row. After a slow walk, the pause is fullWalkShare times as long as the walk took.
 	fullWalkEvery = 10 * time.Second
 	fullWalkShare = 20
-	// queueLookEvery is the age at which the bounds of lanes are renewed.
+	// queueLookEvery is the age at which lane bounds are renewed.
 	queueLookEvery = 500 * time.Millisecond
-	// dueMargin is the distance of a lane's bound behind the clock. A row becomes due at a moment before its
-	// transaction commits, nearly always by less than this.
+	// dueMargin is how far a lane's bound stays behind the clock. A row may become due before its transaction
+	// commits, nearly always by less than this.
 	dueMargin = time.Second
-	// emptyQueues bounds the remembered lanes in which nothing waits at present; they have entries of rows
-	// that have left. mostQueues bounds the remembered lanes in which something waits.
+	// emptyQueues bounds the remembered lanes in which no row waits at present; their indexes still have
+	// entries of rows that have left. mostQueues bounds the remembered lanes in which something waits.
 	emptyQueues = 64
 	mostQueues  = 1000
 )
 
-// heldMargin is the distance of an incarnation's bound behind the clock. It is longer than a dispatch may
-// take from its moment to its commit. Otherwise rows would be missed in the count, and the worker would get
-// more than its limit.
+// heldMargin returns how far an incarnation's bound stays behind the clock. It is longer than a dispatch may
+// take from reading the clock to its commit. Otherwise a count would miss rows, and the worker would get more
+// than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
-// noteClockOverride notes the moment of a clock that a test moves. If it is set back, all bounds are
-// discarded: it may be far ahead again before the next look.
+// noteClockOverride records the time of a clock that a test moves. If it has been set back, all bounds are
+// discarded, because it may be far ahead again before the next look.
 func (s *Store) noteClockOverride(at time.Time) {
 	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
 		return
@@ -76,7 +76,7 @@ func (f *fullWalkSchedule) scheduleNext(began, now time.Time) {
 type boundRenewal struct {
 	mu      sync.Mutex
 	looking bool
-	// asOf is the moment of the latest look, by the database's clock. looked is the time at which it ended.
+	// asOf is the time of the latest look, by the database's clock. looked is the time at which it ended.
 	asOf, looked time.Time
 	full         fullWalkSchedule
 	// slow reports whether the latest walk from the head was slow, so that bounds are worth their cost.
@@ -84,9 +84,9 @@ type boundRenewal struct {
 }
 
 // renewIfOld calls ask, without the lock, if the latest look is older than age, and then remember with the
-// moment of the look. While walks from the head are quick, it looks only when one of those is due, unless
-// always is set. ask returns whether a walk from the head was slow. A failed look does not fail the call: the
-// earlier bounds hold, and a later call looks again.
+// time of the look. While walks from the head are quick, it looks only when such a walk is due, unless always
+// is set. ask returns whether a walk from the head was slow. A failed look does not fail the call: the
+// earlier bounds remain valid, and a later call retries.
 func (b *boundRenewal) renewIfOld(age time.Duration, always bool, ask func(full bool) (asOf time.Time, slow bool, err error), remember func(asOf time.Time), forget func()) {
 	began := time.Now()
 	b.mu.Lock()
@@ -131,18 +131,17 @@ type queueKey struct {
 	worker  int64
 }
 
-// queueBounds holds the bounds of lanes. Its zero value has none.
+// queueBounds holds the lanes' bounds. Its zero value has none.
 type queueBounds struct {
 	boundRenewal
 	// known holds the time at which a row was last seen waiting in each known lane, by the program's clock.
 	known map[queueKey]time.Time
-	// arguments are the bounds as arguments of a statement.
+	// arguments are the bounds in the form of statement arguments.
 	arguments queueArguments
 }
 
 // queueArguments are the last five arguments of a statement that begins with queueHeads. They are the lanes
-// (three lists), the moment before which no row that waits in each of them is due, and that of all other
-// lanes.
+// (three lists), each one's bound, and the common bound of all other lanes.
 type queueArguments struct {
 	actions  []int64
 	runtimes []string
@@ -155,8 +154,8 @@ func (q *queueArguments) statementArgs() []any {
 	return []any{q.actions, q.runtimes, q.workers, q.since, q.others}
 }
 
-// headsOfAll is the list lane of a statement that walks all lanes from the head: it skips from each to
-// the next.
+// headsOfAll is the list "lane" of a statement that walks all lanes from the head. It finds each lane by a
+// skip from the one before.
 const headsOfAll = `
 lane (action, runtime, pinned, due_at) as (
     (select e.lane_action, e.runtime, e.lane_worker, '-infinity'::timestamptz from execution_work e
@@ -171,17 +170,17 @@ lane (action, runtime, pinned, due_at) as (
      ) n
 )`
 
-// queueHeads are lists of a statement. The list lane has each lane with the moment at which the first
-// of its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the
-// gaps between known lanes, in the order of the index, and are found by skipping from one to the
-// next. The entries there that are due before the bound of all others are not looked at in the table.
-// first is the number of the first of its parameters, which are queueArguments.
+// queueHeads returns lists of a statement. The list "lane" has each lane with the time at which the first of
+// its waiting rows is due. Known lanes are looked up, each beginning at its bound. The other lanes lie in the
+// gaps between known ones, in the order of the index, and are found by skipping from one to the next. For
+// entries in the gaps that are due before the common bound, the table is not read. first is the number of the
+// first of its parameters, which are queueArguments.
 //
-// A scan of the index ends at a condition on one column behind columns that are equal to something. It
-// does not end at an upper bound of several columns, but reads on to the end. So a gap has up to four
-// parts: (1) actions between two; (2) of one action, what is behind a runtime and a worker, to
-// a runtime; (3) of one action and runtime, workers between two; (4) the same as (2) to the end of the
-// action. Ids of actions and workers are whole numbers from 0.
+// A scan of the index ends at an upper bound on one column if all columns before it are compared with "=". It
+// does not end at an upper bound on several columns, but reads on to the end. So a gap has up to four parts:
+// (1) actions between two; (2) of one action, what is behind a runtime and a worker, to a runtime; (3) of one
+// action and runtime, workers between two; (4) the same as (2) to the end of the action. Ids of actions and
+// workers are whole numbers from 0.
 func queueHeads(first int) string {
 	return numberParameters(`
 known as materialized (
@@ -251,24 +250,24 @@ func nextQueue(kind, from string) string {
         union all`)
 }
 
-// The moment is the arrival of the statement, which is before its snapshot: whatever it does not see commits
-// later.
+// The look's time is when the statement arrives, which is before its snapshot: any row that it does not see
+// commits later.
 var selectQueueHeads = `
 with recursive` + queueHeads(2) + `,
 clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timedList("lane") + `
 select d.took, c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c cross join timed d left join lane l on true`
 
 // timedList returns a list with the time for which the statement has executed when another list is complete.
-// It excludes planning and the network: by a program's clock, the first look of a session takes several times
+// It excludes planning and the network: measured by the program, a session's first look takes several times
 // as long.
 func timedList(list string) string {
 	return `
 timed as materialized (select clock_timestamp() - statement_timestamp() as took from (select count(*) from ` + list + `) l)`
 }
 
-// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the heads.
-// They begin there while the occasional walk from the head is quick, because a statement with bounds takes up
-// to twice as long for a single row.
+// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if at the heads. They begin
+// at the heads while the occasional walk from the head is quick, because a statement with bounds takes up to
+// twice as long for a single row.
 func (s *Store) queuesNow(ctx context.Context) []any {
 	virtual, b := s.clockOverride(), &s.waiting
 	if s.options.NoBounds {
@@ -294,8 +293,8 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	return b.currentArgs()
 }
 
-// slowWalk returns the duration from which on a walk from the head that found this many lanes is slow. Many
-// lanes alone take long as well: some microseconds each, and twice that with bounds.
+// slowWalk returns the duration above which a walk from the head that found this many lanes is slow. Each
+// lane takes some microseconds in any case, and twice that with bounds.
 func slowWalk(one time.Duration, found int) time.Duration {
 	return one + one*time.Duration(found)/200
 }
@@ -309,12 +308,12 @@ func (q *queueBounds) currentArgs() []any {
 	return q.arguments.statementArgs()
 }
 
-// forgetAll makes all walks begin at the head, and the next look a full one.
+// forgetAll makes all walks begin at the head, and the next look a full walk.
 func (q *queueBounds) forgetAll() {
 	q.known, q.asOf, q.full, q.arguments = nil, time.Time{}, fullWalkSchedule{}, queueArguments{}
 }
 
-// recordLook records the result of a look: the moments at which the first rows of all occupied lanes are due.
+// recordLook records the result of a look: the times at which the first rows of all occupied lanes are due.
 func (q *queueBounds) recordLook(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
 		queueKey
@@ -333,8 +332,7 @@ func (q *queueBounds) recordLook(found map[queueKey]time.Time, asOf, now time.Ti
 			empty = append(empty, entry{key, latest, was})
 		}
 	}
-	// The lanes whose oldest rows are youngest gain most, and the bound of the others is the oldest of
-	// the rest.
+	// Lanes whose oldest row is recent gain most from a bound. All others share the lowest of their bounds.
 	others := latest
 	slices.SortFunc(occupied, func(x, y entry) int { return y.since.Compare(x.since) })
 	if len(occupied) > mostQueues {
@@ -363,9 +361,9 @@ const (
 	mostOldOfAll  = 4096
 )
 
-// oldHeldRows are the rows that an incarnation holds and that were assigned to it long ago.
+// oldHeldRows are those rows of an incarnation that were assigned to it long ago.
 type oldHeldRows struct {
-	// since is the moment before which no other row was assigned to the incarnation.
+	// since is a time before which no other held row was assigned to the incarnation.
 	since time.Time
 	ids   []int64
 }
@@ -376,8 +374,8 @@ type heldRow struct {
 	at time.Time
 }
 
-// oldRowsOf makes an oldHeldRows of rows that were assigned before latest. If more is set, there may be more
-// of them, none of which was assigned before the last of rows.
+// oldRowsOf makes an oldHeldRows of rows that were assigned before latest. If more is set, there may be
+// further ones, none of which was assigned before the last of rows.
 func oldRowsOf(rows []heldRow, most int, more bool, latest time.Time) oldHeldRows {
 	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
 	old := oldHeldRows{since: latest}
@@ -403,8 +401,8 @@ type heldBounds struct {
 
 // heldArguments are arguments of a statement. In order, they are the incarnations that are known to hold old
 // rows, the beginning of each one's count, and the end of its ids in the list of old rows. The beginning of
-// all other counts (nil if nothing is known) and the old rows follow. Nothing was assigned before latest to
-// any other incarnation, those that register later included.
+// all other counts (nil if nothing is known) and the old rows follow. No row was assigned before latest to
+// any other incarnation, including those that register later.
 type heldArguments struct {
 	incarnations []int64
 	since        []time.Time
@@ -423,8 +421,8 @@ func (h *heldArguments) addIncarnation(incarnation int64, old oldHeldRows) {
 	h.ends = append(h.ends, int32(len(h.ids))) //nolint:gosec // some thousands
 }
 
-// heldOf counts the rows that each incarnation of a list of owners holds, in the middle of a statement
-// that has waited for locks.
+// heldOf returns the query that counts the rows held by each incarnation in a list of owners, within a
+// statement that has waited for locks.
 func heldOf(owners, condition string, first int) string {
 	return numberParameters(`
 bound as materialized (
@@ -439,8 +437,8 @@ held as materialized (
 )`, first, 5)
 }
 
-// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7.
-// They are those of $6 that are still held, and the first $8 of the others.
+// selectOldHeld selects the rows that were assigned to each incarnation more than $7 ago. They are those of
+// $6 that are still held, and the first $8 of the others.
 var selectOldHeld = `
 with clock as materialized (
     select n.now, n.now - $7::interval as latest from (select coalesce($1::timestamptz, statement_timestamp()) as now) n
@@ -497,7 +495,7 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 	}, b.forgetAll)
 }
 
-// argsFor returns the arguments for some incarnations, which may be named several times: none if counts
+// argsFor returns the arguments for the given incarnations, which may contain duplicates: none if counts
 // begin at the heads.
 func (h *heldBounds) argsFor(incarnations ...int64) []any {
 	h.mu.Lock()
@@ -535,14 +533,14 @@ type beatBounds struct {
 
 type beatBound struct {
 	oldHeldRows
-	// running are the rows that the worker held at its latest heartbeat. They are not among the old
-	// rows: what the worker holds need not be looked for. Those that it no longer holds are.
+	// running are the rows that the worker held at its latest heartbeat. They are not among the old rows
+	// until the worker stops holding them, because until then they need not be looked for.
 	running []execution.Key
 	asOf    time.Time
 	full    fullWalkSchedule
 }
 
-// mostBeats bounds the remembered incarnations. A worker has one at a time.
+// mostBeats bounds the remembered incarnations. A worker process has one at a time.
 const mostBeats = 100
 
 // countStart returns where the counts of a heartbeat begin, nil for the head, and the ids of the older rows

@@ -78,7 +78,7 @@ func TestQueueBoundsRecordLook(t *testing.T) {
 	}
 }
 
-// Bounds are for a database in which walks from the head are slow.
+// Bounds are used only if walks from the head are slow.
 func TestWalksBeginAtHeadWhileQuick(t *testing.T) {
 	var b queueBounds
 	if got := b.currentArgs(); got != nil {
@@ -90,7 +90,7 @@ func TestWalksBeginAtHeadWhileQuick(t *testing.T) {
 	}
 }
 
-// A walk through many lanes takes long without anything before their first rows.
+// A walk through many lanes takes long even if no old entries precede their first rows.
 func TestSlowWalkGrowsWithLanes(t *testing.T) {
 	for found, want := range map[int]time.Duration{0: 3 * time.Millisecond, 10: 3150 * time.Microsecond, 5000: 78 * time.Millisecond} {
 		if got := slowWalk(3*time.Millisecond, found); got != want {

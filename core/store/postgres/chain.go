@@ -11,12 +11,11 @@ import (
 	"handoff/core/store"
 )
 
-// A decision about a whole chain is made under a lock of its first row, in a transaction. The lock
-// is a statement of its own, so that the next statement sees whatever was committed while it
-// waited.
+// A decision about a whole chain is made in a transaction that locks the chain's first row. The lock is a
+// separate statement, so that the next one sees everything that was committed while it waited.
 
-// The end of a row locks its work first and then its record. So if the first row itself has not
-// ended, lockChain locks its work first.
+// Ending a row locks its work first and then its record. So if the first row itself has not ended, lockChain
+// locks its work first.
 const lockChain = `
 with first as materialized (select coalesce(e.original_execution, e.id) as id from execution_record e where e.id = $1),
 work as materialized (
@@ -34,8 +33,8 @@ const newestRowID = `coalesce((
     select x.id from execution_record x where x.original_execution = $1 order by x.retry_count desc limit 1
 ), $1)`
 
-// lockNewest keeps the last row from ending, if it has not ended. Like the chain's lock, it is a
-// statement of its own.
+// lockNewest keeps the last row from ending, if it has not ended yet. Like the chain's lock, it is a separate
+// statement.
 const lockNewest = `select w.id from execution_work w where w.id = ` + newestRowID + ` for no key update of w`
 
 var selectNewest = expandColumns(`select {e} from execution e where e.id = ` + newestRowID)
@@ -123,7 +122,7 @@ func (s *Store) cancelChain(ctx context.Context, tx pgx.Tx, id execution.ID, act
 	}
 	answer.Applied, answer.Row = true, rows[len(rows)-1]
 	if answer.Row.ID == execution.ID(first) && answer.Row.CancelRequestedAt.IsZero() {
-		// The row was read before the request was noted on it.
+		// Reread the chain's first row, because it was read before the cancellation was recorded on it.
 		err = readRows(ctx, tx, collectRows(&rows), selectExecutions, []int64{first})
 		answer.Row = rows[len(rows)-1]
 	}

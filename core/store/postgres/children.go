@@ -14,9 +14,9 @@ import (
 
 // lockParents locks the first rows of the chains that the parents $1 belong to, and returns the chain of each
 // parent. It locks them in the order of their ids, as every statement that locks several does. It is a
-// statement of its own, so that the next one sees whatever was committed while it waited. The answer comes
-// from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot, and in
-// asked.
+// separate statement, so that the next one sees everything that was committed while it waited. The answer
+// comes from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot,
+// and in asked.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
@@ -57,10 +57,10 @@ over as (
 ),` + deleteEndedWork("true") + `
 select count(*) from over`
 
-// createChildren creates executions of which some have a parent. It creates the others as usual,
-// and the children in transactions of a bounded size each, with a constant number of round trips.
-// Each transaction commits by itself. If a part of the request was not applied, a repetition under
-// the same keys finds the applied parts and completes the rest.
+// createChildren creates executions, some of which have a parent. It creates those without a parent as usual,
+// and the children in transactions of bounded size, each with a constant number of round trips. Each
+// transaction commits by itself. If a part of the request was not applied, a repetition under the same keys
+// finds the applied parts and completes the rest.
 func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, errs := make([]store.Created, len(items)), make([]error, len(items))
 	var plain []store.NewExecution
@@ -105,8 +105,8 @@ type indexedItem struct {
 	n int
 }
 
-// rowKey is the value that two items of one statement must not share: the same key would be created twice.
-// Without a key, two requests are never about the same execution.
+// rowKey returns the value that two items of one statement must not share, or the statement would create one
+// key twice. Without a key, two requests are never about the same execution.
 func (i *indexedItem) rowKey() any {
 	if i.IdempotencyKey == "" {
 		return i.n
@@ -114,9 +114,9 @@ func (i *indexedItem) rowKey() any {
 	return i.IdempotencyKey
 }
 
-// createPart creates some children in one transaction. If one of them is invalid, it tries each
-// half separately, so that a few invalid items among many cost few transactions. It returns the
-// error after which nothing more should be sent. broken is that error of an earlier part.
+// createPart creates some children in one transaction. If one of them is invalid, it tries each half
+// separately, so that a few invalid items among many cost few transactions. It returns the error after which
+// nothing more should be sent; broken is such an error of an earlier part.
 func (s *Store) createPart(ctx context.Context, items []indexedItem, created []store.Created, errs []error, broken error) error {
 	const op = "creating children"
 	if broken != nil {
@@ -180,8 +180,8 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexedI
 	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return readRows(ctx, tx, scan, sql, args...)
 	}
-	// This plan is not kept, because those of the transaction's other statements must not be kept
-	// either.
+	// This plan is not kept, because the setting would also keep the plans of the transaction's other
+	// statements.
 	plain := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return readWithSettings(ctx, tx, hashed, scan, sql, args...)
 	}
@@ -228,8 +228,7 @@ func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexedItem)
 	return chains, err
 }
 
-// readEnds returns the final status of those chains whose end was handled. The caller holds their
-// locks.
+// readEnds returns the final status of those chains whose end was handled. The caller holds their locks.
 func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (map[int64]execution.Status, error) {
 	ended := make(map[int64]execution.Status)
 	if len(chains) == 0 {

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// The lookup of work is a subselect of its own, so that a kept plan has only one way to execute it.
+// Work is looked up in a separate subselect, so that a kept plan has only one way to execute it.
 var selectExecutions = expandColumns(`
 select {any} from execution_record r
   left join lateral (select * from execution_work w where w.id = r.id offset 0) w on true
@@ -54,9 +54,9 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 	return results, errs
 }
 
-// refuseEnded answers for the rows of a step that had no work. A statement that looks for work returns
-// nothing about them. If a row has ended, it refuses the step and answers with the row. An end
-// is final, so it may be read afterwards. The other rows did not exist when the step was made.
+// refuseEnded answers for those rows of a step for which its statement found no work. If such a row has
+// ended, it refuses the step and answers with the row. An end is final, so it can be read afterwards.
+// Otherwise the row did not exist when the step was made.
 func (s *Store) refuseEnded(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
 	var left []int64
 	place := make(map[execution.ID]int)
@@ -79,8 +79,7 @@ func (s *Store) refuseEnded(ctx context.Context, op string, ids []int64, answere
 	return nil
 }
 
-// outcomesOfEnded does the same as refuseEnded for a step whose answers are outcomes. err is the error of
-// the step.
+// outcomesOfEnded is refuseEnded for a step whose answers are outcomes. err is the step's error.
 func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, results []outcome, err error) error {
 	if err != nil {
 		return err
@@ -156,18 +155,16 @@ func arrayOf(codes execution.ExitCodes) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// ignoreRow is the scan of a statement whose answer is ignored.
+// ignoreRow is the scan function of a statement whose rows are ignored.
 func ignoreRow(pgx.Rows) error { return nil }
 
-// Rows with a key are inserted in the order of their keys, so that two batches with common keys
-// wait for each other in one direction only. If another transaction has inserted a key meanwhile,
-// this statement's snapshot does not see it and the statement does not insert it. The caller looks
-// it up afterwards.
+// Rows with a key are inserted in the order of their keys, so that two batches with common keys wait for each
+// other in one direction only. If another transaction has inserted a key meanwhile, this statement's snapshot
+// does not see it and the statement does not insert it. The caller looks it up afterwards.
 //
-// If a key has expired ($8, execution.KeyLifetime), the statement takes it from its old row before
-// it inserts the new one. If two statements do so at the same moment, the second waits for the
-// first, finds that the new row has the key, and inserts nothing. The old rows are locked in the
-// order of their ids.
+// If a key has expired ($8, execution.KeyLifetime), the statement takes it from its old row before it inserts
+// the new one. If two statements do so at the same moment, the second waits for the first, finds that the new
+// row has the key, and inserts nothing. The old rows are locked in the order of their ids.
 //
 // Without keys (see insertPlain) nothing is looked up and no key is taken.
 //
@@ -250,12 +247,11 @@ released as (
      where (select count(*) from released) >= 0`
 )
 
-// insertPlain is insertExecutions for executions without keys. Its plan is kept. The plan of
-// insertExecutions is not: the index of keys by age can answer every question that the index of
-// keys can. So a plan made while the table seems tiny may read the index by age from end to end.
+// insertPlain is insertExecutions for executions without keys. Its plan is kept. The plan of insertExecutions
+// is not: the index of keys by age can answer every question that the index of keys can. So a plan made while
+// the table seems tiny may read the whole index by age.
 //
-// Nothing can conflict either. A clause for conflicts would cost a confirmation of each row in the
-// server's log, 48 bytes.
+// Rows without keys can't conflict, and an "on conflict" clause would cost 48 bytes of WAL for each row.
 var insertPlain = strings.NewReplacer(
 	"on t.ref = a.ref", "on t.ref = a.ref and t.ref = any($2::text[])",
 	keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "", keysKept, "",
@@ -299,7 +295,8 @@ type parentLink struct {
 // queryFunc executes one statement: on its own connection, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-// insertBatch executes insertPlain with plain, which allows hash joins, and everything else with query.
+// insertBatch inserts executions: it uses plain, which allows hash joins, for insertPlain, and query for all
+// other statements.
 func (s *Store) insertBatch(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []parentLink, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
@@ -358,7 +355,7 @@ func (s *Store) insertBatch(ctx context.Context, query, plain queryFunc, items [
 	return s.lookUpKeys(ctx, query, items, overtaken, len(inserted) > 0, results)
 }
 
-// ownRetries is the number of retries that a request sets; null if it sets none.
+// ownRetries returns the maximum of retries that a request sets; null if it sets none.
 func ownRetries(l *execution.Limits) *int32 {
 	if !l.OwnRetries {
 		return nil
@@ -367,8 +364,7 @@ func ownRetries(l *execution.Limits) *int32 {
 	return &n
 }
 
-// lookUpKeys finds the rows of keys that another transaction inserted while our statement waited
-// for it.
+// lookUpKeys finds the rows of keys that another transaction inserted while our statement waited for it.
 func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
 	if len(places) == 0 {
 		return nil

@@ -41,8 +41,8 @@ func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) er
 	return s.query(ctx, "storing dead letters", ignoreRow, insertDeadLetters, s.clockOverride(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
 
-// The statement leaves out rows that another executor is deleting. The moment is in a subquery, because
-// clock_timestamp() is volatile. As a plain condition it would be a filter, and a purge with nothing to
+// The statement leaves out rows that another executor is deleting. The time is in a subquery, because
+// clock_timestamp() is volatile. In a plain condition it would only filter rows, and a purge with nothing to
 // delete would read the whole table.
 const purgeDeadLetters = `
 delete from dead_letter where id in (
@@ -69,7 +69,7 @@ func scanDeadLetter(found *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	}, &d.ID, &d.Key.ID, &d.Key.Epoch, &d.Queue, &d.Reason, &d.XDeath, &d.Body, &d.BodyBytes, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy)
 }
 
-// The same columns, with null for those that may be large, so that not even the server reads them.
+// The same columns, with null for those that may be large, so that the server does not read them either.
 const selectDeadLetters = `
 select id, coalesce(execution, 0), coalesce(epoch, 0), left(queue, 1000), left(reason, 1000), null::text, null::bytea, coalesce(body_bytes, 0), left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at,
        handled_at, coalesce(handled_by, '')
@@ -142,8 +142,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscar
 	return done, err
 }
 
-// The moment in the condition is in a subquery: only then can the index of received_at find the
-// window.
+// The time in the condition is in a subquery: only then can the index on received_at find the window.
 const summarizeDeadLetters = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 counted as (

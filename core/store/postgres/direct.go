@@ -11,47 +11,45 @@ import (
 	"handoff/core/store"
 )
 
-// unlimitedUnpinned selects the lane of a runtime whose rows need no slot and may go to any worker.
-// It is written like the condition of the index of waiting rows, so that the planner uses that
-// index.
+// unlimitedUnpinned selects the lane of a runtime whose rows need no slot and may go to any worker. It is
+// written like the condition of the index of waiting rows, so that the planner uses that index.
 const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
            and e.due_at between o.head and (select now from early)`
 
-// readableRetryOf is readableRetry with the parameter number of dispatchDue.
+// readableRetryOf is readableRetry with the parameter's number in dispatchDue.
 const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
 
-// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers. So the caller
-// can choose workers without knowing the rows: one for the first row, one for the second, and so on. The
-// statement assigns them. The alternative is to read a list of rows without locks, and move it with a second
-// statement. That would be cheaper to judge, but two executors would read the same rows, and one of them
-// would have worked for nothing.
+// dispatchDue combines a claim and a dispatch in one step. Every row of an offer fits each of the offer's
+// workers. So the caller can choose the workers without knowing the rows: one for the first row, one for the
+// second, and so on. The alternative is to read a list of rows without locks, and move it with a second
+// statement. That would be cheaper, but two executors would read the same rows, and one would have worked in
+// vain.
 //
-// Locks are taken in the same order as by dispatchRows: turns, incarnations, rows. So the statement first counts
-// the due rows (seen), in order not to take the turn or count the load of a worker that gets
-// nothing. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that
-// another executor has locked or moved meanwhile. The statement's snapshot is older than the locks,
-// so it never locks more rows than it has seen.
+// Locks are taken in the same order as by dispatchRows: turns, incarnations, rows. So the statement first
+// counts the due rows (seen), so that it neither takes the turn nor counts the load of a worker that gets no
+// row. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that another
+// executor has locked or moved meanwhile. The statement's snapshot is older than the locks, so it never locks
+// more rows than it has seen.
 //
 // Places are found by their index in arrays (base is the index at which those of an offer begin) and not by a
 // join. The store turns hash and merge joins off, and a nested loop would compare each row with each place.
 //
-// The statement must not overtake a row that waits for the same workers and that it does not take. One such
-// row is the oldest of each other lane (rival), unless its action has no free slot or its worker has no
-// place. The other is the first in the lane itself that avoids a worker (halted).
+// The statement must not overtake rows that wait for the same workers but that it does not take: the oldest
+// row of each other lane (rival), unless its action has no free slot or its worker has no place, and the
+// first row in the lane itself that avoids a worker (halted).
 //
-// The update has no condition except the ids: the locked rows stay requested until the end of the
-// statement. A condition on that would offer the planner the index of requested rows, to be read
-// from end to end.
+// The update has no condition except the ids: the locked rows stay requested until the end of the statement.
+// With a condition on the status, the planner might read the whole index of requested rows.
 //
-// The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
-// lane, whatever the statistics are: it reads that lane of the index in order, up to the limit. The
-// other tables are restricted to ids that the statement has by then, and joined with lists.
+// The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a lane,
+// whatever the statistics are: it reads that lane of the index in order, up to the limit. The other tables
+// are restricted to ids that are already known, and joined with lists.
 var (
 	dispatchDue         = dispatchDueFrom(headsOfAll)
 	dispatchDueAtBounds = dispatchDueFrom(queueHeads(20))
 )
 
-// dispatchDueFrom is the statement that walks lanes from these heads on.
+// dispatchDueFrom returns the statement that walks lanes beginning at these heads.
 func dispatchDueFrom(heads string) string {
 	return expandColumns(`
 with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + heads + `,
@@ -191,8 +189,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		// An unreadable value in another column, written by hand, does not hold the row back: it is
-		// dispatched.
+		// An unreadable value in another column, set manually, does not keep the row from being dispatched.
 		e, _ := r.toExecution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
@@ -203,10 +200,9 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	return answer, nil
 }
 
-// dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers, one offer
-// after the other. The places of Packed have their own lists. The limits of both are in one list,
-// those of Spread first. The arguments of queueHeads follow, if the
-// statement begins at bounds.
+// dueArgs returns the arguments of dispatchDue: its lanes, and the places of all offers, one offer after the
+// other. The places of Packed have separate lists, but the limits of both are in one list, those of Spread
+// first. The arguments of queueHeads follow, if the statement begins at bounds.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string
 	var offers, bases []int32

@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// The three answers to "was it applied?", and where each is decided:
+// There are three cases of whether a failed call was applied:
 //
 //   - Before a statement was sent (no connection available, or the deadline over while waiting for
 //     one), and inside a transaction whose COMMIT was not sent: nothing was applied.
@@ -25,12 +25,12 @@ import (
 // pgconn.SafeToRetry is not used. In the driver's present version it returns true for statements without
 // arguments, including COMMIT, that the server has executed and whose reply was lost.
 
-// unavailableError is the error of a call of which nothing was applied.
+// unavailableError returns the error of a call of which nothing was applied.
 func unavailableError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnavailable, err)
 }
 
-// unknownOutcomeError is the error of a call whose outcome is unknown.
+// unknownOutcomeError returns the error of a call whose outcome is unknown.
 func unknownOutcomeError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnknownOutcome, err)
 }
@@ -56,8 +56,8 @@ func classifySent(op string, err error, alive bool) error {
 	return unknownOutcomeError(op, err)
 }
 
-// isContextError reports whether the call's context ended. On a live connection that was before the statement
-// was sent; later, the driver would have closed the connection.
+// isContextError reports whether the call's context ended. If the connection is still open, that was before
+// the statement was sent: otherwise the driver would have closed the connection.
 func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -74,14 +74,13 @@ func classifyUnsent(op string, err error, alive bool) error {
 	return unavailableError(op, err)
 }
 
-// endsSession reports whether the server ended the session with this message, which does not show whether its
-// transaction was open. Code 25P03 does: the server ends a session for being idle in a transaction only while
-// that transaction is open.
+// endsSession reports whether the server ended the session with this error, so that its transaction may have
+// been committed. Code 25P03 is excluded: a session that is idle in a transaction has an open one.
 func endsSession(e *pgconn.PgError) bool {
 	return e.SeverityUnlocalized != "ERROR" && e.Code != "25P03"
 }
 
-// classifyRefusal classifies an error that the server wrote before it rolled back.
+// classifyRefusal classifies an error with which the server rolled back.
 func classifyRefusal(op string, refused *pgconn.PgError, err error) error {
 	if isTransientCode(refused.Code) {
 		return unavailableError(op, err)
@@ -187,8 +186,8 @@ func readRows(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql 
 	return forEachRow(scan)(rows)
 }
 
-// keptPlanQuery returns a query function for statements whose plan is kept: it sends settings of plans.go
-// along.
+// keptPlanQuery returns a query function for statements whose plan is kept: it sends settings from plans.go
+// alongside each statement.
 func (s *Store) keptPlanQuery(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		settings := settings
@@ -202,11 +201,11 @@ func (s *Store) keptPlanQuery(settings string) queryFunc {
 	}
 }
 
-// sendHeartbeat sends the statements that queue queues together, and then reads their answers. That is one
-// round trip for any number of statements, or two on a connection that does not know them yet. They are one
-// transaction, which commits after the last. sendHeartbeat may call queue a second time, which then must
-// start over: if a connection turns out to be silent, the statements are resent over another one. It uses the
-// connections for heartbeats, and the others if no more of those can be made.
+// sendHeartbeat sends the statements that queue adds to a batch, and then reads their answers. That takes one
+// round trip, or two on a connection that has not prepared them yet. They are one transaction, which commits
+// after the last. sendHeartbeat may call queue a second time, which then must start over: if a connection
+// turns out to be silent, the statements are resent over another one. It uses the connections for heartbeats,
+// and the others if no more of those can be made.
 func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
@@ -228,9 +227,8 @@ func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.
 		}
 		silent := false
 		if usageOf(conn.Conn()).made >= began {
-			// The connection was made a moment ago. The statements must be prepared on it first, and on a
-			// slow path that may take longer than connecting. awaitAnswer would then discard it for a new
-			// one, over and over.
+			// The connection is new. The statements must be prepared on it first, which on a slow network may
+			// take longer than connecting. awaitAnswer would then replace it with a new one, over and over.
 			err = ask(ctx)
 		} else {
 			silent, err = on.awaitAnswer(ctx, conn.Conn(), ask)
@@ -308,7 +306,7 @@ func withRowLockTimeout(ctx context.Context) context.Context {
 
 func hasRowLockTimeout(ctx context.Context) bool { return ctx.Value(rowLockKey{}) != nil }
 
-// rowLockSetting is the expression that sets the lock timeout.
+// rowLockSetting returns the expression that sets the lock timeout.
 func (s *Store) rowLockSetting() string {
 	return "set_config('lock_timeout', '" + formatMilliseconds(s.options.RowLockTimeout) + "', true)"
 }

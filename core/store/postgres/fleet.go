@@ -16,8 +16,8 @@ import (
 	"handoff/core/store"
 )
 
-// Ages are microseconds, the database's own unit. The figures that a worker reports are read as
-// text, so that a row written by hand does not fail the whole statement.
+// Ages are microseconds, the database's own unit. The figures that a worker reports are read as text, so that
+// a manually edited row does not fail the whole statement.
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 bound as materialized (select * from unnest($6::bigint[], $7::timestamptz[], $8::int[]) as b(incarnation, since, ends)),
@@ -68,7 +68,7 @@ func (s *Store) Workers(ctx context.Context, into []store.WorkerRow) ([]store.Wo
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
-	// Not kept: which index finds one worker depends on the query.
+	// The plan is not kept, because the best index depends on the query.
 	return s.readWorkers(ctx, s.query, selectEveryWorker, q, &limit, nil)
 }
 
@@ -93,7 +93,7 @@ func (s *Store) readWorkers(ctx context.Context, query queryFunc, sql string, q 
 		w.Lifecycle, unknown = execution.ParseLifecycle(lifecycle)
 		w.LastBeat = timeOrZero(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = fromMicroseconds(sinceBeat), fromMicroseconds(overFor)
-		// If it can't be read, the worker gets messages of the first version.
+		// A worker whose value can't be read gets messages of the first version.
 		w.Messages, _ = strconv.Atoi(messages)
 		w.FullFor = fromMicroseconds(fullFor.Int64)
 		var err error
@@ -115,7 +115,7 @@ func (s *Store) readWorkers(ctx context.Context, query queryFunc, sql string, q 
 	return found, err
 }
 
-// reportedFigures are the figures of a worker's runs, from its capabilities.
+// reportedFigures are the figures about a worker's runs, as texts from its capabilities.
 type reportedFigures struct{ total, failed, consecutive, lastFailure, average string }
 
 func (r *reportedFigures) parseFigures(now time.Time) (f execution.Figures, err error) {
@@ -144,9 +144,9 @@ func (r *reportedFigures) parseFigures(now time.Time) (f execution.Figures, err 
 
 func fromMicroseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// An incarnation that is stopped or lost remains so and gets no more work, so what the statement sees
-// of it holds under the lock. A registration locks the worker: the row that is locked after it names
-// another incarnation. Workers that another session has locked are left out.
+// An incarnation that is stopped or lost remains so and gets no more work, so what the statement sees of it
+// holds under the lock. A registration locks the worker, after which the worker's row has another
+// incarnation. Workers that another session has locked are left out.
 const markQueuesDeleted = `
 with gone as materialized (
     select i.worker, i.incarnation
@@ -183,7 +183,7 @@ update worker w
  where w.id = $2
 returning w.incarnation`
 
-// This is a statement of its own, after the worker is locked: a statement that waited for a
+// requestDrain is a separate statement, after the worker is locked: a single statement that had to wait for a
 // registration would not see the new incarnation.
 const requestDrain = `update worker_incarnation set drain_requested = true where incarnation = $1`
 
@@ -209,7 +209,7 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	return found && err == nil, err
 }
 
-// heartbeatArgs are the figures of a heartbeat as arguments of its statement.
+// heartbeatArgs returns a heartbeat's figures as arguments of its statement.
 func heartbeatArgs(b *store.Beat) []any {
 	var lastFailure, fullAgo *time.Duration
 	if b.WasFull {

@@ -15,9 +15,9 @@ var workLists = map[execution.Status]string{
 	execution.Scheduled: "w.incarnation is not null", execution.Running: "w.incarnation is not null", execution.Canceling: "w.incarnation is not null",
 }
 
-// A page is a walk down the primary key of the records or, for rows that have not ended, of the
-// work. It stops when the page is full. So the hot path pays for no index for lists. A narrow
-// filter walks far; $2 bounds the walk, and the next page continues behind it.
+// A page is a walk down the primary key of the records or, for rows that have not ended, of the work. It
+// stops when the page is full. So no index has to be maintained for lists alone. With a narrow filter the
+// walk is long; $2 bounds it, and the next page continues behind it.
 //
 // selectIDs are the same pages with nothing but the ids.
 var selectPages, selectIDs = func() (pages, ids [execution.Statuses]string) {
@@ -91,8 +91,8 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 	return page, err
 }
 
-// The order is by bytes, as the contract demands, whatever the collation of the database. Actions are
-// few, so the rows that a page skips are sorted each time.
+// The order is by bytes, as the contract demands, whatever the collation of the database. Actions are few, so
+// it is cheap to sort all of them for each page.
 const selectActions = `
 select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, ''),
        a.retried_exit_codes

@@ -35,7 +35,7 @@ type Options struct {
 	StatementTimeout time.Duration
 	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It must be well
 	// below the deadlines of calls: a statement that waited for longer is repeated row by row. Heartbeats on
-	// connections of their own wait for half of StatementTimeout.
+	// separate connections wait for half of StatementTimeout.
 	LockTimeout time.Duration
 	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited. It also
 	// bounds the waits of a heartbeat after it has renewed the lease. 0 means 20 ms.
@@ -57,12 +57,12 @@ type Options struct {
 	// Now replaces the database's clock if it returns true. It is for tests; nil in production.
 	Now func() (time.Time, bool)
 
-	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that put
-	// the database back into an earlier state.
+	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that restore
+	// an earlier state of the database.
 	NoBounds bool
-	// SlowWalk is the duration, in the database, from which on a walk from the head of the waiting or held
-	// rows is slow. After a slow one, walks begin at bounds until the next walk from the head. 0 means 3 ms,
-	// several times the duration if nothing precedes the first row. Every 200 lanes add as much.
+	// SlowWalk is the time in the database above which a walk from the head of the waiting or held rows is
+	// slow. After a slow one, walks begin at bounds until the next walk from the head. 0 means 3 ms, several
+	// times the duration if nothing precedes the first row. Every 200 lanes add as much.
 	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it
@@ -85,8 +85,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// inFlight bounds the batches of one kind that may be under way at a time. The later ones help when the
-// first waits for a lock. More of them would only compete for the same rows' pages.
+// inFlight bounds the batches of one kind that may be under way at a time. Additional ones help when the
+// first waits for a lock. Even more would only compete for the same pages.
 const inFlight = 4
 
 // Store implements store.Store on a pool of connections. It is safe for concurrent use.
@@ -99,7 +99,7 @@ type Store struct {
 	waiting queueBounds
 	holding heldBounds
 	beating beatBounds
-	// virtual is the latest moment that options.Now has returned.
+	// virtual is the latest time that options.Now has returned.
 	virtual atomic.Pointer[time.Time]
 
 	executions *batcher[execution.ID, *execution.Execution]
@@ -154,17 +154,17 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
 // SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. It returns a
-// *migrations.Skew if a newer program has migrated it so that this one can't work with it. A program that
-// does not migrate calls it before its first step. Later, a newer program may migrate the database at any
-// time.
+// *migrations.Skew if a newer program has migrated the database so that this one can't work with it. A
+// program that does not migrate calls it before its first step. Later, a newer program may migrate the
+// database at any time.
 func (s *Store) SchemaReady(ctx context.Context) error {
 	_, _, err := s.Schema(ctx)
 	return err
 }
 
-// Schema does the same as SchemaReady, and also returns two versions: the latest that this program
-// knows, and that of the database. The latter is greater if a newer program has migrated the
-// database in a way that this program can work with.
+// Schema does the same as SchemaReady, and also returns the latest version that this program knows, and the
+// database's version. The latter is greater if a newer program has migrated the database in a way that this
+// program can work with.
 func (s *Store) Schema(ctx context.Context) (latest, applied int64, err error) {
 	if latest, err = migrations.Latest(); err != nil {
 		return 0, 0, fmt.Errorf("postgres: %w", err)
@@ -211,11 +211,11 @@ func configureConnections(config *pgxpool.Config, o Options) {
 	set["statement_timeout"] = formatMilliseconds(o.StatementTimeout)
 	set["lock_timeout"] = formatMilliseconds(o.LockTimeout)
 	set["idle_in_transaction_session_timeout"] = formatMilliseconds(o.IdleInTransactionTimeout)
-	// A statement whose client is gone ends early, instead of holding its locks until it is done.
+	// If its client is gone, a statement ends early, instead of holding its locks until it has finished.
 	set["client_connection_check_interval"] = "1000"
 	// The statements are written for this isolation, whatever the server's default.
 	set["default_transaction_isolation"] = "read committed"
-	// A statement works on one processor, so that a list leaves the others to the scheduler.
+	// A statement uses one processor, so that a list leaves the others to the scheduler.
 	set["max_parallel_workers_per_gather"] = "0"
 	// See "Plans" in the package comment.
 	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
@@ -234,12 +234,12 @@ func migrateSchema(ctx context.Context, config *pgx.ConnConfig) error {
 		return unavailableError("connecting", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing returns
-	// Each migration is applied or not, and the next attempt checks which. So a caller with an unknown
-	// outcome simply retries.
+	// Each migration is applied completely or not at all, and the next attempt checks which. So a caller with
+	// an unknown outcome simply retries.
 	return classifySent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 
-// clockOverride is the parameter with which a test moves the database's clock; null in production.
+// clockOverride returns the parameter with which a test moves the database's clock; null in production.
 func (s *Store) clockOverride() *time.Time {
 	if s.options.Now != nil {
 		if t, ok := s.options.Now(); ok {

@@ -14,12 +14,12 @@ import (
 // The first rows of the chains are locked together with the rows themselves, because they record whether the
 // chain was cancelled, and whether it has children. The statement reads both from the locked rows, so it sees
 // their state at the lock and not in its snapshot. So it sees a child that was created while it waited. It
-// does not touch the children, however many there are; see settleChildren.
+// does not change the children; see settleChildren.
 //
-// A retry that exists already, or that another transaction inserts at this moment, is not inserted twice: the
-// unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order of
-// the request, as the contract demands. Deadlocks need no other order, because the first row of each chain is
-// locked by then.
+// A retry that already exists, or that another transaction inserts at the same time, is not inserted twice:
+// the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order
+// of the request, as the contract demands. That order can't cause deadlocks, because the first row of each
+// chain is already locked.
 var handleEnds = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
@@ -107,7 +107,7 @@ select e.original_execution, e.retry_count, e.id
   from unnest($1::bigint[], $2::int[]) as a(chain, count)
   join execution_record e on e.original_execution = a.chain and e.retry_count = a.count`
 
-// retryKey names a row of a chain.
+// retryKey identifies a retry by its chain and number.
 type retryKey struct {
 	chain int64
 	count int
@@ -183,7 +183,7 @@ func (o *orchestrationAnswers) rowScanner(counts []*int32) func(pgx.Rows) error 
 	}, &what, &n, &chain, &count, &id)
 }
 
-// addExistingRetries adds to retries those wanted rows that existed before.
+// addExistingRetries adds the wanted retries that already existed to retries.
 func (s *Store) addExistingRetries(ctx context.Context, wanted map[int]retryKey, retries map[retryKey]int64) error {
 	var chains []int64
 	var counts []int32

@@ -24,10 +24,10 @@ import (
 // comment). TestKeptPlans (chaos/selftest/conformance/postgrestest) keeps plans from an empty table and from
 // a small one, and checks what they do on larger ones.
 const (
-	// keptHashed is for statements that join lists.
+	// keptHashed keeps the plan of a statement that joins lists.
 	keptHashed = `select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)`
-	// keptLooped is for statements that look up each row by itself, or join nothing.
+	// keptLooped keeps the plan of a statement that looks up each row separately, or joins nothing.
 	keptLooped = `select set_config('plan_cache_mode', 'force_generic_plan', true)`
 	// hashed is for a statement that joins lists in a longer transaction, whose other statements
 	// must not keep their plans.
@@ -54,6 +54,6 @@ func readWithSettings(ctx context.Context, conn sender, settings string, scan fu
 			rows.Close()
 		}
 	}
-	// They commit after the second statement, so the last error is that of the commit.
+	// The two statements commit after the second, so the last error is the commit's.
 	return cmp.Or(err, results.Close())
 }

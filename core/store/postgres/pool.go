@@ -18,20 +18,20 @@ import (
 //
 // A database node that dies behind a virtual address leaves every connection of a pool silent. No packet
 // announces that the other end is gone, while new connections reach the next node. A call over a silent
-// connection takes its whole deadline. There may be as many of those as the pool has connections: more than
-// the time of a lease allows.
+// connection takes its whole deadline. There may be as many such calls as the pool has connections, which
+// takes longer than a lease lasts.
 //
 // So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the pool makes a
 // new connection alongside it. If that is ready before the answer comes, the pool discards all older
-// connections. On a path that is only slow the answer comes first, because a new connection takes several
-// round trips. If no connection can be made, nothing better can be done than to wait. A heartbeat may be sent
-// twice, so it serves as its own ping. On a slow path, a ping before it would cost the lease another round
-// trip.
+// connections. On a slow network the answer comes first, because a new connection takes several round trips.
+// If no new connection can be made, it can only wait. A heartbeat may be sent twice, so it serves as its own
+// ping. On a slow network, a ping before it would cost the lease another round trip.
 //
 // A demoted primary may keep its connections. It answers reads over them and refuses every write (25006),
 // while new connections reach the next primary. After such a refusal, the pool makes a new connection and
-// asks whether it may write. If so, it discards all older connections, and the write is repeated. If not, the
-// database takes no writes at present: the pool keeps its connections, and does not check again for a second.
+// checks whether it can write. If so, it discards all older connections, and the write is repeated. If not,
+// the database accepts no writes at present: the pool keeps its connections, and does not check again for a
+// second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
@@ -40,12 +40,13 @@ type pool struct {
 	// connection that was last used before that is pinged first, however short it was idle.
 	suspectAt atomic.Int64
 	born      time.Time
-	// readOnlyAt is the time at which a new connection was last found to be read-only, like those of the pool,
-	// in nanoseconds since born.
+	// readOnlyAt is when a probe last found that new connections are also read-only, in nanoseconds since
+	// born.
 	readOnlyAt atomic.Int64
 	resets     atomic.Int64
 	probes     singleflight.Group
-	// mu keeps two problems found at the same time from discarding the connections made between them.
+	// mu keeps two callers that find the same problem from discarding connections that were made between
+	// their calls.
 	mu          sync.Mutex
 	discardedAt int64
 	dialing     *pgx.ConnConfig
@@ -102,8 +103,8 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // releaseConn returns a connection to the pool. A connection that the driver has closed leaves the pool at
-// once. The driver first takes leave of the server, which takes 15 s if the server is gone. The connection
-// would occupy its place in the pool for that time.
+// once. The driver first says goodbye to the server, which takes 15 s if the server is gone. For that time
+// the connection would keep its place in the pool.
 func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		p.suspectAt.Store(p.sinceBorn())
@@ -146,7 +147,7 @@ func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx con
 			fresh = p.probes.DoChan("", p.probeConnection)
 		case made := <-fresh:
 			if made.Err != nil {
-				fresh = nil // new connections get no answer either: this one may yet
+				fresh = nil // new connections get no answer either, so keep waiting on this one
 				continue
 			}
 			giveUp()
@@ -159,9 +160,9 @@ func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx con
 	}
 }
 
-// probeConnection makes a connection outside the pool, to see whether that is possible.
+// probeConnection opens a connection outside the pool, to check whether the server can be reached.
 func (p *pool) probeConnection() (any, error) {
-	// The configuration's ConnectTimeout bounds it, even if its caller has given up.
+	// Only ConnectTimeout bounds it: other callers may wait for its result even if the first has given up.
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
@@ -170,8 +171,7 @@ func (p *pool) probeConnection() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// writableRecheck is the pause after a new connection that may not write, before another one is made to
-// check.
+// writableRecheck is the minimum interval between a probe connection that was read-only and the next probe.
 const writableRecheck = time.Second
 
 // moveToPrimary reports whether the server that refused to write is no longer the primary. If so, the pool
@@ -195,9 +195,9 @@ func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
 	return true
 }
 
-// probeWritable makes a connection outside the pool, to see whether it may write.
+// probeWritable opens a connection outside the pool, to check whether it can write.
 func (p *pool) probeWritable() (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // even if its caller has given up
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // independent of the first caller's context
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
@@ -225,7 +225,7 @@ func (p *pool) discardAll(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u.made < p.discardedAt {
-		return // another caller with the same finding has done it
+		return // another caller with the same problem has already discarded it
 	}
 	p.discardedAt = p.sinceBorn()
 	p.Reset()
@@ -237,7 +237,7 @@ func usageOf(conn *pgx.Conn) *usage {
 	return u
 }
 
-// currentUse returns the present figures of the pool.
+// currentUse returns the pool's current use.
 func (p *pool) currentUse() telemetry.PoolUse {
 	s := p.Stat()
 	return telemetry.PoolUse{
@@ -246,7 +246,7 @@ func (p *pool) currentUse() telemetry.PoolUse {
 	}
 }
 
-// Use returns the present figures of the store's connections: all others, and those for heartbeats.
+// Use returns the current use of the store's two pools: the general one, and the one for heartbeats.
 // Heartbeats have figures only if they have their own connections.
 func (s *Store) Use() (all, heartbeats telemetry.PoolUse) {
 	all = s.pool.currentUse()

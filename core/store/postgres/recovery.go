@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the statements of Find by cause. Each reads a short list, or an index in its order, and stops
-// at the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock,
-// $2 the age, $3 the limit, $4 the ids to skip.
+// finders are the statements of Find, by cause. Each reads a short list, or an index in order, and stops at
+// the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock, $2 the age, $3
+// the limit, $4 the ids to skip.
 var finders = map[store.ReclaimCause]string{
 	store.Unclaimed: findWork(`
 		w.incarnation is not null and w.status = 'scheduled' and w.scheduled_at <= (select now from clock) - $2::interval`, "w.scheduled_at"),
@@ -102,7 +102,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		if len(unreadable) == 0 || len(found)+len(unreadable) < f.Limit {
 			return found, nil
 		}
-		// The unreadable rows took the places of readable ones.
+		// Unreadable rows may have displaced readable ones beyond the limit, so repeat without them.
 		skip = append(skip, unreadable...)
 	}
 	return nil, fmt.Errorf("postgres: %s: %w: too many of the %d oldest rows of the cause %s are unreadable: run a newer executor, or correct them in the database", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
@@ -111,9 +111,9 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 // mostPasses bounds how often Find repeats its query, each time without the rows that it could not read.
 const mostPasses = 20
 
-// judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would
-// do to each. It finds the owners to lock by reading the rows without a lock. If a row has another
-// owner by the time that it is locked, it also has another epoch, and is refused.
+// judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would do to each.
+// It finds the owners to lock by reading the rows without a lock. If a row's owner has changed by the time it
+// is locked, its epoch has too, and the reclaim is refused.
 const judgedReclaims = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],
@@ -238,7 +238,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 	}.runAll(ctx, rs)
 }
 
-// reclaimArgs are the arguments of judgedReclaims.
+// reclaimArgs returns the arguments of judgedReclaims.
 func (s *Store) reclaimArgs(rs []store.Reclaim) []any {
 	var ids, epochs []int64
 	var by, cause []string
@@ -300,8 +300,7 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	}.runAll(ctx, rs)
 }
 
-// The statement may see a slot that was taken a moment ago without seeing the execution that took
-// it.
+// The statement may see a slot that was just taken without seeing the execution that took it.
 const freeStaleSlots = `
 with stale as materialized (
     select s.action, s.number, s.execution
@@ -336,7 +335,7 @@ func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error
 	return freed, nil
 }
 
-// The moment is in a subquery, as in purgeDeadLetters.
+// The time is in a subquery, for the same reason as in purgeDeadLetters.
 const forgetKeys = `
 with old as materialized (
     select e.id from execution_record e

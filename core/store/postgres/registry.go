@@ -15,9 +15,8 @@ import (
 
 const nextIncarnation = `select nextval(pg_get_serial_sequence('worker_incarnation', 'incarnation'))`
 
-// The update changes nothing: it locks the name's row, so that registrations of one name follow one
-// another. A new name has incarnation 0 until its first registration is written, in the same
-// transaction.
+// The update changes nothing: it locks the name's row, so that registrations of one name follow one another.
+// A new name has incarnation 0 until its first registration is written, in the same transaction.
 const lockWorker = `
 insert into worker (name, incarnation) values ($1, 0)
 on conflict (name) do update set name = excluded.name
@@ -52,8 +51,8 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 		if err := tx.QueryRow(ctx, lockWorker, g.Name).Scan(&id, &current); err != nil {
 			return err
 		}
-		// The newest incarnation of a process knows of a drain that an older one was asked for. It is
-		// the name's newest, unless another process has registered since, which is rare.
+		// The newest incarnation of a process has inherited any request to drain an older one. It is the
+		// name's newest, unless another process has registered since, which is rare.
 		drains := current
 		if current != 0 {
 			var process, attempt int64
@@ -70,7 +69,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 				drains = 0
 			}
 		}
-		// It is drawn under the lock, so that a greater number is a later registration.
+		// The number is drawn under the lock, so that a later registration has a greater number.
 		if err := tx.QueryRow(ctx, nextIncarnation).Scan(&incarnation); err != nil {
 			return err
 		}
@@ -90,7 +89,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	return registered, nil
 }
 
-// permission holds what decides whether an incarnation may act in its own name.
+// permission is the state that determines whether an incarnation may act in its own name.
 type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
@@ -98,7 +97,7 @@ type permission struct {
 	beat                        int64
 }
 
-// refusalError is the error for an incarnation that may not act; nil if it may.
+// refusalError returns the error for an incarnation that may not act; nil if it may.
 func (p permission) refusalError() error {
 	switch {
 	case !p.found:
@@ -131,15 +130,14 @@ func (p *permission) scanRow(rows pgx.Rows) error {
 		return err
 	}
 	p.found = true
-	p.lifecycle, _ = execution.ParseLifecycle(lifecycle) // an unknown one counts as none
+	p.lifecycle, _ = execution.ParseLifecycle(lifecycle) // an unknown lifecycle counts as none
 	return nil
 }
 
 const lockIncarnation = `select from worker_incarnation where incarnation = $1 for no key update`
 
-// lockPermission locks the incarnation to the end of the transaction and returns its permission. The lock is
-// a statement of its own, so that the next one sees an incarnation that superseded this one while
-// it waited.
+// lockPermission locks the incarnation until the end of the transaction and returns its permission. The lock
+// is a separate statement, so that the next one sees an incarnation that superseded this one while it waited.
 func (s *Store) lockPermission(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (permission, error) {
 	_, err := tx.Exec(ctx, lockIncarnation, int64(w.Incarnation))
 	if err != nil {
@@ -171,12 +169,12 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 }
 
 // actingIncarnation selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
-// condition of permission.refusalError, for statements that are sent before the answer to that is known.
+// condition of permission.refusalError, for statements that are sent before its result is known.
 const actingIncarnation = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
-// A late beat must not undo a newer one. And a database that lacks an acknowledged beat renews
-// nothing: it has lost writes, and it is unknown which others.
+// A late heartbeat must not undo a newer one. A database that lacks an acknowledged heartbeat renews no
+// lease: it has lost that write, and perhaps others.
 const renewLease = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
@@ -197,8 +195,8 @@ update worker_incarnation
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + actingIncarnation + `)`
 
-// What became of the held rows. A row without work has ended, or this database has never known it; the
-// record tells which, and is read afterwards (see Heartbeat).
+// The fate of the rows that the worker holds. A row without work has ended, or this database has never known
+// it; the record tells which, and is read afterwards (see Heartbeat).
 const selectHeld = `
 select a.n, e.id is null as gone, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
@@ -207,9 +205,9 @@ select a.n, e.id is null as gone, coalesce(e.epoch = a.epoch and e.incarnation =
 
 const selectRecorded = `select a.n from unnest($1::bigint[]) with ordinality as a(id, n) where exists (select from execution_record r where r.id = a.id)`
 
-// unheld are the rows that the incarnation $2 runs according to the database, and does not hold. "not in"
-// looks the held ids up in a hash; "not exists" would compare each row with each, because hash joins are
-// off.
+// unheld are the rows that, according to the database, the incarnation $2 runs, but that it does not hold.
+// "not in" looks the held ids up in a hash; "not exists" would compare each row with each, because hash joins
+// are off.
 const (
 	unheld = `execution_work w
      where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + actingSince + `)
@@ -218,8 +216,8 @@ const (
 )
 
 // existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It also
-// answers with its moment, and with up to $11 rows that were assigned before that moment less $9 and that the
-// worker does not hold. Nothing can be assigned meanwhile.
+// returns its time, and up to $11 rows that were assigned more than $9 before that time and that the worker
+// does not hold. No row can be assigned meanwhile.
 const existUnheld = `
 with clock as materialized (select coalesce($7::timestamptz, statement_timestamp()) as now),
 own as materialized (
@@ -261,11 +259,12 @@ select 0, true, false, m.was, {m} from over m`)
 // Heartbeat implements store.Worker. It is a transaction of several statements because each must see the
 // commits before the first one got the incarnation's lock. While the lock is held, no row can be dispatched
 // to the incarnation, claimed by it or taken back from it. The statements are sent together. With a round
-// trip for each, a lease would be lost on a slow path, and the lock would be held while the answers travel.
+// trip for each, a lease would be lost on a slow network, and the lock would be held while the answers
+// travel.
 //
-// A lease depends on no table but the worker's and the live work's: an index build on another one may take a
-// minute. What needs the records is rare, and comes afterwards, in statements of its own that hardly wait for
-// a lock. It is judged as of this beat: a row that is claimed later has a later claim_beat.
+// The renewal uses only the tables of workers and of live work, because an index build on another table may
+// take a minute. Work on the records is rare, and follows in separate statements that hardly wait for locks.
+// It is judged as of this beat: a row that is claimed later has a later claim_beat.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	const op = "renewing a lease"
 	var reply store.BeatReply
@@ -342,7 +341,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		reply.Cancel = append(reply.Cancel, b.Held[n])
 	}
 	slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
-	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was resent
+	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a resent query may have answered twice
 	return reply, nil
 }
 
@@ -364,8 +363,8 @@ moved as (
 select id, epoch from moved order by was_scheduled_at, id`)
 
 // Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the statement sees
-// all its rows. Whatever else this program does with them happens under the lock of the incarnation. So only
-// rows locked by other programs are skipped, and the executors reclaim them later.
+// all its rows. Our programs change these rows only under the lock of the incarnation. So only rows that
+// other programs have locked are skipped, and the executors reclaim them later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.runTransaction(ctx, "releasing", func(tx pgx.Tx) error {
@@ -386,9 +385,8 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 	return released, nil
 }
 
-// claimRefusal returns the reason why a claim's guard refused the caller, or checks the caller if the
-// claim had no row. It reads afterwards: being gone is final, and a lease that has ended was not
-// valid then.
+// claimRefusal returns the error if the incarnation may not claim, after a claim was refused or found no row.
+// It may be read after the claim, because being gone is final.
 func (s *Store) claimRefusal(ctx context.Context, w store.WorkerKey) error {
 	var st permission
 	err := s.runWithRetries(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {

@@ -31,8 +31,8 @@ func (s *Store) Purge(ctx context.Context, p store.Purge) (store.Purged, error) 
 	return store.Purged{}, fmt.Errorf("purging: there is no kind %d of rows that leave", p.What)
 }
 
-// readPurge runs the one statement of a step. A dry run is the same statement, undone: so it counts
-// exactly what the step would have removed.
+// readPurge runs the one statement of a step. A dry run rolls the same statement back, so it counts exactly
+// what the step would have removed.
 func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows) error, sql string, args ...any) error {
 	op := "purging " + p.What.String()
 	if !p.DryRun {
@@ -55,10 +55,10 @@ func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	return inner.Rollback(ctx)
 }
 
-// The records are walked by their ids, whose order is close enough to that of their creation. An index of the
-// moment of their end would be one that every end writes. A step that stops in front of records that are too
-// young makes the next one start over. So one old execution that never ends costs a look in each round and
-// delays no other.
+// The records are walked by their ids, whose order is close enough to that of their creation. An index on the
+// time of their end would have to be written at every end. After a step that stops at records that are too
+// young, the next one starts over. So an old execution that never ends is examined in each round, but delays
+// no other.
 //
 // The locks are taken by a separate statement, so that the next one sees a child that was created meanwhile:
 // creating a child locks the first row of the chain.
@@ -144,14 +144,13 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 	return done, nil
 }
 
-// A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
-// moment. The groups are read in the order of the stream, from the place up to which they are gone. So no
-// step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the first
-// group that is too young, and at the oldest open transaction, below which nothing can appear any more. One
-// executor at a time makes such a step; another one that finds the place locked has nothing to do. The limit
-// bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up to 64.
-// A limit of lines would read many groups for the few that are deleted. The place is the last line of the
-// last group.
+// A line is deleted by its time alone, with its whole group, which one statement wrote at one time. The
+// groups are read in the order of the stream, beginning at the place up to which earlier steps have deleted
+// everything, so that no step rereads deleted groups. A step stops at the first group that is too young, and
+// at the oldest open transaction, below which nothing can appear any more. Only one executor at a time makes
+// such a step; an executor that finds the place locked does nothing. The limit bounds the groups, which are
+// the rows of the table; the answer counts lines, of which a group has up to 64. With a limit on lines, a
+// step would read many groups and delete few. The place is the last line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -181,7 +180,7 @@ func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store
 	return done, err
 }
 
-// The order is that of a dedicated index; see the migration.
+// The order is the order of a dedicated index; see the migration.
 const purgeRefusedResults = `
 with gone as (
     delete from refused_result where id in (
@@ -192,7 +191,8 @@ with gone as (
 )
 select count(*) from gone`
 
-// A row of this table has no key but its place, which holds while it is locked.
+// A row of this table has no key except its physical place (ctid), which does not change while the row is
+// locked.
 const purgeExpiries = `
 with gone as (
     delete from worker_expiry where ctid = any(array(
@@ -210,8 +210,8 @@ func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (do
 	return done, err
 }
 
-// An incarnation that is stopped or lost stays that, gets no work any more, and never becomes the
-// latest one again. So what the page shows holds under the lock.
+// An incarnation that is stopped or lost remains so, gets no more work, and never becomes the latest one
+// again. So what the page shows is still true under the lock.
 const purgeIncarnations = `
 with page as materialized (
     select i.incarnation, i.lifecycle, i.lease_expires_at from worker_incarnation i where i.incarnation > $3 order by i.incarnation limit $4
@@ -228,9 +228,9 @@ old as materialized (
 gone as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)) returning 1)
 select (select count(*) from gone), coalesce((select max(incarnation) from page), 0), (select count(*) from page)`
 
-// A registration locks its worker. If it came first, the locked row names an incarnation that this statement
-// does not see, and is kept. If it comes later, it finds no such worker and creates one. The latest
-// incarnation is deleted by the same statement: the keys between both are checked when it is over.
+// A registration locks its worker. If the registration came first, the locked row has an incarnation that
+// this statement does not see, and is kept. If it comes later, it finds no such worker and creates one. The
+// latest incarnation is deleted by the same statement, because foreign keys are checked at its end.
 const purgeWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (
@@ -256,7 +256,7 @@ gone as (delete from worker where id = any(array(select id from old)) returning 
 ended as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)))
 select (select count(*) from gone), coalesce((select max(id) from page), 0), (select count(*) from page)`
 
-// purgeWalking purges rows among which some stay.
+// purgeWalking purges rows of which some are kept.
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int

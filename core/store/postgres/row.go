@@ -17,8 +17,7 @@ import (
 	"handoff/core/store"
 )
 
-// rowColumns are the columns of the view execution for an execution.Execution, in the order of
-// record.
+// rowColumns are the columns of the view execution for an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
@@ -33,11 +32,11 @@ var workColumns = strings.Fields(`
 	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
 
 // expandColumns completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
-// the columns of a row of the view or list of that name. The others are for a row that is combined from two
-// tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and record
-// r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may exist or
-// not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the server
-// reads them.
+// the columns of a row of the view or list of that name. The other names are for a row that is combined from
+// two tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and
+// record r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may
+// exist or not. With "small", as in {e, small}, the columns that may be large are empty, so that the server
+// does not read them.
 func expandColumns(sql string) string {
 	of := func(list string) func(column string) string {
 		return func(column string) string { return list + "." + column }
@@ -62,7 +61,7 @@ func expandColumns(sql string) string {
 	return sql
 }
 
-// ofRefused is a column of a refused row: work in the list j, and record r. The record is from the
+// ofRefused returns a column of a refused row: work in the list j, and record r. The record is from the
 // statement's snapshot, but the statement may have waited for the work. Meanwhile a request to cancel may
 // have written to the record, together with the status. So these columns are reread: like held_by, the
 // functions see the commits since.
@@ -76,8 +75,8 @@ func ofRefused(column string) string {
 	return fromWork(column, "j."+column)
 }
 
-// ofEnded is a column of record r of an execution that has ended. ofAny is one of record r, whose
-// work w may exist or not.
+// ofEnded returns a column of record r of an execution that has ended. ofAny is one of record r, whose work w
+// may exist or not.
 func ofEnded(column string) string {
 	if column == "awaits_parent" {
 		return "false as awaits_parent"
@@ -95,7 +94,7 @@ func ofAny(column string) string {
 	return "r." + column
 }
 
-// fromWork is a column of record r, or the expression if it is a column of work.
+// fromWork returns a column of record r, or the expression if it is a column of work.
 func fromWork(column, expression string) string {
 	if slices.Contains(workColumns, column) {
 		return expression
@@ -103,7 +102,7 @@ func fromWork(column, expression string) string {
 	return "r." + column
 }
 
-// copyWorkColumns is the part of an update of execution_record r that copies from the list j of work the
+// copyWorkColumns returns the part of an update of execution_record r that copies from the list j of work the
 // columns that the end does not change.
 func copyWorkColumns(changed ...string) string {
 	assignments := []string{"due_at = j.due_at"}
@@ -212,13 +211,13 @@ func scanInto(use func(), targets ...any) func(pgx.Rows) error {
 	}
 }
 
-// collectListed returns a scan that collects rows for a list.
+// collectListed returns a scan that collects the rows of a list.
 func collectListed(found *[]store.Listed) func(pgx.Rows) error {
 	var r record
 	return scanInto(func() { *found = append(*found, r.toListed()) }, r.scanTargets()...)
 }
 
-// toListed is the record for a list; an unreadable one is marked.
+// toListed converts the record for a list; one that can't be read is marked.
 func (r *record) toListed() store.Listed {
 	e, err := r.toExecution()
 	if err != nil {
@@ -285,9 +284,9 @@ type verdict struct {
 func (v *verdict) toOutcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
 // scanVerdicts returns a scan that passes each verdict to each. An unreadable row comes with its readable
-// columns: the statement has judged it, and has changed it or not, whatever the other columns
-// contain. An error would hide the answers for all other rows, and their callers would believe that
-// they had lost rows that they own.
+// columns: the statement has judged it, and has changed it or not, whatever the other columns contain. An
+// error would hide the answers for all other rows, and callers would assume that they had lost rows that they
+// still own.
 func scanVerdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
@@ -299,7 +298,7 @@ func scanVerdicts(each func(v *verdict)) func(pgx.Rows) error {
 	}, r.scanTargets(&v.n, &v.applied, &v.remark, &from)...)
 }
 
-// collectOutcomes returns a scan that puts outcomes at their items' indexes.
+// collectOutcomes returns a scan that stores each outcome at its item's index.
 func collectOutcomes(results []outcome) func(pgx.Rows) error {
 	return scanVerdicts(func(v *verdict) { results[v.n-1] = v.toOutcome() })
 }
@@ -326,8 +325,8 @@ func fromSeconds(s pgtype.Float8) time.Duration {
 	return time.Duration(math.Round(s.Float64*1e6)) * time.Microsecond
 }
 
-// encodeResult is a Result in the form of the database. The output stays as the action wrote it, so
-// the object is assembled by hand: encoding/json would rewrite it.
+// encodeResult returns a Result as the database stores it. The object is assembled manually, because
+// encoding/json would rewrite the output of the action.
 func encodeResult(r *execution.Result) *string {
 	if r.Error == "" && r.Message == "" && r.FailedBy == execution.NoPart && len(r.Output) == 0 {
 		return nil
@@ -339,7 +338,7 @@ func encodeResult(r *execution.Result) *string {
 	}
 	quoted := func(name, value string) {
 		if value != "" {
-			text, _ := json.Marshal(value) // a string can always be encoded
+			text, _ := json.Marshal(value) // encoding a string can't fail
 			field(name, text)
 		}
 	}
@@ -380,7 +379,7 @@ func partNamed(name string) execution.Part {
 	return execution.NoPart
 }
 
-// idsAndEpochs are the columns of keys.
+// idsAndEpochs returns the keys as two columns.
 func idsAndEpochs(keys []execution.Key) (ids, epochs []int64) {
 	ids, epochs = make([]int64, len(keys)), make([]int64, len(keys))
 	for i, key := range keys {
@@ -389,7 +388,7 @@ func idsAndEpochs(keys []execution.Key) (ids, epochs []int64) {
 	return ids, epochs
 }
 
-// Null stands for the zero value.
+// The following functions convert the zero value to null.
 
 func orNull(s string) *string {
 	if s == "" {
@@ -415,7 +414,7 @@ func jsonOrNull(raw json.RawMessage) *string {
 
 func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }
 
-// momentOrNull is null for the zero moment.
+// momentOrNull returns null for the zero time.
 func momentOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

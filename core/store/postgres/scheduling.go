@@ -18,25 +18,24 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // Rows wait in lanes. A lane has the rows of one runtime that are pinned to the same worker or to none, and
 // need a slot of the same action or none. The statement finds the lanes by skipping through their index from
 // one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as its limit and the
-// free slots of its action allow. So no cost here grows with the number of waiting rows. No order is applied
-// above the limit of a walk, so the limit stops the walk, and hardly a row is locked that is not taken. The
-// locks are the guard: a locked row stays requested until the end of the statement. If the update had that as
-// a condition, the planner could use the index of requested rows and read it from end to end.
+// free slots of its action allow. So no cost grows with the number of waiting rows. The rows are not sorted
+// before a walk's limit is applied, so the limit stops the walk, and almost every locked row is taken. The
+// locks are the guard: a locked row stays requested until the end of the statement. With a condition on the
+// status in the update, the planner might read the whole index of requested rows.
 //
 // Three limits then apply to the rows found, oldest first: the free slots, the room of the pinned worker, and
-// the room of the pool. A row that drops out has met a limit, so the executor gets it with the next claim,
-// when it has placed the others.
+// the room of the pool. A row that exceeds one of them is left for the executor's next claim, after it has
+// placed the others.
 //
-// A slot is locked before it is given. The statement passes over a slot that another transaction
-// has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
-// action no longer has a concurrency limit, its executions need no slot, even those created under a
-// limit.
+// A slot is locked before it is given. The statement passes over a slot that another transaction has locked
+// or taken (counting alone is no guard). A row that gets no slot stays as it is. If an action no longer has a
+// concurrency limit, its executions need no slot, even those created under a limit.
 var (
 	claimForScheduling         = claimForSchedulingFrom(headsOfAll)
 	claimForSchedulingAtBounds = claimForSchedulingFrom(queueHeads(12))
 )
 
-// claimForSchedulingFrom is the statement that walks lanes from these heads on.
+// claimForSchedulingFrom returns the statement that walks lanes beginning at these heads.
 func claimForSchedulingFrom(heads string) string {
 	return expandColumns(`
 with recursive demand as materialized (
@@ -166,7 +165,7 @@ select {m} from moved m order by m.other, m.n`)
 // ClaimForScheduling implements store.Executor.
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	var found []execution.Execution
-	var unreadable []int64 // unreadable in another column, by a manual change: their claims expire
+	var unreadable []int64 // unreadable in another column after a manual edit; their claims expire
 	sql, bounds := claimForScheduling, s.queuesNow(ctx)
 	if bounds != nil {
 		sql = claimForSchedulingAtBounds
@@ -177,8 +176,8 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	return found, nil
 }
 
-// schedulingArgs are the arguments of claimForScheduling, with each lane once: two walks in one
-// statement would find the same rows.
+// schedulingArgs returns the arguments of claimForScheduling. They have each lane once, because two walks in
+// one statement would find the same rows.
 func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 	n := len(c.Demands)
 	runtimes, pools := make([]string, 0, n), make([]int32, 0, n)
@@ -213,10 +212,9 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 
 // A worker that is active is also the newest of its name: a registration ends the older one.
 //
-// The dispatches of several executors to one worker at the same time count together. So the
-// executors take turns, by a lock that claims and heartbeats do not take, and count the worker's
-// rows during their turn. The statement's own snapshot is older than that; the snapshot of a
-// volatile function is not.
+// The limit applies to the simultaneous dispatches of all executors to one worker. So the executors take
+// turns, by a lock that claims and heartbeats do not take, and count the worker's rows during their turn. The
+// statement's own snapshot is older than that; the snapshot of a volatile function is not.
 var dispatchRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
@@ -300,9 +298,8 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 	}.runAll(ctx, ds)
 }
 
-// The statement does not wait for a locked row: nearly always a claim holds it, and marks it
-// itself. The answer lists the rows that were unmarked when the statement began and could not be
-// locked.
+// The statement does not wait for a locked row: nearly always the lock belongs to a claim, which marks the
+// row itself. The answer lists the rows that were unmarked when the statement began and could not be locked.
 const markPublished = `
 with unmarked as materialized (
     select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)

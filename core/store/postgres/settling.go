@@ -9,9 +9,9 @@ import (
 	"handoff/core/store"
 )
 
-// Nothing here waits for a lock: the statement skips a locked chain or child, which a later batch includes.
-// So batches of several executors can't block each other, whatever the order of their chains. A chain into
-// which children are being created does not delay the others.
+// The statement never waits for a lock: it skips a locked chain or child, which a later batch includes. So
+// batches of several executors can't block each other, whatever the order of their chains. A chain into which
+// children are being created does not delay the others.
 //
 // A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest
 // version once the row is locked. If a snapshot has the note, it also has every child that waited
@@ -21,10 +21,10 @@ import (
 //
 // Rows with known ids must be found by their ids. So the conditions are not written like those of the partial
 // indexes of notes and of waiting children. Otherwise the plan would read those indexes from end to end for
-// each row, as long as they are short by the statistics. Conditions that were judged under the lock are not
-// rechecked, because they can't change any more. The children of a chain are read in the order of their own
-// index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has too.
-// If one chain had most of the children, the plan would walk the primary key for every other chain.
+// each row, as long as the statistics say that they are short. Conditions that were judged under the lock are
+// not rechecked, because they can't change any more. The children of a chain are read in the order of their
+// own index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has
+// too. If one chain had most of the children, the plan would walk the primary key for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
@@ -124,8 +124,7 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 				}
 			}, &what, &n, &id), settleChildren, s.clockOverride(), asInt64s(chains), most, encodeResult(&skipped))
 			for i := range results {
-				// The statement may have been sent twice, after a part of the first answer had
-				// come.
+				// If the statement was resent, part of its first answer may have been read already.
 				slices.Sort(results[i].Started)
 				slices.Sort(results[i].Skipped)
 				results[i].Started, results[i].Skipped = slices.Compact(results[i].Started), slices.Compact(results[i].Skipped)

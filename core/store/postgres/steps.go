@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// step is one kind of guarded statement for many rows.
+// step is one kind of guarded statement that handles many items.
 type step[Q, R any] struct {
 	op string
 	// row identifies the row that an item is about.
@@ -36,8 +36,8 @@ func (s step[Q, R]) runEach(ctx context.Context, items []Q) ([]R, []error) {
 	return results, errs
 }
 
-// runRound makes one statement for the items at these indexes, and returns an error after which no
-// more should be sent.
+// runRound sends one statement for the items at these indexes, and returns an error if no further one should
+// be sent.
 func (s step[Q, R]) runRound(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
 	batch, out := make([]Q, len(places)), make([]R, len(places))
 	for n, i := range places {
@@ -82,8 +82,8 @@ func (s step[Q, R]) runRound(ctx context.Context, items []Q, places []int, resul
 	return broken
 }
 
-// maxLockedRows is the number of locked rows after which the rest of a batch is not tried, because the
-// whole table may be locked. At RowLockTimeout each, they take a second.
+// maxLockedRows is the number of locked rows after which the rest of a batch is not tried, because the whole
+// table may be locked. Waiting RowLockTimeout for each of them takes a second.
 const maxLockedRows = 50
 
 // splitRounds splits the indexes of items into rounds. No two in a round are about the same row, and items
@@ -113,8 +113,8 @@ func (s step[Q, R]) runAll(ctx context.Context, items []Q) ([]R, error) {
 	return combineErrors(results, errs)
 }
 
-// combineErrors combines the errors of a call's items into the call's error: unavailable only if no item
-// was applied. The results of items without an error come with it.
+// combineErrors combines the errors of a call's items into the call's error: unavailable only if no item was
+// applied. The results of items without an error are returned with it.
 func combineErrors[R any](results []R, errs []error) ([]R, error) {
 	var passing, bad []error
 	clean := true

@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// The survey examines up to lookedThrough rows of each list. Of results it reads only those of ends
-// that are not handled: they are few, but may be large.
+// The survey examines up to lookedThrough rows of each list. It reads the result of an execution only if its
+// end is not handled: such results are few, but may be large.
 const (
 	lookedThrough = 10000
 	looksAtEnds   = 1000
@@ -60,14 +60,14 @@ func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error
 			return err
 		}
 		r.reason, r.retryReason, r.result = pgtype.Text{String: reason}, pgtype.Text{String: retryReason}, []byte(result)
-		// The same text as in the lists.
+		// Describe the row with the same text as in lists.
 		listed := r.toListed()
 		found.Unreadable = append(found.Unreadable, store.UnreadableRow{ID: listed.ID, Why: listed.Unreadable})
 		return nil
 	}, surveyUnreadable, execution.Reasons(), statusNames(), lookedThrough, looksAtEnds, store.MostUnreadable)
 }
 
-// statusNames are the statuses that this program knows.
+// statusNames returns the statuses that this program knows.
 func statusNames() (names []string) {
 	for status := execution.Requested; int(status) < execution.Statuses; status++ {
 		names = append(names, status.String())

@@ -14,14 +14,14 @@ type claimItem struct {
 	store.Claim
 }
 
-// claimAnswer is the answer to a claimItem. unfit reports whether the incarnation may not claim, absent
+// claimAnswer is the result of a claimItem. unfit reports whether the incarnation may not claim, absent
 // whether the row has no work.
 type claimAnswer struct {
 	store.ClaimResult
 	unfit, absent bool
 }
 
-// The remark is true if the incarnation is gone or its lease is over. The caller finds out which.
+// The remark is true if the incarnation is gone or its lease has ended. The caller finds out which.
 var claimRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -69,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 	answers, err := s.claims.submitItems(ctx, "claiming", items)
 	results := make([]store.ClaimResult, len(answers))
 	if err != nil {
-		// A refusal of one row comes with the answers about the others.
+		// If only some rows failed, the answers about the others are valid.
 		for i := range answers {
 			if !answers[i].unfit {
 				results[i] = answers[i].ClaimResult
@@ -85,12 +85,12 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 	if unfit || absent {
 		err := s.claimRefusal(ctx, w)
 		if err == nil && unfit && applied {
-			// The rows were claimed one by one, because the database refused them together, and the
-			// lease ended in between. The worker retries, and recognises its own claims.
+			// The database refused the batch, so the rows were claimed one by one, and the lease ended
+			// between two of them. The worker retries, and recognises its own claims.
 			return nil, fmt.Errorf("postgres: claiming: %w: the lease ended during the call", store.ErrUnknownOutcome)
 		}
 		if err == nil && unfit {
-			// It had no valid lease then, and has renewed it since.
+			// The incarnation had no valid lease at the claim, but has renewed it since.
 			err = store.ErrLeaseOver
 		}
 		if err != nil {
@@ -128,8 +128,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claimItem) ([]claimAnswer, [
 			if err != nil {
 				return err
 			}
-			// If no row of a call has work, Claim checks afterwards whether the incarnation may
-			// claim.
+			// If no row of a call has work, Claim checks afterwards whether the incarnation may claim.
 			return s.refuseEnded(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
 		},
 	}.runEach(ctx, cs)

@@ -13,7 +13,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Exporter is a telemetry.Recorder whose figures can be scraped.
+// Exporter is a telemetry.Recorder whose figures Prometheus can scrape.
 type Exporter struct {
 	registry   *prometheus.Registry
 	seconds    []bool
@@ -45,7 +45,7 @@ func New() *Exporter {
 			e.registry.MustRegister(e.gauges[f])
 		case telemetry.Histogram:
 			e.histograms[f] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				// The buckets reach from a claim in milliseconds to a run of an hour.
+				// The buckets range from a claim of milliseconds to a run of an hour.
 				Name: info.Name, Help: info.Help, Buckets: prometheus.ExponentialBuckets(0.005, 3, 13),
 			}, info.Labels)
 			e.registry.MustRegister(e.histograms[f])

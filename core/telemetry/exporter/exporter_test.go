@@ -35,9 +35,9 @@ func TestFiguresAreScraped(t *testing.T) {
 	}
 }
 
-// In protobuf, which Prometheus asks for, a counter says when it was created. So it can start at 0,
-// and its value at the first scrape is an increase.
-func TestCountersSayWhenTheyWereCreated(t *testing.T) {
+// In the protobuf format, which Prometheus requests, a counter has its creation time. So Prometheus can
+// assume that it began at 0, and its value at the first scrape is an increase.
+func TestCountersHaveCreationTime(t *testing.T) {
 	e := exporter.New()
 	e.Add(telemetry.DeadLetters, 100, telemetry.Labels{"expired", "reclaimed"})
 	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
