@@ -69,8 +69,10 @@ func TestHistorySchemaAgreesWithReader(t *testing.T) {
 	p := readPage(t, "docs/history.md")
 	lines := strings.Split(strings.TrimSpace(p.codeBlocks("json")[0]), "\n")
 	for _, kind := range jobhistory.Kinds() {
-		for _, rest := range []string{"", `, "job": "a"`, `, "actor": "w"`, `, "outcome": "ok"`, `, "job": "a", "outcome": "ok"`, `, "job": "a", "outcome": "done"`,
-			`, "actor": "w", "outcome": "killed"`, `, "until_ns": 7`, `, "jobs": "a"`, `, "at": "2026-11-27T10:00:00Z"`} {
+		for _, rest := range []string{
+			"", `, "job": "a"`, `, "actor": "w"`, `, "outcome": "ok"`, `, "job": "a", "outcome": "ok"`, `, "job": "a", "outcome": "done"`,
+			`, "actor": "w", "outcome": "killed"`, `, "until_ns": 7`, `, "jobs": "a"`, `, "at": "2026-11-27T10:00:00Z"`,
+		} {
 			lines = append(lines, `{"at_ns": 5, "kind": "`+kind+`"`+rest+"}")
 		}
 	}

@@ -59,7 +59,6 @@ type Book struct {
 	repeated int
 	most     int
 	rewrites int
-	onLost   func(*attempt)
 }
 
 // span is a stretch of time.
@@ -79,7 +78,7 @@ type job struct {
 	failures  int
 	deaths    int
 	cancels   int
-	// open are its attempts that run; over its last attempt that ended.
+	// open are its attempts that run.
 	open []*attempt
 	// active is the served time of its last sign of life; failedLast is whether that was an attempt that failed.
 	active     time.Duration
@@ -93,8 +92,6 @@ type job struct {
 	results []string
 	// lost are the losses of its attempts that no start has followed.
 	lost []loss
-	// suspects are overlaps whose other attempt has not ended yet.
-	suspects []suspect
 }
 
 // loss is the loss of an attempt: it died, or its process fell silent.

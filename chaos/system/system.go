@@ -84,10 +84,14 @@ const (
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 // Workers are the names of the processes that run jobs.
-func (s *System) Workers() []string { return s.processesOf(func(r Role) bool { return r.Name == WorkerRole }) }
+func (s *System) Workers() []string {
+	return s.processesOf(func(r Role) bool { return r.Name == WorkerRole })
+}
 
 // Others are the names of all other processes.
-func (s *System) Others() []string { return s.processesOf(func(r Role) bool { return r.Name != WorkerRole }) }
+func (s *System) Others() []string {
+	return s.processesOf(func(r Role) bool { return r.Name != WorkerRole })
+}
 
 func (s *System) processesOf(wanted func(Role) bool) (names []string) {
 	for _, r := range s.Processes {
