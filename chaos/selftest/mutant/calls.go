@@ -125,7 +125,7 @@ func (r *reasonChangeStore) KeepRefusedResult(ctx context.Context, w store.Worke
 	return r.Store.KeepRefusedResult(ctx, w, f)
 }
 
-// shortRunStore is a store of a worker that reports its runs as shorter than they were.
+// shortRunStore wraps a worker's store and halves the average run time that it reports.
 type shortRunStore struct {
 	store.Store
 	p Process

@@ -90,7 +90,7 @@ func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 }
 
 // Each question detects a wrong answer.
-func TestQuestionsDetectWrongCore(t *testing.T) {
+func TestQuestionsDetectFaultyCore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ask   question

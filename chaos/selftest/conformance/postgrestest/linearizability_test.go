@@ -24,7 +24,7 @@ func modelState(db *simstore.Database) storetest.State {
 	return storetest.State{Store: manualModel{db.Detached()}, Clone: func() storetest.State { return modelState(db.Clone()) }}
 }
 
-// manualModel is the model with manual edits of rows.
+// manualModel is the model, extended so that tests can edit rows by hand.
 type manualModel struct{ *simstore.Client }
 
 // EditByHand implements storetest.Editor.

@@ -37,7 +37,7 @@ func oneLineWrite(method, name string, do func(ctx context.Context, s store.Stor
 	}}
 }
 
-// outcomeWrite is a call that answers with outcomes.
+// outcomeWrite returns a Write whose call returns a list of outcomes.
 func outcomeWrite(method, name string, do func(ctx context.Context, s store.Store) ([]store.Outcome, error)) Write {
 	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
 		outcomes, err := do(ctx, s)

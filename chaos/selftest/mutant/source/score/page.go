@@ -177,12 +177,12 @@ func (r *Results) checkProofs(equivalents []Equivalent) error {
 		m := in.Results[e.ID]
 		switch {
 		case m == nil && in.sampleSize() > 0 && len(in.Results) >= in.sampleSize():
-			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no mutant of the sample: remove the entry", e.ID))
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is not a mutant of the sample; remove the entry", e.ID))
 		case m == nil: // in a part that was not measured
 		case m.Killed():
-			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: %s killed it in %s, seed %d (%s): remove the entry", e.ID, m.By, m.Target, m.Seed, m.Message))
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is not an equivalent mutant, because %s killed it in %s, seed %d (%s); remove the entry", e.ID, m.By, m.Target, m.Seed, m.Message))
 		case m.Unit == UnitKilled:
-			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: a unit test of %s killed it: remove the entry", e.ID, m.Package))
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is not an equivalent mutant, because a unit test of %s killed it; remove the entry", e.ID, m.Package))
 		default:
 			of[in]++
 		}

@@ -125,10 +125,10 @@ func TestImpossibleProofsAreRefused(t *testing.T) {
 		want string
 	}{
 		{many(), of("p"), ""},
-		{many(), of("p", "q"), "q is no equivalent: invariant 2 killed it"},
-		{unit, of("p"), "p is no equivalent: a unit test of core/worker killed it"},
+		{many(), of("p", "q"), "q is not an equivalent mutant, because invariant 2 killed it"},
+		{unit, of("p"), "p is not an equivalent mutant, because a unit test of core/worker killed it"},
 		{two, of("p", "q"), "2 of 10 mutants are said to be equivalent, and at most a tenth may be"},
-		{many(), of("elsewhere"), "elsewhere is no mutant of the sample"},
+		{many(), of("elsewhere"), "elsewhere is not a mutant of the sample"},
 		{part, of("elsewhere"), ""},
 		{many(), of("core/store/postgres/claim.go:Claim:order:1"), ""}, // no statements were measured
 	} {
