@@ -118,7 +118,7 @@ func TestRemoveStopsAtDeadline(t *testing.T) {
 	for i := range 5 {
 		write(t, filepath.Join(run, fmt.Sprint(i)), 0)
 	}
-	if err := Remove(run, time.Now().Add(-time.Second)); err == nil || !strings.Contains(err.Error(), "files are left") {
+	if err := Remove(run, time.Now().Add(-time.Second)); err == nil || !strings.Contains(err.Error(), "could be removed in time") {
 		t.Errorf("%v", err)
 	}
 }
