@@ -203,7 +203,7 @@ func TestForgedShareIsRefused(t *testing.T) {
 	}{
 		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below zero"},
 		{"terminal controls", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
-		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other one 1"},
+		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other share 1"},
 		{"a table with too few rows", map[string]any{"matrix": map[string]any{"Mutants": []any{map[string]any{}}}}, "0 rows for 1 mutants"},
 	}
 	for _, test := range tests {
