@@ -139,7 +139,7 @@ type Ports struct {
 	Machine Machine
 }
 
-// Apply plants the mutant into a process by replacing its ports. A nil mutant changes nothing.
+// Apply installs the mutant in a process by replacing the process's ports. A nil mutant changes nothing.
 func (m *Mutant) Apply(p Process, ports *Ports) {
 	if m == nil {
 		return

@@ -94,7 +94,7 @@ func (g *gracefulChecker) judgeDrainStart(e *history.Event) {
 func (g *gracefulChecker) noteDraining(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < g.s.started[t.process] {
-		// The event may be a write of an ended process that the network delayed.
+		// The event may be a delayed write by a process that has since ended.
 		return
 	}
 	delete(g.asked, t.process)

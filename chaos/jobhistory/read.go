@@ -25,7 +25,7 @@ type Header struct {
 	// seem because of the observer and the machine.
 	Promises jsontext.Value `json:"promises,omitempty"`
 	Slack    string         `json:"slack,omitempty"`
-	// Starts is how long a process needs until it runs jobs.
+	// Starts is how long a process takes to start up before it can run jobs.
 	Starts string `json:"starts,omitempty"`
 	Text   string `json:"text,omitempty"`
 }

@@ -87,7 +87,7 @@ func (t Target) runSeed(o sim.Options) *sim.Result {
 	return r
 }
 
-// strategyName returns the name that results give to the way in which the target's runs are drawn.
+// strategyName returns the name, as used in results, of the strategy that generates the target's runs.
 func (t Target) strategyName() string {
 	if t.Varied {
 		return verdict.Varied

@@ -16,7 +16,7 @@ const (
 // beat is the heartbeat timer of one session.
 type beat struct{ s *session }
 
-// startHeartbeat starts the session's heartbeat at a drawn phase.
+// startHeartbeat starts the session's heartbeat at a random phase.
 func (s *session) startHeartbeat() {
 	if s.heartbeat <= 0 {
 		return

@@ -188,7 +188,7 @@ func (d *dialAttempt) Fire() {
 	if d.wait.Done() || d.testOnly {
 		return
 	}
-	// The caller no longer waits.
+	// The caller has stopped waiting, so the connection becomes idle.
 	if d.made != nil {
 		d.p.idle = append(d.p.idle, d.made)
 	}
@@ -258,7 +258,7 @@ func (p *pool) answersPing(ctx context.Context, cn *connection) bool {
 			p.discardAll(cn)
 			return false
 		}
-		beside = nil // new connections get no answer either, so this one may still answer
+		beside = nil // the new connection failed too, so the silence does not show that this connection is dead
 	}
 }
 

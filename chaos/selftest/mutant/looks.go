@@ -113,7 +113,7 @@ type lookChangeStore struct {
 	unpurged bool
 	// forgetful searches rows again that a pass has left.
 	forgetful bool
-	// repeating reports each worker in each round.
+	// repeating records each observation of the workers a second time.
 	repeating bool
 }
 

@@ -29,8 +29,8 @@ type Guard struct {
 
 // Refusal is the reason why a request is not answered.
 type Refusal struct {
-	// Foreign reports whether Host is not one of the server's names; otherwise the request comes from a page
-	// of another site.
+	// Foreign is true if Host is not one of the server's names, and false if a page of another site sent the
+	// request.
 	Foreign bool
 	// Detail explains the refusal to the person who sent the request.
 	Detail string

@@ -201,7 +201,7 @@ func (s *stage) beginCall(by *caller, w storetest.Write) *underway {
 	return u
 }
 
-// awaitStop waits until a call has ended, or waits for a lock, or is at the closed gate of its caller. It
+// awaitStop returns once the call has ended, is blocked on a lock, or has reached its caller's closed gate. It
 // reports whether the call has stopped for now.
 func (s *stage) awaitStop(u *underway, gated bool) (stopped bool) {
 	s.Helper()

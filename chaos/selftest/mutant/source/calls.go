@@ -36,7 +36,7 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// makesMovableCall reports whether a statement makes a call that the operator order may move. Calls that only
+// makesMovableCall reports whether a statement makes a call that the mutation operator "order" may move. Calls that only
 // report, and calls of package sync, are excluded: sync has its own operator.
 func (s *site) makesMovableCall(st ast.Stmt) bool {
 	if s.isTextOnly(st) {

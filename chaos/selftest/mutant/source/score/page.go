@@ -221,7 +221,7 @@ func withoutLine(about string) string {
 	return file + " " + what
 }
 
-// writeProofs lists every proof that counts.
+// writeProofs lists the equivalence proofs of those mutants that are in these results.
 func (r *Results) writeProofs(b *strings.Builder, equivalents []Equivalent) {
 	n := 0
 	for _, e := range equivalents {
