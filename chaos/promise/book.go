@@ -210,10 +210,18 @@ func (b *Book) Observe(l *jobhistory.Line) {
 
 // advance moves the clocks on. The time in which the queue could not work is not served.
 func (b *Book) advance(to time.Duration) {
-	if to > b.now && b.serving() {
-		b.served += to - b.now
+	for b.now < to {
+		next := to
+		for _, p := range b.names {
+			if p.ready > b.now {
+				next = min(next, p.ready)
+			}
+		}
+		if b.serving() {
+			b.served += next - b.now
+		}
+		b.now = next
 	}
-	b.now = max(b.now, to)
 }
 
 // serving reports whether the queue could start a job now: no server is down, and some worker that is up, ready and in
@@ -250,6 +258,9 @@ func (b *Book) process(name string) *process {
 	}
 	return p
 }
+
+// unserved returns how much of the time since a job's last sign of life the queue could not work.
+func (b *Book) unserved(j *job) time.Duration { return b.now - j.activeAt - (b.served - j.active) }
 
 // touch records a sign of life of a job.
 func (b *Book) touch(j *job) { j.active, j.activeAt, j.failedLast = b.served, b.now, false }

@@ -36,7 +36,7 @@ func nothingStuck() Rule {
 				bound += b.longest + b.Slack
 				waited := b.served - j.active
 				if due := j.notBefore; due > j.activeAt {
-					waited = min(waited, b.now-due)
+					waited = min(waited, b.now-due-b.unserved(j))
 				}
 				s.judged++
 				if waited > bound {

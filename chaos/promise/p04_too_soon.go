@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/jobhistory"
 )
 
-// notTooSoon judges a second start beside a living attempt when that attempt ends or dies: an observer may learn of a
-// death a little later than of the start that follows from it.
+// notTooSoon judges a second start beside a living attempt when that attempt ends or dies, because an observer may see a
+// death a little later than the start that follows it.
 func notTooSoon() Rule {
 	return Rule{
 		Name: "P4", Title: "Not too soon",
@@ -35,7 +35,7 @@ func notTooSoon() Rule {
 			}
 			c.ended = func(old *attempt) {
 				for _, x := range early[old] {
-					if old.how != jobhistory.Died || old.to > x.at {
+					if old.how != jobhistory.Died || old.to > x.at+tolerance {
 						b.violate(s, old.job, x.at, "%s was started again too soon: attempt %s started on %s at %s beside attempt %s on %s, %s for %s; the lease is %s",
 							old.job.name, x.other.name, x.other.by.name, b.moment(x.at), old.name, old.by.name, describeHeld(x.how), length(x.held), length(b.Lease.After))
 					}

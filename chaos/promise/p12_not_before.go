@@ -20,7 +20,7 @@ func notBefore() Rule {
 				switch late := b.now - due; {
 				case b.now < j.notBefore-tolerance:
 					b.violate(s, j, b.now, "%s started at %s, %s before its earliest start at %s", j.name, b.moment(b.now), length(j.notBefore-b.now), b.moment(j.notBefore))
-				case b.Punctual > 0 && min(late, b.served-j.active) > b.Punctual+b.Slack:
+				case b.Punctual > 0 && late-b.unserved(j) > b.Punctual+b.Slack:
 					b.violate(s, j, due, "%s was due at %s and started %s later; allowed are %s", j.name, b.moment(due), length(late), length(b.Punctual))
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,9 @@ func result(t *testing.T, r Report, name string) Result {
 // Each rule holds in a lawful history that comes as near to its bound as it may, and is broken by a history that goes
 // beyond it; no other rule that needs the same lines may be broken by the lawful one.
 func TestRules(t *testing.T) {
+	// One of two workers is free when the attempt of a dies; the other one is busy throughout.
+	const twoWorkers = "0 process_started - - w1\n0 process_started - - w2\n0 submitted a\n0 submitted b\n1 started a 1 w1\n1 started b 1 w2\n2 ended a 1 w1 died\n"
+	const otherEnds = "\n40 ended b 1 w2 ok\n40 settled b - - done"
 	const run = "0 submitted a\n0.1 started a 1 w1\n2 ended a 1 w1 ok r1\n2.1 settled a - - done r1\n"
 	for _, c := range []struct {
 		rule, about, promises string
@@ -184,6 +188,114 @@ func TestRules(t *testing.T) {
 			"P12", "too late", everything,
 			"0 submitted a not_before=10\n12.9 started a 1 w\n14 ended a 1 w ok\n14 settled a - - done", "0 submitted a not_before=10\n13.1 started a 1 w\n14 ended a 1 w ok\n14 settled a - - done", "started 3.1s later",
 		},
+		{
+			"P1", "every allowed attempt died", everything,
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n3 started a 2 w\n4 ended a 2 w died\n5 started a 3 w\n6 ended a 3 w died\n7 settled a - - failed",
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n3 started a 2 w\n4 ended a 2 w died\n7 settled a - - failed", "2 died",
+		},
+		{
+			"P1", "a cancelled job needs no run", everything,
+			run + "3 submitted b\n4 settled b - - cancelled", run + "3 submitted b\n4 settled b - - done", "no attempt of 0 ended ok",
+		},
+		{
+			"P2", "nobody knows whether it was accepted", "{}", run + "3 unsure b\n90 end", run + "3 submitted b\n90 end", "never started",
+		},
+		{
+			"P2", "a job that failed waits for a retry", "{}",
+			run + "3 submitted b\n4 started b 1 w1\n5 ended b 1 w1 failed\n90 end", run + "3 submitted b\n4 started b 1 w1\n5 ended b 1 w1 died\n90 end", "its attempt died",
+		},
+		{
+			"P2", "a job is due later", "{}", run + "3 submitted b not_before=100\n105 end", run + "3 submitted b not_before=10\n105 end", "never started",
+		},
+		{
+			"P2", "an attempt ends with its process", everything,
+			run + "3 submitted b\n4 started b 1 w2\n5 process_ended - - w2 failed\n10 end", run + "3 submitted b\n4 started b 1 w2\n5 process_ended - - w2 failed\n60 end", "its attempt died",
+		},
+		{
+			"P4", "a death is seen a little late", everything,
+			"0 submitted a\n1 started a 1 w1\n3 started a 2 w2\n3.2 ended a 1 w1 died\n5 ended a 2 w2 ok\n6 settled a - - done",
+			"0 submitted a\n1 started a 1 w1\n3 started a 2 w2\n3.3 ended a 1 w1 died\n5 ended a 2 w2 ok\n6 settled a - - done", "attempt 2 started on w2",
+		},
+		{
+			"P4", "its owner gave it up", everything,
+			"0 submitted a\n1 started a 1 w1\n2 released a 1\n3 started a 2 w2\n4 ended a 1 w1 failed\n5 ended a 2 w2 ok\n6 settled a - - done",
+			"0 submitted a\n1 started a 1 w1\n3 started a 2 w2\n4 ended a 1 w1 failed\n5 ended a 2 w2 ok\n6 settled a - - done", "started again too soon",
+		},
+		{
+			"P4", "a lease is extended", everything,
+			"0 submitted a\n1 started a 1 w1\n8 renewed a 1\n16 started a 2 w2\n17 ended a 1 w1 failed\n18 ended a 2 w2 ok\n18 settled a - - done",
+			"0 submitted a\n1 started a 1 w1\n8 renewed a 1\n12 started a 2 w2\n17 ended a 1 w1 failed\n18 ended a 2 w2 ok\n18 settled a - - done", "had run for 4s",
+		},
+		{
+			"P4", "a worker that renews was never silent", `{lease: {after: 8s, renewed: true}}`,
+			"0 submitted a\n1 started a 1 w1\n20 process_cut - - w1\n20 process_cut - - w1\n21 process_healed - - w1\n28.5 started a 2 w2\n30 ended a 1 w1 ok\n31 ended a 2 w2 ok",
+			"0 submitted a\n1 started a 1 w1\n20 process_cut - - w1\n20 process_cut - - w1\n21 process_healed - - w1\n21 process_healed - - w1\n28.5 started a 2 w2\n30 ended a 1 w1 ok\n31 ended a 2 w2 ok",
+			"started again too soon",
+		},
+		{
+			"P5", "a process dies while it is kept still", everything,
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n9 started a 2 w2\n11 ended a 2 w2 ok\n12 ended a 1 w1 died\n13 settled a - - done",
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n3 process_ended - - w1 killed\n4 process_started - - w1\n5 started a 2 w1\n14 started a 3 w2\n16 ended a 3 w2 ok\n17 ended a 2 w1 failed\n17 settled a - - done",
+			"for 2s",
+		},
+		{
+			"P5", "both are kept still at the same time", "{overlap: {most: 2s}}",
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n9 started a 2 w2\n10 process_paused - - w2\n11 process_resumed - - w1\n12 process_resumed - - w2\n14 ended a 1 w1 ok\n14 ended a 2 w2 ok",
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n9 started a 2 w2\n10 process_paused - - w2\n11 process_resumed - - w1\n12 process_resumed - - w2\n15 ended a 1 w1 ok\n15 ended a 2 w2 ok", "for 3s",
+		},
+		{
+			"P6", "the free worker was kept still", everything, twoWorkers + "2 process_paused - - w1\n20 process_resumed - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+		},
+		{
+			"P6", "the free worker was stopping", everything, twoWorkers + "2 process_stopping - - w1\n19 process_ended - - w1 ok\n20 process_started - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+		},
+		{
+			"P6", "the free worker was gone", everything, twoWorkers + "2 process_ended - - w1 killed\n20 process_started - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+		},
+		{
+			"P6", "a worker that is back continues", everything,
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n5 process_resumed - - w1\n30 ended a 1 w1 ok\n30 settled a - - done\n31 submitted b\n31 started b 1 w1\n32 ended b 1 w1 died\n33 started b 2 w1\n34 ended b 2 w1 ok\n34 settled b - - done",
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n30 started a 2 w2\n31 ended a 2 w2 ok\n31 settled a - - done", "on a worker that fell silent",
+		},
+		{
+			"P6", "silence and death have bounds of their own", "{recovery: {killed: 5s, silent: 20s}}",
+			"0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n20 started a 2 w2\n21 ended a 2 w2 ok", "0 submitted a\n1 started a 1 w1\n2 process_paused - - w1\n24 started a 2 w2\n25 ended a 2 w2 ok", "allowed are 21s",
+		},
+		{
+			"P6", "settled instead of started", everything,
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n10 settled a - - failed", "0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n30 settled a - - failed", "it took 28s",
+		},
+		{
+			"P6", "never taken up again", everything,
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n12 end", "0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n30 end", "it took 28s",
+		},
+		{
+			"P6", "a loss ends when the job is settled", everything,
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n3 settled a - - failed\n40 started a 2 w\n41 ended a 2 w died\n60 started a 3 w\n61 ended a 3 w ok",
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w died\n40 started a 2 w\n41 ended a 2 w ok", "it took 38s",
+		},
+		{
+			"P6", "another attempt of the job runs", everything,
+			"0 submitted a\n1 started a 1 w1\n9.5 started a 2 w2\n10 ended a 1 w1 died\n40 ended a 2 w2 ok\n40 settled a - - done\n40 submitted b\n41 started b 1 w2\n42 ended b 1 w2 died\n43 started b 2 w2\n44 ended b 2 w2 ok\n44 settled b - - done",
+			"0 submitted a\n1 started a 1 w1\n10 ended a 1 w1 died\n40 started a 2 w2\n41 ended a 2 w2 ok\n41 settled a - - done", "it took 30s",
+		},
+		{
+			"P9", "a failure's text is no result", everything,
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w failed\n2 settled a - - failed boom\n3 reopened a\n3 started a 2 w\n4 ended a 2 w ok r1\n4 settled a - - done r1",
+			"0 submitted a\n1 started a 1 w\n2 ended a 1 w ok r1\n2 settled a - - done r1\n3 settled a - - done r2", "when it was done",
+		},
+		{
+			"P10", "the observer killed it meanwhile", everything,
+			run + "3 process_stopping - - w1\n20 process_ended - - w1 killed", run + "3 process_stopping - - w1\n20 process_ended - - w1 ok", "ended after 17s",
+		},
+		{
+			"P12", "a server was down when it was due", everything,
+			"0 submitted a not_before=10\n5 server_down - - db\n30 server_up - - db\n31 started a 1 w\n32 ended a 1 w failed\n80 started a 2 w\n81 ended a 2 w ok\n81 settled a - - done",
+			"0 submitted a not_before=10\n31 started a 1 w\n32 ended a 1 w ok\n32 settled a - - done", "started 21s later",
+		},
 	} {
 		t.Run(c.rule+" "+c.about, func(t *testing.T) {
 			lawful := judge(t, c.promises, c.lawful)
@@ -239,6 +351,15 @@ func TestStallMakesTimeInconclusive(t *testing.T) {
 	if got := result(t, r, "P9"); got.Verdict != Broken {
 		t.Errorf("a rule about facts beside a stall: %s", got.Verdict)
 	}
+	many := ""
+	for i := range 2 * mostViolations {
+		many += strings.ReplaceAll(story, " a", fmt.Sprint(" j", i)) + "\n"
+	}
+	lines := strings.Split(strings.TrimSpace(many), "\n")
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(a[:1], b[:1]) })
+	if got := result(t, judge(t, everything, strings.Join(lines, "\n")+"\n8 stalled until=9"), "P4"); got.Verdict != Inconclusive || got.Count != 2*mostViolations {
+		t.Errorf("more violations than are kept: %s, %d", got.Verdict, got.Count)
+	}
 	for name, stall := range map[string]string{"short": "8 stalled until=8.4", "far": "40 stalled until=50"} {
 		if got := result(t, judge(t, everything, story+"\n"+stall), "P4"); got.Verdict != Broken {
 			t.Errorf("%s stall: %s", name, got.Verdict)
@@ -258,6 +379,37 @@ func TestPromisesRefuseMistakesWithPosition(t *testing.T) {
 	} {
 		if _, err := Parse("system.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "system.yaml:1:") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+}
+
+// A process that starts again does not work before its time to start is over, unless it does.
+func TestStartingProcessIsNotFree(t *testing.T) {
+	lines := func(until time.Duration) []jobhistory.Line {
+		at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+		return []jobhistory.Line{
+			{At: 0, Kind: jobhistory.ProcessStarted, Actor: "w1"},
+			{At: 0, Kind: jobhistory.Submitted, Job: "a"},
+			{At: at(1), Kind: jobhistory.Started, Job: "a", Attempt: "1", Actor: "w1"},
+			{At: at(2), Kind: jobhistory.ProcessEnded, Actor: "w1", Outcome: jobhistory.Failed},
+			{At: at(3), Kind: jobhistory.ProcessStarted, Actor: "w1"},
+			{At: until, Kind: jobhistory.Started, Job: "a", Attempt: "2", Actor: "w1"},
+			{At: until + time.Second, Kind: jobhistory.Ended, Job: "a", Attempt: "2", Actor: "w1", Outcome: jobhistory.OK},
+		}
+	}
+	for until, want := range map[time.Duration]Verdict{27 * time.Second: Holds, 29 * time.Second: Broken, -27 * time.Second: Broken} {
+		early := until < 0
+		until = until.Abs()
+		b := New(Promises{Recovery: Recovery{Killed: 4 * time.Second, Silent: 4 * time.Second}}, Options{Starts: 20 * time.Second})
+		for i, l := range lines(until) {
+			if early && i == 5 {
+				b.Observe(&jobhistory.Line{At: 5 * time.Second, Kind: jobhistory.Started, Job: "b", Attempt: "1", Actor: "w1"})
+				b.Observe(&jobhistory.Line{At: 6 * time.Second, Kind: jobhistory.Ended, Job: "b", Attempt: "1", Actor: "w1", Outcome: jobhistory.OK})
+			}
+			b.Observe(&l)
+		}
+		if got := result(t, b.End(), "P6"); got.Verdict != want {
+			t.Errorf("again after %s: %s %v", until, got.Verdict, got.Violations)
 		}
 	}
 }

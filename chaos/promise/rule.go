@@ -64,8 +64,6 @@ type Violation struct {
 	Job  string
 	At   time.Duration
 	Text string
-	// from is the beginning of what was too long or too soon.
-	from time.Duration
 }
 
 // Result is the verdict of one rule.
@@ -113,15 +111,20 @@ type state struct {
 	checks     checks
 	promised   bool
 	violations []Violation
-	count      int
-	judged     int
+	// spans has, of a rule about time, each violation from the beginning of what was too long or too soon.
+	spans  []span
+	count  int
+	judged int
 }
 
 // violate records a violation that began at from.
 func (b *Book) violate(s *state, j *job, from time.Duration, format string, args ...any) {
 	s.count++
+	if s.rule.OfTime {
+		s.spans = append(s.spans, span{from, b.now})
+	}
 	if len(s.violations) < mostViolations {
-		v := Violation{At: b.now, from: from, Text: fmt.Sprintf(format, args...)}
+		v := Violation{At: b.now, Text: fmt.Sprintf(format, args...)}
 		if j != nil {
 			v.Job = j.name
 		}
@@ -151,7 +154,7 @@ func (b *Book) result(s *state) Result {
 		r.Verdict, r.Why = NotJudged, "nothing happened that the rule judges"
 	case s.count > 0:
 		r.Verdict = Broken
-		if s.rule.OfTime && s.count == len(s.violations) && !slices.ContainsFunc(s.violations, func(v Violation) bool { return !b.stalledNear(v.from, v.At) }) {
+		if s.rule.OfTime && !slices.ContainsFunc(s.spans, func(x span) bool { return !b.stalledNear(x.from, x.to) }) {
 			r.Verdict, r.Why = Inconclusive, "the observing machine stood still close to each violation"
 		}
 	}
