@@ -125,8 +125,8 @@ func kindOf(name string) (Kind, error) {
 	return NoKind, fmt.Errorf("unknown kind %q; allowed: %s", name, strings.Join(Kinds(), ", "))
 }
 
-// check refuses a line that lacks what its kind needs.
-func (l *Line) check() error {
+// checkFields refuses a line that lacks what its kind needs.
+func (l *Line) checkFields() error {
 	switch l.Kind {
 	case Submitted, Known, Refused, Unsure, Started, Ended, Renewed, Released, Settled, Reopened, Gone:
 		if l.Job == "" {

@@ -87,10 +87,10 @@ func NewReader(name string, from io.Reader) (*Reader, error) {
 		return r, nil
 	}
 	if err := json.Unmarshal(line, &r.header, json.RejectUnknownMembers(true)); err != nil {
-		return nil, r.refuse(fmt.Errorf("the header is not as docs/history.md describes it: %w", err))
+		return nil, r.refuseLine(fmt.Errorf("the header is not as docs/history.md describes it: %w", err))
 	}
 	if r.header.History != Version {
-		return nil, r.refuse(fmt.Errorf("the history is of version %d; this program reads version %d", r.header.History, Version))
+		return nil, r.refuseLine(fmt.Errorf("the history is of version %d; this program reads version %d", r.header.History, Version))
 	}
 	return r, nil
 }
@@ -134,7 +134,7 @@ func (r *Reader) Origin() time.Time {
 	return time.Unix(0, r.origin).UTC()
 }
 
-func (r *Reader) refuse(err error) error {
+func (r *Reader) refuseLine(err error) error {
 	return fmt.Errorf("%s:%s%d: %w", r.name, r.unit, r.line, err)
 }
 
@@ -154,7 +154,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		if errors.Is(err, bufio.ErrTooLong) {
 			err = fmt.Errorf("the line is longer than %d bytes", MaxLine)
 		}
-		return nil, r.refuse(err)
+		return nil, r.refuseLine(err)
 	}
 	return nil, io.EOF
 }
@@ -172,12 +172,12 @@ func (r *Reader) Next(l *Line) error {
 		if err != nil {
 			return err
 		}
-		one, err := r.parse(&f)
+		one, err := r.parseFields(&f)
 		if err != nil {
-			return r.refuse(err)
+			return r.refuseLine(err)
 		}
 		if r.seen > 0 && one.At < r.latest-Window {
-			return r.refuse(fmt.Errorf("the line is %s earlier than one before it; at most %s is sorted", r.latest-one.At, Window))
+			return r.refuseLine(fmt.Errorf("the line is %s earlier than one before it; at most %s is sorted", r.latest-one.At, Window))
 		}
 		r.latest = max(r.latest, one.At)
 		r.seen++
@@ -196,12 +196,12 @@ func (r *Reader) readFields(f *Fields) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, f, json.RejectUnknownMembers(true)); err != nil {
-		return r.refuse(fmt.Errorf("the line is not as docs/history.md describes it: %w", err))
+		return r.refuseLine(fmt.Errorf("the line is not as docs/history.md describes it: %w", err))
 	}
 	return nil
 }
 
-func (r *Reader) parse(f *Fields) (Line, error) {
+func (r *Reader) parseFields(f *Fields) (Line, error) {
 	l := Line{Job: f.Job, Attempt: f.Attempt, Actor: f.Actor, Outcome: f.Outcome, Result: f.Result, Key: f.Key, Text: f.Text}
 	var err error
 	if l.Kind, err = kindOf(f.Kind); err != nil {
@@ -210,24 +210,24 @@ func (r *Reader) parse(f *Fields) (Line, error) {
 	if f.At == "" && f.AtNS == nil {
 		return l, errors.New("the line has no time: at (RFC 3339) or at_ns (a number of nanoseconds)")
 	}
-	if l.At, err = r.moment("at", f.At, f.AtNS); err != nil {
+	if l.At, err = r.readMoment("at", f.At, f.AtNS); err != nil {
 		return l, err
 	}
-	if l.NotBefore, err = r.moment("not_before", f.NotBefore, f.NotBeforeNS); err != nil {
+	if l.NotBefore, err = r.readMoment("not_before", f.NotBefore, f.NotBeforeNS); err != nil {
 		return l, err
 	}
-	if l.Until, err = r.moment("until", f.Until, f.UntilNS); err != nil {
+	if l.Until, err = r.readMoment("until", f.Until, f.UntilNS); err != nil {
 		return l, err
 	}
 	if l.Kind == Stalled && f.Until == "" && f.UntilNS == nil {
 		return l, errors.New("a stall needs an end: until")
 	}
-	return l, l.check()
+	return l, l.checkFields()
 }
 
-// moment reads a time and returns it since the origin, which is the first time that is read. A field that was left
+// readMoment reads a time and returns it since the origin, which is the first time that is read. A field that was left
 // out is 0.
-func (r *Reader) moment(name, text string, number *int64) (time.Duration, error) {
+func (r *Reader) readMoment(name, text string, number *int64) (time.Duration, error) {
 	if text == "" && number == nil {
 		return 0, nil
 	}

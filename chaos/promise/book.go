@@ -133,7 +133,7 @@ type process struct {
 	attempts []*attempt
 }
 
-func (p *process) silent() bool { return p.paused || p.cuts > 0 }
+func (p *process) isSilent() bool { return p.paused || p.cuts > 0 }
 
 // New returns a book of all rules.
 func New(p Promises, o Options) *Book {
@@ -152,19 +152,19 @@ func New(p Promises, o Options) *Book {
 	return b
 }
 
-// self returns the state of a rule that is being made.
-func (b *Book) self() *state { return b.rules[len(b.rules)-1] }
+// ruleBeingMade returns the state of a rule that is being made.
+func (b *Book) ruleBeingMade() *state { return b.rules[len(b.rules)-1] }
 
-// moment formats a time of the history.
-func (b *Book) moment(at time.Duration) string {
+// formatMoment formats a time of the history.
+func (b *Book) formatMoment(at time.Duration) string {
 	if b.Origin.IsZero() {
 		return fmt.Sprintf("%.3fs", at.Seconds())
 	}
 	return b.Origin.Add(at).UTC().Format("15:04:05.000")
 }
 
-// length formats a length of time for a message.
-func length(d time.Duration) string {
+// formatLength formats a length of time for a message.
+func formatLength(d time.Duration) string {
 	if d >= time.Minute {
 		return d.Round(time.Second).String()
 	}
@@ -173,24 +173,24 @@ func length(d time.Duration) string {
 
 // Observe judges a line.
 func (b *Book) Observe(l *jobhistory.Line) {
-	b.advance(l.At)
+	b.advanceClock(l.At)
 	b.seen[l.Kind] = true
 	switch l.Kind {
 	case jobhistory.Submitted, jobhistory.Known, jobhistory.Unsure, jobhistory.Refused:
-		b.submission(l)
+		b.noteSubmission(l)
 	case jobhistory.Started:
-		b.start(l)
+		b.beginAttempt(l)
 	case jobhistory.Ended:
-		b.ending(l)
+		b.endAttempt(l)
 	case jobhistory.Renewed, jobhistory.Released:
-		for _, a := range b.job(l.Job).open {
+		for _, a := range b.jobNamed(l.Job).open {
 			if l.Attempt == "" || a.name == l.Attempt {
 				a.lease = l.At
 				a.released = a.released || l.Kind == jobhistory.Released
 			}
 		}
 	case jobhistory.Settled, jobhistory.Reopened, jobhistory.Gone:
-		b.settlement(l)
+		b.noteSettlement(l)
 	case jobhistory.ServerDown:
 		b.down[l.Actor] = true
 		b.disturb = l.At
@@ -208,8 +208,8 @@ func (b *Book) Observe(l *jobhistory.Line) {
 	}
 }
 
-// advance moves the clocks on. The time in which the queue could not work is not served.
-func (b *Book) advance(to time.Duration) {
+// advanceClock moves the clocks on. The time in which the queue could not work is not served.
+func (b *Book) advanceClock(to time.Duration) {
 	for b.now < to {
 		next := to
 		for _, p := range b.names {
@@ -217,17 +217,17 @@ func (b *Book) advance(to time.Duration) {
 				next = min(next, p.ready)
 			}
 		}
-		if b.serving() {
+		if b.isServing() {
 			b.served += next - b.now
 		}
 		b.now = next
 	}
 }
 
-// serving reports whether the queue could start a job now: no server is down, and some worker that is up, ready and in
+// isServing reports whether the queue could start a job now: no server is down, and some worker that is up, ready and in
 // touch has a free slot. How many slots a worker has is not known; it is taken to be the most that any has used. A
 // history without lines about processes is taken to have a free worker at any time.
-func (b *Book) serving() bool {
+func (b *Book) isServing() bool {
 	if len(b.down) > 0 {
 		return false
 	}
@@ -235,11 +235,11 @@ func (b *Book) serving() bool {
 		return true
 	}
 	return slices.ContainsFunc(b.names, func(p *process) bool {
-		return p.worker && p.up && !p.asked && !p.silent() && p.running < b.slots && b.now >= p.ready
+		return p.worker && p.up && !p.asked && !p.isSilent() && p.running < b.slots && b.now >= p.ready
 	})
 }
 
-func (b *Book) job(name string) *job {
+func (b *Book) jobNamed(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
 		j = &job{name: name, submitted: b.now, active: b.served, activeAt: b.now}
@@ -249,7 +249,7 @@ func (b *Book) job(name string) *job {
 	return j
 }
 
-func (b *Book) process(name string) *process {
+func (b *Book) processNamed(name string) *process {
 	p := b.processes[name]
 	if p == nil {
 		p = &process{name: name, up: true}
@@ -259,13 +259,13 @@ func (b *Book) process(name string) *process {
 	return p
 }
 
-// unserved returns how much of the time since a job's last sign of life the queue could not work.
-func (b *Book) unserved(j *job) time.Duration { return b.now - j.activeAt - (b.served - j.active) }
+// unservedTime returns how much of the time since a job's last sign of life the queue could not work.
+func (b *Book) unservedTime(j *job) time.Duration { return b.now - j.activeAt - (b.served - j.active) }
 
-// touch records a sign of life of a job.
-func (b *Book) touch(j *job) { j.active, j.activeAt, j.failedLast = b.served, b.now, false }
+// noteLife records a sign of life of a job.
+func (b *Book) noteLife(j *job) { j.active, j.activeAt, j.failedLast = b.served, b.now, false }
 
-func (b *Book) submission(l *jobhistory.Line) {
+func (b *Book) noteSubmission(l *jobhistory.Line) {
 	switch l.Kind {
 	case jobhistory.Refused:
 		b.refused++
@@ -275,13 +275,13 @@ func (b *Book) submission(l *jobhistory.Line) {
 	case jobhistory.Submitted:
 		b.accepted++
 	}
-	j := b.job(l.Job)
+	j := b.jobNamed(l.Job)
 	j.accepted = j.accepted || l.Kind != jobhistory.Unsure
 	j.unsure = l.Kind == jobhistory.Unsure
 	j.submitted, j.key = l.At, l.Key
 	j.notBefore = max(j.notBefore, l.NotBefore)
 	if j.starts == 0 {
-		b.touch(j)
+		b.noteLife(j)
 	}
 	for _, s := range b.rules {
 		if s.checks.submitted != nil {
@@ -290,8 +290,8 @@ func (b *Book) submission(l *jobhistory.Line) {
 	}
 }
 
-func (b *Book) start(l *jobhistory.Line) {
-	j, p := b.job(l.Job), b.process(l.Actor)
+func (b *Book) beginAttempt(l *jobhistory.Line) {
+	j, p := b.jobNamed(l.Job), b.processNamed(l.Actor)
 	if !p.worker {
 		p.worker = true
 		if b.seen[jobhistory.ProcessStarted] {
@@ -318,22 +318,22 @@ func (b *Book) start(l *jobhistory.Line) {
 	p.attempts = append(p.attempts, a)
 	p.running++
 	b.slots = max(b.slots, p.running)
-	b.touch(j)
+	b.noteLife(j)
 }
 
-func (b *Book) ending(l *jobhistory.Line) {
-	j := b.job(l.Job)
+func (b *Book) endAttempt(l *jobhistory.Line) {
+	j := b.jobNamed(l.Job)
 	i := slices.IndexFunc(j.open, func(a *attempt) bool {
 		return a.name == l.Attempt || l.Attempt == "" && (l.Actor == "" || l.Actor == a.by.name)
 	})
 	if i < 0 {
 		return // its start is not in the history, or it ended with its process
 	}
-	b.finish(j.open[i], l.Outcome, l.Result)
+	b.settleAttempt(j.open[i], l.Outcome, l.Result)
 }
 
-// finish ends an attempt.
-func (b *Book) finish(a *attempt, how jobhistory.Outcome, result string) {
+// settleAttempt ends an attempt.
+func (b *Book) settleAttempt(a *attempt, how jobhistory.Outcome, result string) {
 	j := a.job
 	a.to, a.how = b.now, how
 	remove := func(list []*attempt) []*attempt {
@@ -342,7 +342,7 @@ func (b *Book) finish(a *attempt, how jobhistory.Outcome, result string) {
 	j.open, a.by.attempts = remove(j.open), remove(a.by.attempts)
 	a.by.running--
 	b.longest = max(b.longest, a.to-a.from)
-	b.touch(j)
+	b.noteLife(j)
 	switch how {
 	case jobhistory.OK:
 		if j.oks++; j.oks == 2 {
@@ -358,7 +358,7 @@ func (b *Book) finish(a *attempt, how jobhistory.Outcome, result string) {
 		j.cancels++
 	case jobhistory.Died:
 		j.deaths++
-		b.lose(a, false)
+		b.noteLoss(a, false)
 	}
 	for _, s := range b.rules {
 		if s.checks.ended != nil {
@@ -367,16 +367,16 @@ func (b *Book) finish(a *attempt, how jobhistory.Outcome, result string) {
 	}
 }
 
-// lose notes that an attempt was lost, unless another runs or the job is settled.
-func (b *Book) lose(a *attempt, silent bool) {
-	others := slices.ContainsFunc(a.job.open, func(x *attempt) bool { return x != a && !x.by.silent() })
+// noteLoss notes that an attempt was lost, unless another runs or the job is settled.
+func (b *Book) noteLoss(a *attempt, silent bool) {
+	others := slices.ContainsFunc(a.job.open, func(x *attempt) bool { return x != a && !x.by.isSilent() })
 	if a.job.final == "" && !others {
 		a.job.lost = append(a.job.lost, loss{a.name, b.now, b.served, silent, a.by})
 	}
 }
 
-func (b *Book) settlement(l *jobhistory.Line) {
-	j := b.job(l.Job)
+func (b *Book) noteSettlement(l *jobhistory.Line) {
+	j := b.jobNamed(l.Job)
 	for _, s := range b.rules {
 		if s.checks.settled != nil {
 			s.checks.settled(j, l)
@@ -392,23 +392,23 @@ func (b *Book) settlement(l *jobhistory.Line) {
 			j.result = l.Result
 		}
 		j.lost = nil
-		b.touch(j)
+		b.noteLife(j)
 	case jobhistory.Reopened:
 		j.final = ""
-		b.touch(j)
+		b.noteLife(j)
 	case jobhistory.Gone:
 		j.gone = true
 	}
 }
 
 func (b *Book) processEvent(l *jobhistory.Line) {
-	p := b.process(l.Actor)
+	p := b.processNamed(l.Actor)
 	for _, s := range b.rules {
 		if s.checks.process != nil {
 			s.checks.process(p, l)
 		}
 	}
-	wasSilent := p.silent()
+	wasSilent := p.isSilent()
 	switch l.Kind {
 	case jobhistory.ProcessStarted:
 		p.up, p.asked, p.ready = true, false, b.now+b.Starts
@@ -418,16 +418,16 @@ func (b *Book) processEvent(l *jobhistory.Line) {
 		if p.asked {
 			b.stops = append(b.stops, b.now-p.stopping)
 		}
-		b.resume(p)
+		b.resumeProcess(p)
 		p.up, p.asked, p.cuts = false, false, 0
 		for len(p.attempts) > 0 {
-			b.finish(p.attempts[0], jobhistory.Died, "")
+			b.settleAttempt(p.attempts[0], jobhistory.Died, "")
 		}
 	case jobhistory.ProcessPaused:
 		p.paused = true
 		p.pauses = append(p.pauses, span{b.now, -1})
 	case jobhistory.ProcessResumed:
-		b.resume(p)
+		b.resumeProcess(p)
 	case jobhistory.ProcessCut:
 		p.cuts++
 	case jobhistory.ProcessHealed:
@@ -435,12 +435,12 @@ func (b *Book) processEvent(l *jobhistory.Line) {
 	}
 	b.disturb = b.now
 	switch {
-	case !wasSilent && p.silent():
+	case !wasSilent && p.isSilent():
 		p.quiet = b.now
 		for _, a := range p.attempts {
-			b.lose(a, true)
+			b.noteLoss(a, true)
 		}
-	case wasSilent && !p.silent():
+	case wasSilent && !p.isSilent():
 		// Who is back goes on with what nobody has taken over.
 		for _, a := range p.attempts {
 			a.job.lost = slices.DeleteFunc(a.job.lost, func(x loss) bool { return x.silent && x.by == p })
@@ -448,15 +448,15 @@ func (b *Book) processEvent(l *jobhistory.Line) {
 	}
 }
 
-func (b *Book) resume(p *process) {
+func (b *Book) resumeProcess(p *process) {
 	if p.paused {
 		p.paused = false
 		p.pauses[len(p.pauses)-1].to = b.now
 	}
 }
 
-// frozen is how much of a stretch the processes were paused, counted once where both were.
-func (b *Book) frozen(from, to time.Duration, of ...*process) (sum time.Duration) {
+// frozenTime is how much of a stretch the processes were paused, counted once where both were.
+func (b *Book) frozenTime(from, to time.Duration, of ...*process) (sum time.Duration) {
 	var pauses []span
 	for i, p := range of {
 		if i > 0 && p == of[0] {
@@ -484,7 +484,7 @@ func (b *Book) frozen(from, to time.Duration, of ...*process) (sum time.Duration
 
 // stalledNear reports whether the observer stood still for more than half of the slack within a lease of a stretch.
 func (b *Book) stalledNear(from, to time.Duration) bool {
-	near := max(b.Lease.After, b.Recovery.longest(), b.Slack)
+	near := max(b.Lease.After, b.Recovery.longestBound(), b.Slack)
 	return slices.ContainsFunc(b.stalls, func(s span) bool { return s.to-s.from > b.Slack/2 && s.to > from-near && s.from < to+near })
 }
 
@@ -504,8 +504,8 @@ func (b *Book) End() Report {
 		}
 	}
 	for _, s := range b.rules {
-		r.Results = append(r.Results, b.result(s))
+		r.Results = append(r.Results, b.judgeRule(s))
 	}
-	r.Figures = b.figures()
+	r.Figures = b.measuredFigures()
 	return r
 }

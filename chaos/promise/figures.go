@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// figures are what is measured in every history, promised or not.
-func (b *Book) figures() (list []Figure) {
+// measuredFigures are what is measured in every history, promised or not.
+func (b *Book) measuredFigures() (list []Figure) {
 	add := func(name, format string, args ...any) {
 		list = append(list, Figure{name, fmt.Sprintf(format, args...)})
 	}
@@ -18,15 +18,15 @@ func (b *Book) figures() (list []Figure) {
 	add("most starts of one job", "%d", b.most)
 	add("jobs that ran well more than once", "%d", b.repeated)
 	if len(b.overlaps) > 0 {
-		add("two attempts at a time", "%d times, %s at the longest", len(b.overlaps), length(slices.Max(b.overlaps)))
+		add("two attempts at a time", "%d times, %s at the longest", len(b.overlaps), formatLength(slices.Max(b.overlaps)))
 	} else {
 		add("two attempts at a time", "never")
 	}
 	if len(b.again) > 0 {
-		add("again after a loss", "%s in the middle, %s at the longest, of %d", length(median(b.again)), length(slices.Max(b.again)), len(b.again))
+		add("again after a loss", "%s in the middle, %s at the longest, of %d", formatLength(medianOf(b.again)), formatLength(slices.Max(b.again)), len(b.again))
 	}
 	if len(b.stops) > 0 {
-		add("stopped after", "%s at the longest, of %d", length(slices.Max(b.stops)), len(b.stops))
+		add("stopped after", "%s at the longest, of %d", formatLength(slices.Max(b.stops)), len(b.stops))
 	}
 	if b.rewrites > 0 {
 		add("results overwritten", "%d", b.rewrites)
@@ -34,7 +34,7 @@ func (b *Book) figures() (list []Figure) {
 	return list
 }
 
-func median(list []time.Duration) time.Duration {
+func medianOf(list []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[len(sorted)/2]
 }

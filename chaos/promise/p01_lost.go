@@ -12,7 +12,7 @@ func nothingLost() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Submitted}, {jobhistory.Ended}},
 		Promised:  func(p *Promises) bool { return p.Delivery == AtLeastOnce },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			c.rest = func(j *job) {
 				if !j.accepted || len(j.open) > 0 {
 					return
@@ -27,13 +27,13 @@ func nothingLost() Rule {
 				case j.oks > 0, j.final == jobhistory.Cancelled:
 				case j.final == jobhistory.Failed && (j.failures > 0 || exhausted):
 				case j.gone:
-					b.violate(s, j, j.activeAt, "%s is lost: it was accepted at %s, no attempt ended ok, and the system does not know it any more", j.name, b.moment(j.submitted))
+					b.recordViolation(s, j, j.activeAt, "%s is lost: it was accepted at %s, no attempt ended ok, and the system does not know it any more", j.name, b.formatMoment(j.submitted))
 				case j.final == jobhistory.Failed:
-					b.violate(s, j, j.activeAt, "%s is lost: the system says failed at %s, but none of its %d attempts ended by itself: %d died", j.name, b.moment(j.finalAt), j.starts, j.deaths)
+					b.recordViolation(s, j, j.activeAt, "%s is lost: the system says failed at %s, but none of its %d attempts ended by itself: %d died", j.name, b.formatMoment(j.finalAt), j.starts, j.deaths)
 				case j.final == jobhistory.Done:
-					b.violate(s, j, j.activeAt, "%s is lost: the system says done at %s, but no attempt of %d ended ok", j.name, b.moment(j.finalAt), j.starts)
+					b.recordViolation(s, j, j.activeAt, "%s is lost: the system says done at %s, but no attempt of %d ended ok", j.name, b.formatMoment(j.finalAt), j.starts)
 				default:
-					b.violate(s, j, j.activeAt, "%s is lost: it was accepted at %s, and no attempt of %d ended ok", j.name, b.moment(j.submitted), j.starts)
+					b.recordViolation(s, j, j.activeAt, "%s is lost: it was accepted at %s, and no attempt of %d ended ok", j.name, b.formatMoment(j.submitted), j.starts)
 				}
 			}
 		},

@@ -17,7 +17,7 @@ func nothingStuck() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Submitted}, {jobhistory.Started}},
 		OfTime:    true,
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			c.rest = func(j *job) {
 				if !j.accepted || j.gone || j.final != "" {
 					s.judged++
@@ -26,7 +26,7 @@ func nothingStuck() Rule {
 				if len(j.open) > 0 || j.oks > 0 && !b.seen[jobhistory.Settled] {
 					return
 				}
-				bound := b.Recovery.longest()
+				bound := b.Recovery.longestBound()
 				if bound == 0 {
 					if j.failedLast {
 						return
@@ -36,11 +36,11 @@ func nothingStuck() Rule {
 				bound += b.longest + b.Slack
 				waited := b.served - j.active
 				if due := j.notBefore; due > j.activeAt {
-					waited = min(waited, b.now-due-b.unserved(j))
+					waited = min(waited, b.now-due-b.unservedTime(j))
 				}
 				s.judged++
 				if waited > bound {
-					b.violate(s, j, j.activeAt, "%s is stuck: %s, and nothing happened for %s in which the queue could work; allowed are %s", j.name, lastSign(b, j), length(waited), length(bound))
+					b.recordViolation(s, j, j.activeAt, "%s is stuck: %s, and nothing happened for %s in which the queue could work; allowed are %s", j.name, lastSign(b, j), formatLength(waited), formatLength(bound))
 				}
 			}
 		},
@@ -49,10 +49,10 @@ func nothingStuck() Rule {
 
 // lastSign says what happened last to a job.
 func lastSign(b *Book, j *job) string {
-	at := b.moment(j.activeAt)
+	at := b.formatMoment(j.activeAt)
 	switch {
 	case j.starts == 0:
-		return "it was accepted at " + b.moment(j.submitted) + " and never started"
+		return "it was accepted at " + b.formatMoment(j.submitted) + " and never started"
 	case j.deaths == j.starts:
 		return "its attempt died at " + at
 	case j.oks > 0:
@@ -62,7 +62,7 @@ func lastSign(b *Book, j *job) string {
 	}
 }
 
-// within formats a time that something took and the one that is allowed.
-func within(took, allowed time.Duration) string {
-	return length(took) + "; allowed are " + length(allowed)
+// formatBound formats a time that something took and the one that is allowed.
+func formatBound(took, allowed time.Duration) string {
+	return formatLength(took) + "; allowed are " + formatLength(allowed)
 }

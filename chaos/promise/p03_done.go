@@ -9,12 +9,12 @@ func doneMeansDone() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Settled}, {jobhistory.Ended}},
 		Promised:  func(p *Promises) bool { return p.Delivery == AtLeastOnce },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			c.settled = func(j *job, l *jobhistory.Line) {
 				if l.Kind == jobhistory.Settled && l.Outcome == jobhistory.Done {
 					s.judged++
 					if j.oks == 0 {
-						b.violate(s, j, b.now, "the system says at %s that %s is done; none of its %d attempts had ended ok", b.moment(b.now), j.name, j.starts)
+						b.recordViolation(s, j, b.now, "the system says at %s that %s is done; none of its %d attempts had ended ok", b.formatMoment(b.now), j.name, j.starts)
 					}
 				}
 			}
@@ -22,7 +22,7 @@ func doneMeansDone() Rule {
 				if j.final == jobhistory.Failed {
 					s.judged++
 					if j.oks > 0 {
-						b.violate(s, j, j.finalAt, "the system says at %s that %s failed; it had run well", b.moment(j.finalAt), j.name)
+						b.recordViolation(s, j, j.finalAt, "the system says at %s that %s failed; it had run well", b.formatMoment(j.finalAt), j.name)
 					}
 				}
 			}

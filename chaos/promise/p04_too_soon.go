@@ -16,7 +16,7 @@ func notTooSoon() Rule {
 		OfTime:    true,
 		Promised:  func(p *Promises) bool { return p.Lease.After > 0 },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			early := make(map[*attempt][]suspect)
 			c.started = func(a *attempt) {
 				s.judged++
@@ -24,7 +24,7 @@ func notTooSoon() Rule {
 					since, how := old.lease, "had run"
 					if b.Lease.Renewed {
 						since, how = b.now, "its worker was silent"
-						if old.by.silent() {
+						if old.by.isSilent() {
 							since = old.by.quiet
 						}
 					}
@@ -36,8 +36,8 @@ func notTooSoon() Rule {
 			c.ended = func(old *attempt) {
 				for _, x := range early[old] {
 					if old.how != jobhistory.Died || old.to > x.at+tolerance {
-						b.violate(s, old.job, x.at, "%s was started again too soon: attempt %s started on %s at %s beside attempt %s on %s, %s for %s; the lease is %s",
-							old.job.name, x.other.name, x.other.by.name, b.moment(x.at), old.name, old.by.name, describeHeld(x.how), length(x.held), length(b.Lease.After))
+						b.recordViolation(s, old.job, x.at, "%s was started again too soon: attempt %s started on %s at %s beside attempt %s on %s, %s for %s; the lease is %s",
+							old.job.name, x.other.name, x.other.by.name, b.formatMoment(x.at), old.name, old.by.name, describeHeld(x.how), formatLength(x.held), formatLength(b.Lease.After))
 					}
 				}
 				delete(early, old)

@@ -16,19 +16,19 @@ func boundedOverlap() Rule {
 		OfTime:    true,
 		Promised:  func(p *Promises) bool { return p.Overlap != nil },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			pending := make(map[*attempt][]overlap)
 			c.started = func(*attempt) { s.judged++ }
 			c.ended = func(a *attempt) {
 				for _, x := range pending[a] {
-					live := x.to - x.from - b.frozen(x.from, x.to, a.by, x.other.by)
+					live := x.to - x.from - b.frozenTime(x.from, x.to, a.by, x.other.by)
 					if live <= 0 {
 						continue
 					}
 					b.overlaps = append(b.overlaps, live)
 					if b.Overlap != nil && live > *b.Overlap+tolerance {
-						b.violate(s, a.job, x.from, "%s ran twice at a time: attempt %s on %s and attempt %s on %s, from %s to %s, for %s; allowed are %s",
-							a.job.name, x.other.name, x.other.by.name, a.name, a.by.name, b.moment(x.from), b.moment(x.to), length(live), length(*b.Overlap))
+						b.recordViolation(s, a.job, x.from, "%s ran twice at a time: attempt %s on %s and attempt %s on %s, from %s to %s, for %s; allowed are %s",
+							a.job.name, x.other.name, x.other.by.name, a.name, a.by.name, b.formatMoment(x.from), b.formatMoment(x.to), formatLength(live), formatLength(*b.Overlap))
 					}
 				}
 				delete(pending, a)

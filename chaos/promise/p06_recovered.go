@@ -2,17 +2,17 @@ package promise
 
 import "handoff/chaos/jobhistory"
 
-// recovered bounds the time from the loss of an attempt to the next start of its job, counted while the queue could
+// lostJobsRecovered bounds the time from the loss of an attempt to the next start of its job, counted while the queue could
 // work. A worker that is back before its job was taken over goes on with it, and nothing is judged then.
-func recovered() Rule {
+func lostJobsRecovered() Rule {
 	return Rule{
 		Name: "P6", Title: "Taken up again",
 		Statement: "A job whose attempt died, or whose worker is silent, starts again or is settled within the promised recovery and the slack, counted while a worker had a free slot and no server was down.",
 		Needs:     [][]jobhistory.Kind{{jobhistory.Started}, {jobhistory.Ended, jobhistory.ProcessEnded}},
 		OfTime:    true,
-		Promised:  func(p *Promises) bool { return p.Recovery.longest() > 0 },
+		Promised:  func(p *Promises) bool { return p.Recovery.longestBound() > 0 },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			check := func(j *job) {
 				for _, x := range j.lost {
 					bound, what := b.Recovery.Killed, "died"
@@ -22,7 +22,7 @@ func recovered() Rule {
 					bound += b.Slack
 					s.judged++
 					if took := b.served - x.served; bound > b.Slack && took > bound {
-						b.violate(s, j, x.at, "%s was not taken up again in time: attempt %s %s at %s, and it took %s", j.name, x.of, what, b.moment(x.at), within(took, bound))
+						b.recordViolation(s, j, x.at, "%s was not taken up again in time: attempt %s %s at %s, and it took %s", j.name, x.of, what, b.formatMoment(x.at), formatBound(took, bound))
 					}
 				}
 			}

@@ -9,7 +9,7 @@ func boundedAttempts() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Started}},
 		Promised:  func(p *Promises) bool { return p.Attempts > 0 || p.Delivery == AtMostOnce },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			most := b.Attempts
 			if b.Delivery == AtMostOnce {
 				most = 1
@@ -17,7 +17,7 @@ func boundedAttempts() Rule {
 			c.started = func(a *attempt) {
 				s.judged++
 				if most > 0 && a.job.starts == most+1 {
-					b.violate(s, a.job, b.now, "%s started for the %d. time at %s, on %s; allowed are %d", a.job.name, a.job.starts, b.moment(b.now), a.by.name, most)
+					b.recordViolation(s, a.job, b.now, "%s started for the %d. time at %s, on %s; allowed are %d", a.job.name, a.job.starts, b.formatMoment(b.now), a.by.name, most)
 				}
 			}
 		},

@@ -13,7 +13,7 @@ func stableResult() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Settled}},
 		Promised:  func(p *Promises) bool { return p.ResultStable },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			c.settled = func(j *job, l *jobhistory.Line) {
 				if l.Kind != jobhistory.Settled || l.Result == "" {
 					return
@@ -21,9 +21,9 @@ func stableResult() Rule {
 				s.judged++
 				switch {
 				case j.final == jobhistory.Done && j.result != "" && j.result != l.Result:
-					b.violate(s, j, j.finalAt, "the result of %s was %q when it was done at %s, and is %q at %s", j.name, j.result, b.moment(j.finalAt), l.Result, b.moment(b.now))
+					b.recordViolation(s, j, j.finalAt, "the result of %s was %q when it was done at %s, and is %q at %s", j.name, j.result, b.formatMoment(j.finalAt), l.Result, b.formatMoment(b.now))
 				case len(j.results) > 0 && !slices.Contains(j.results, l.Result):
-					b.violate(s, j, b.now, "the result of %s is %q; the attempts that ended ok returned %q", j.name, l.Result, j.results)
+					b.recordViolation(s, j, b.now, "the result of %s is %q; the attempts that ended ok returned %q", j.name, l.Result, j.results)
 				}
 			}
 		},

@@ -15,19 +15,19 @@ func gracefulStop() Rule {
 		OfTime:    true,
 		Promised:  func(p *Promises) bool { return p.Stop != nil },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			var bound time.Duration
 			if b.Stop != nil {
 				bound = b.Stop.Within + b.Slack
 			}
 			c.started = func(a *attempt) {
 				if p := a.by; p.asked && b.now > p.stopping+b.Slack {
-					b.violate(s, a.job, p.stopping, "%s started attempt %s of %s at %s, %s after it was asked to stop", p.name, a.name, a.job.name, b.moment(b.now), length(b.now-p.stopping))
+					b.recordViolation(s, a.job, p.stopping, "%s started attempt %s of %s at %s, %s after it was asked to stop", p.name, a.name, a.job.name, b.formatMoment(b.now), formatLength(b.now-p.stopping))
 				}
 			}
 			c.ended = func(a *attempt) {
 				if p := a.by; p.asked && b.Stop != nil && b.Stop.Finish && a.how == jobhistory.Cancelled {
-					b.violate(s, a.job, p.stopping, "%s did not finish attempt %s of %s after it was asked to stop: it cancelled it at %s", p.name, a.name, a.job.name, b.moment(b.now))
+					b.recordViolation(s, a.job, p.stopping, "%s did not finish attempt %s of %s after it was asked to stop: it cancelled it at %s", p.name, a.name, a.job.name, b.formatMoment(b.now))
 				}
 			}
 			c.process = func(p *process, l *jobhistory.Line) {
@@ -38,16 +38,16 @@ func gracefulStop() Rule {
 					return
 				}
 				if took := b.now - p.stopping; bound > 0 && took > bound {
-					b.violate(s, nil, p.stopping, "%s was asked to stop at %s and ended after %s", p.name, b.moment(p.stopping), within(took, bound))
+					b.recordViolation(s, nil, p.stopping, "%s was asked to stop at %s and ended after %s", p.name, b.formatMoment(p.stopping), formatBound(took, bound))
 				}
 				for _, a := range p.attempts {
-					b.violate(s, a.job, p.stopping, "%s ended at %s, %s after it was asked to stop, and attempt %s of %s died with it", p.name, b.moment(b.now), length(b.now-p.stopping), a.name, a.job.name)
+					b.recordViolation(s, a.job, p.stopping, "%s ended at %s, %s after it was asked to stop, and attempt %s of %s died with it", p.name, b.formatMoment(b.now), formatLength(b.now-p.stopping), a.name, a.job.name)
 				}
 			}
 			c.end = func() {
 				for _, p := range b.names {
 					if took := b.now - p.stopping; p.asked && p.up && bound > 0 && took > bound {
-						b.violate(s, nil, p.stopping, "%s was asked to stop at %s and still runs after %s", p.name, b.moment(p.stopping), within(took, bound))
+						b.recordViolation(s, nil, p.stopping, "%s was asked to stop at %s and still runs after %s", p.name, b.formatMoment(p.stopping), formatBound(took, bound))
 					}
 				}
 			}

@@ -11,7 +11,7 @@ func uniqueKeys() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Submitted, jobhistory.Known}, {jobhistory.Started}},
 		Promised:  func(p *Promises) bool { return p.Unique },
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			ran := make(map[string]*job)
 			c.started = func(a *attempt) {
 				j := a.job
@@ -22,7 +22,7 @@ func uniqueKeys() Rule {
 				if first := ran[j.key]; first == nil {
 					ran[j.key] = j
 				} else if first != j {
-					b.violate(s, j, first.submitted, "%s and %s were submitted under the key %q, and both ran; the second started at %s", first.name, j.name, j.key, b.moment(b.now))
+					b.recordViolation(s, j, first.submitted, "%s and %s were submitted under the key %q, and both ran; the second started at %s", first.name, j.name, j.key, b.formatMoment(b.now))
 				}
 			}
 		},

@@ -9,7 +9,7 @@ func notBefore() Rule {
 		Needs:     [][]jobhistory.Kind{{jobhistory.Submitted}, {jobhistory.Started}},
 		OfTime:    true,
 		make: func(b *Book, c *checks) {
-			s := b.self()
+			s := b.ruleBeingMade()
 			c.started = func(a *attempt) {
 				j := a.job
 				if j.notBefore == 0 || j.starts > 1 {
@@ -19,9 +19,9 @@ func notBefore() Rule {
 				due := max(j.notBefore, j.submitted)
 				switch late := b.now - due; {
 				case b.now < j.notBefore-tolerance:
-					b.violate(s, j, b.now, "%s started at %s, %s before its earliest start at %s", j.name, b.moment(b.now), length(j.notBefore-b.now), b.moment(j.notBefore))
-				case b.Punctual > 0 && late-b.unserved(j) > b.Punctual+b.Slack:
-					b.violate(s, j, due, "%s was due at %s and started %s later; allowed are %s", j.name, b.moment(due), length(late), length(b.Punctual))
+					b.recordViolation(s, j, b.now, "%s started at %s, %s before its earliest start at %s", j.name, b.formatMoment(b.now), formatLength(j.notBefore-b.now), b.formatMoment(j.notBefore))
+				case b.Punctual > 0 && late-b.unservedTime(j) > b.Punctual+b.Slack:
+					b.recordViolation(s, j, due, "%s was due at %s and started %s later; allowed are %s", j.name, b.formatMoment(due), formatLength(late), formatLength(b.Punctual))
 				}
 			}
 		},

@@ -59,8 +59,8 @@ type Recovery struct {
 	Killed, Silent time.Duration
 }
 
-// longest is the longer of both.
-func (r Recovery) longest() time.Duration { return max(r.Killed, r.Silent) }
+// longestBound is the longer of both.
+func (r Recovery) longestBound() time.Duration { return max(r.Killed, r.Silent) }
 
 // Stop is what happens after a request to stop: the process ends within a time, and its jobs are finished or handed
 // back.
@@ -74,7 +74,7 @@ var (
 	anyTime  = yamlfile.DurationSchema
 )
 
-func either(a, b yamlfile.Schema) yamlfile.Schema { return yamlfile.Schema{"oneOf": []any{a, b}} }
+func eitherSchema(a, b yamlfile.Schema) yamlfile.Schema { return yamlfile.Schema{"oneOf": []any{a, b}} }
 
 func leaseShape() yamlfile.Shape {
 	return yamlfile.NewShape("lease",
@@ -103,11 +103,11 @@ func Shape() yamlfile.Shape {
 	return yamlfile.NewShape("promises",
 		yamlfile.Optional("delivery", "how often a job runs; left out: counted", yamlfile.Enum([]string{string(AtLeastOnce), string(AtMostOnce)})),
 		yamlfile.Optional("overlap", "whether two attempts of a job may run at the same time: never, or {most: 5s}; left out: measured",
-			either(yamlfile.Enum([]string{"never"}), overlapShape().Object())),
+			eitherSchema(yamlfile.Enum([]string{"never"}), overlapShape().Object())),
 		yamlfile.Optional("lease", "a run so old may be given to another worker: 8s, or {after: 12s, renewed: true}; left out: not judged",
-			either(anyTime(), leaseShape().Object())),
+			eitherSchema(anyTime(), leaseShape().Object())),
 		yamlfile.Optional("recovery", "a lost worker's job runs again by then: 1m, or {killed: 10s, silent: 25s}; left out: measured",
-			either(anyTime(), recoveryShape().Object())),
+			eitherSchema(anyTime(), recoveryShape().Object())),
 		yamlfile.Optional("attempts", "how often one job starts, at most; left out: measured", yamlfile.IntegerSchema(1, 1_000_000)),
 		yamlfile.Optional("stop", "what a process does after SIGTERM: {within: 4s, jobs: hand back}; left out: measured", stopShape().Object()),
 		yamlfile.Optional("result", "stable: what done says once, it says permanently; left out: counted", yamlfile.Enum([]string{"stable"})),

@@ -42,7 +42,7 @@ type checks struct {
 // Rules returns all rules, in the order of their names.
 func Rules() []Rule {
 	return []Rule{
-		nothingLost(), nothingStuck(), doneMeansDone(), notTooSoon(), boundedOverlap(), recovered(),
+		nothingLost(), nothingStuck(), doneMeansDone(), notTooSoon(), boundedOverlap(), lostJobsRecovered(),
 		boundedAttempts(), finalIsFinal(), stableResult(), gracefulStop(), uniqueKeys(), notBefore(),
 	}
 }
@@ -117,8 +117,8 @@ type state struct {
 	judged int
 }
 
-// violate records a violation that began at from.
-func (b *Book) violate(s *state, j *job, from time.Duration, format string, args ...any) {
+// recordViolation records a violation that began at from.
+func (b *Book) recordViolation(s *state, j *job, from time.Duration, format string, args ...any) {
 	s.count++
 	if s.rule.OfTime {
 		s.spans = append(s.spans, span{from, b.now})
@@ -132,8 +132,8 @@ func (b *Book) violate(s *state, j *job, from time.Duration, format string, args
 	}
 }
 
-// result judges a rule at the end.
-func (b *Book) result(s *state) Result {
+// judgeRule judges a rule at the end.
+func (b *Book) judgeRule(s *state) Result {
 	r := Result{Rule: s.rule, Violations: s.violations, Count: s.count, Judged: s.judged, Verdict: Holds}
 	var missing []string
 	for _, need := range s.rule.Needs {

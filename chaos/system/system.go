@@ -139,11 +139,11 @@ func Parse(path string, data []byte) (*System, error) {
 	return &l.s, nil
 }
 
-func command(about string) yamlfile.Schema { return yamlfile.TextSchema().With(about) }
+func commandSchema(about string) yamlfile.Schema { return yamlfile.TextSchema().With(about) }
 
 func roleShape(name string) yamlfile.Shape {
 	return yamlfile.NewShape("process "+name,
-		yamlfile.Required("run", "its command, for a shell", command("a command")),
+		yamlfile.Required("run", "its command, for a shell", commandSchema("a command")),
 		yamlfile.Optional("count", "how many there are; left out: 1", yamlfile.IntegerSchema(1, mostProcesses)),
 		yamlfile.Optional("restart", "how soon it is started again after it ended: 1s, or never; left out: 1s",
 			yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.Enum([]string{"never"})}}),
@@ -213,7 +213,7 @@ func (l *loader) readSystem(n *yaml.Node) {
 		l.readJobs(n)
 	}
 	if n := m.At("env"); n != nil {
-		l.s.Env = l.values(n, "env")
+		l.s.Env = l.readValues(n, "env")
 	}
 	if n := m.At("settings"); n != nil {
 		l.readSettings(n)
@@ -291,8 +291,8 @@ func (l *loader) readJobs(n *yaml.Node) {
 	}
 }
 
-// values reads a mapping of names to simple values, as texts.
-func (l *loader) values(n *yaml.Node, where string) map[string]string {
+// readValues reads a mapping of names to simple values, as texts.
+func (l *loader) readValues(n *yaml.Node, where string) map[string]string {
 	all := map[string]string{}
 	for _, e := range l.Entries(n, where) {
 		if e.Value.Kind != yaml.ScalarNode {
@@ -311,6 +311,6 @@ func (l *loader) readSettings(n *yaml.Node) {
 			l.Unknown(e.Key, "settings are for a server that the system has", e.Name, l.s.Servers)
 			continue
 		}
-		l.s.Settings[e.Name] = l.values(e.Value, "settings of "+e.Name)
+		l.s.Settings[e.Name] = l.readValues(e.Value, "settings of "+e.Name)
 	}
 }

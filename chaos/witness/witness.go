@@ -95,7 +95,7 @@ func (r *Reader) Poll() (lines []jobhistory.Line, err error) {
 			break
 		}
 		r.rest = rest
-		one, wrong := r.parse(text, now)
+		one, wrong := r.parseLine(text, now)
 		if wrong != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w in %q", r.path, wrong, text))
 			continue
@@ -104,7 +104,7 @@ func (r *Reader) Poll() (lines []jobhistory.Line, err error) {
 	}
 	for _, run := range gone {
 		if r.open[run.key] == run {
-			r.close(run.key)
+			r.closeRun(run.key)
 			lines = append(lines, jobhistory.Line{
 				At: now, Kind: jobhistory.Ended, Job: run.line.Job, Attempt: run.line.Attempt, Actor: run.line.Process, Outcome: jobhistory.Died,
 			})
@@ -145,7 +145,7 @@ func (r *Reader) readMore() ([]byte, error) {
 	return more, err
 }
 
-func (r *Reader) parse(text []byte, now time.Duration) (jobhistory.Line, error) {
+func (r *Reader) parseLine(text []byte, now time.Duration) (jobhistory.Line, error) {
 	var l Line
 	if err := json.Unmarshal(text, &l); err != nil {
 		return jobhistory.Line{}, err
@@ -176,14 +176,14 @@ func (r *Reader) parse(text []byte, now time.Duration) (jobhistory.Line, error) 
 		default:
 			return out, fmt.Errorf("how is %q, and not ok, failed or cancelled", l.How)
 		}
-		r.close(key)
+		r.closeRun(key)
 		return out, nil
 	default:
 		return out, fmt.Errorf("event is %q, and not start or end", l.Event)
 	}
 }
 
-func (r *Reader) close(key attemptKey) {
+func (r *Reader) closeRun(key attemptKey) {
 	run := r.open[key]
 	delete(r.open, key)
 	for i, one := range r.list {

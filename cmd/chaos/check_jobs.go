@@ -168,10 +168,10 @@ func printPromises(say *terminal, r *promise.Report) {
 		case one.Verdict == promise.Measured:
 			note = ": not promised"
 			if one.Count > 0 {
-				note += "; it would be broken " + times(one.Count)
+				note += "; it would be broken " + countTimes(one.Count)
 			}
 		case one.Count > 0:
-			note = ": " + times(one.Count)
+			note = ": " + countTimes(one.Count)
 		}
 		fmt.Fprintf(say, "  %s  %-3s %s%s\n", word, one.Rule.Name, one.Rule.Title, note)
 		if one.Verdict == promise.Broken || one.Verdict == promise.Inconclusive {
@@ -186,7 +186,7 @@ func printPromises(say *terminal, r *promise.Report) {
 	}
 }
 
-func times(n int) string {
+func countTimes(n int) string {
 	if n == 1 {
 		return "once"
 	}
