@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -31,6 +32,12 @@ func TestStoppingWholeWorkersFailsNoExecution(t *testing.T) {
 		total += 50
 		time.Sleep(time.Duration(r.IntN(600)) * time.Millisecond) // a seeded moment
 		d := b.c.Workers[stop%len(b.c.Workers)]
+		b.eventually(d.Name+" runs something", func() error {
+			if b.count(fmt.Sprintf("status = 'running' and worker = (select id from worker where name = '%s')", d.Name)) == 0 {
+				return errors.New("no execution runs on it")
+			}
+			return nil
+		})
 		all := processesOf(t, d.Name)
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, pid := range all {
