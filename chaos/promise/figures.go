@@ -18,15 +18,15 @@ func (b *Book) measuredFigures() (list []Figure) {
 	add("most starts of one job", "%d", b.most)
 	add("jobs that ran well more than once", "%d", b.repeated)
 	if len(b.overlaps) > 0 {
-		add("two attempts at a time", "%d times, %s at the longest", len(b.overlaps), formatLength(slices.Max(b.overlaps)))
+		add("two attempts at the same time", "%s, %s at the longest", countTimes(len(b.overlaps)), formatLength(slices.Max(b.overlaps)))
 	} else {
-		add("two attempts at a time", "never")
+		add("two attempts at the same time", "never")
 	}
 	if len(b.again) > 0 {
-		add("again after a loss", "%s in the middle, %s at the longest, of %d", formatLength(medianOf(b.again)), formatLength(slices.Max(b.again)), len(b.again))
+		add("started again after a loss", "median %s, longest %s, of %d", formatLength(medianOf(b.again)), formatLength(slices.Max(b.again)), len(b.again))
 	}
 	if len(b.stops) > 0 {
-		add("stopped after", "%s at the longest, of %d", formatLength(slices.Max(b.stops)), len(b.stops))
+		add("time to stop", "longest %s, of %d", formatLength(slices.Max(b.stops)), len(b.stops))
 	}
 	if b.rewrites > 0 {
 		add("results overwritten", "%d", b.rewrites)
@@ -37,4 +37,11 @@ func (b *Book) measuredFigures() (list []Figure) {
 func medianOf(list []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[len(sorted)/2]
+}
+
+func countTimes(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

@@ -11,7 +11,7 @@ import (
 func notTooSoon() Rule {
 	return Rule{
 		Name: "P4", Title: "Not too soon",
-		Statement: "A job starts beside a living attempt only if that attempt's lease is over: it has run for so long, or, where leases are renewed, its process was silent for so long.",
+		Statement: "A job starts alongside a living attempt only if that attempt's lease is over: it has run for the lease's time or, where leases are renewed, its process was silent for that time.",
 		Needs:     [][]jobhistory.Kind{{jobhistory.Started}, {jobhistory.Ended}},
 		OfTime:    true,
 		Promised:  func(p *Promises) bool { return p.Lease.After > 0 },
@@ -36,7 +36,7 @@ func notTooSoon() Rule {
 			c.ended = func(old *attempt) {
 				for _, x := range early[old] {
 					if old.how != jobhistory.Died || old.to > x.at+tolerance {
-						b.recordViolation(s, old.job, x.at, "%s was started again too soon: attempt %s started on %s at %s beside attempt %s on %s, %s for %s; the lease is %s",
+						b.recordViolation(s, old.job, x.at, "%s was started again too soon: attempt %s started on %s at %s alongside attempt %s on %s, %s for %s; the lease is %s",
 							old.job.name, x.other.name, x.other.by.name, b.formatMoment(x.at), old.name, old.by.name, describeHeld(x.how), formatLength(x.held), formatLength(b.Lease.After))
 					}
 				}

@@ -11,7 +11,7 @@ import (
 func boundedOverlap() Rule {
 	return Rule{
 		Name: "P5", Title: "No overlap",
-		Statement: "Two attempts of a job don't run at the same time, or not for longer than is promised. The time in which the harness kept one of them still does not count.",
+		Statement: "Two attempts of a job don't run at the same time, or not for longer than is promised. Time in which one of their processes was paused does not count.",
 		Needs:     [][]jobhistory.Kind{{jobhistory.Started}, {jobhistory.Ended}},
 		OfTime:    true,
 		Promised:  func(p *Promises) bool { return p.Overlap != nil },
@@ -27,7 +27,7 @@ func boundedOverlap() Rule {
 					}
 					b.overlaps = append(b.overlaps, live)
 					if b.Overlap != nil && live > *b.Overlap+tolerance {
-						b.recordViolation(s, a.job, x.from, "%s ran twice at a time: attempt %s on %s and attempt %s on %s, from %s to %s, for %s; allowed are %s",
+						b.recordViolation(s, a.job, x.from, "%s ran twice at the same time: attempt %s on %s and attempt %s on %s, from %s to %s, for %s; allowed are %s",
 							a.job.name, x.other.name, x.other.by.name, a.name, a.by.name, b.formatMoment(x.from), b.formatMoment(x.to), formatLength(live), formatLength(*b.Overlap))
 					}
 				}

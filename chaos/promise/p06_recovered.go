@@ -6,7 +6,7 @@ import "handoff/chaos/jobhistory"
 // work. A worker that is back before its job was taken over goes on with it, and nothing is judged then.
 func lostJobsRecovered() Rule {
 	return Rule{
-		Name: "P6", Title: "Taken up again",
+		Name: "P6", Title: "Recovered",
 		Statement: "A job whose attempt died, or whose worker is silent, starts again or is settled within the promised recovery and the slack, counted while a worker had a free slot and no server was down.",
 		Needs:     [][]jobhistory.Kind{{jobhistory.Started}, {jobhistory.Ended, jobhistory.ProcessEnded}},
 		OfTime:    true,
@@ -22,7 +22,7 @@ func lostJobsRecovered() Rule {
 					bound += b.Slack
 					s.judged++
 					if took := b.served - x.served; bound > b.Slack && took > bound {
-						b.recordViolation(s, j, x.at, "%s was not taken up again in time: attempt %s %s at %s, and it took %s", j.name, x.of, what, b.formatMoment(x.at), formatBound(took, bound))
+						b.recordViolation(s, j, x.at, "%s was not recovered in time: attempt %s %s at %s, and it took %s", j.name, x.of, what, b.formatMoment(x.at), formatBound(took, bound))
 					}
 				}
 			}

@@ -5,7 +5,7 @@ import "handoff/chaos/jobhistory"
 func finalIsFinal() Rule {
 	return Rule{
 		Name: "P8", Title: "Final is final",
-		Statement: "Once the system says done or failed, it never says that the job is open, and never the opposite. It may forget the job.",
+		Statement: "Once the system says done or failed, it never says that the job is open or ended otherwise. It may forget the job.",
 		Needs:     [][]jobhistory.Kind{{jobhistory.Settled}},
 		make: func(b *Book, c *checks) {
 			s := b.ruleBeingMade()

@@ -126,7 +126,7 @@ func TestRules(t *testing.T) {
 		{
 			"P5", "two attempts at a time", everything,
 			"0 submitted a\n1 started a 1 w1\n9 started a 2 w2\n9.2 ended a 1 w1 failed\n11 ended a 2 w2 ok\n12 settled a - - done",
-			"0 submitted a\n1 started a 1 w1\n9 started a 2 w2\n9.3 ended a 1 w1 failed\n11 ended a 2 w2 ok\n12 settled a - - done", "ran twice at a time",
+			"0 submitted a\n1 started a 1 w1\n9 started a 2 w2\n9.3 ended a 1 w1 failed\n11 ended a 2 w2 ok\n12 settled a - - done", "ran twice at the same time",
 		},
 		{
 			"P5", "frozen time is no overlap", everything,
@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 		{
 			"P6", "no worker had a free slot", everything,
 			"0 process_started - - w1\n0 submitted a\n0 submitted b\n1 started a 1 w1\n2 ended a 1 w1 died\n3 started b 1 w1\n30 ended b 1 w1 ok\n30 settled b - - done\n31 started a 2 w1\n32 ended a 2 w1 ok\n32 settled a - - done",
-			"0 process_started - - w1\n0 submitted a\n0 submitted b\n1 started a 1 w1\n2 ended a 1 w1 died\n16 started b 1 w1\n30 ended b 1 w1 ok\n30 settled b - - done\n31 started a 2 w1\n32 ended a 2 w1 ok\n32 settled a - - done", "not taken up again in time",
+			"0 process_started - - w1\n0 submitted a\n0 submitted b\n1 started a 1 w1\n2 ended a 1 w1 died\n16 started b 1 w1\n30 ended b 1 w1 ok\n30 settled b - - done\n31 started a 2 w1\n32 ended a 2 w1 ok\n32 settled a - - done", "not recovered in time",
 		},
 		{
 			"P7", "a fourth start", everything,
@@ -245,15 +245,15 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"P6", "the free worker was kept still", everything, twoWorkers + "2 process_paused - - w1\n20 process_resumed - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
-			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not recovered in time",
 		},
 		{
 			"P6", "the free worker was stopping", everything, twoWorkers + "2 process_stopping - - w1\n19 process_ended - - w1 ok\n20 process_started - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
-			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not recovered in time",
 		},
 		{
 			"P6", "the free worker was gone", everything, twoWorkers + "2 process_ended - - w1 killed\n20 process_started - - w1\n29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds,
-			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not taken up again in time",
+			twoWorkers + "29 started a 2 w1\n30 ended a 2 w1 ok\n30 settled a - - done" + otherEnds, "not recovered in time",
 		},
 		{
 			"P6", "a worker that is back continues", everything,
@@ -321,7 +321,7 @@ func TestRulesWithoutPromiseMeasure(t *testing.T) {
 		t.Errorf("broken without a promise: %v", broken)
 	}
 	text := fmt.Sprint(r.Figures)
-	for _, want := range []string{"{two attempts at a time 1 times, 2s at the longest}", "{jobs that ran well more than once 1}", "{results overwritten 1}"} {
+	for _, want := range []string{"{two attempts at the same time once, 2s at the longest}", "{jobs that ran well more than once 1}", "{results overwritten 1}"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}

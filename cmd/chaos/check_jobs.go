@@ -116,11 +116,11 @@ func (a *app) printJobsJudgement(r *promise.Report, promised bool, title, system
 	fmt.Fprintf(say, "%s: %s, %s\n\n", reports.Printable(title, ""), plural(r.Jobs, "job"), plural(lines, "line"))
 	printPromises(say, r)
 	if !promised {
-		fmt.Fprintln(say, "\nNo promise was given, so only what any queue owes was judged. Promises are in the first line, or in --promises FILE (docs/history.md).")
+		fmt.Fprintln(say, "\nNo promise was given, so only the rules that hold for any queue were judged. Give promises in the first line or by --promises FILE (docs/history.md).")
 	}
 	fmt.Fprintf(say, "\n%s\n", say.colourVerdict(v.String()))
 	if v == verdict.Inconclusive {
-		fmt.Fprintln(say, "no rule that is promised could be judged: see above which lines or promises are missing")
+		fmt.Fprintln(say, "no rule could be judged with certainty: the lines above say which evidence is missing or disturbed")
 	}
 	write := func(w io.Writer) error { return writeJobsCheck(w, r, title, v) }
 	switch file {
@@ -168,7 +168,7 @@ func printPromises(say *terminal, r *promise.Report) {
 		case one.Verdict == promise.Measured:
 			note = ": not promised"
 			if one.Count > 0 {
-				note += "; it would be broken " + countTimes(one.Count)
+				note += "; broken " + countTimes(one.Count) + " if it were"
 			}
 		case one.Count > 0:
 			note = ": " + countTimes(one.Count)

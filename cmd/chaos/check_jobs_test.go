@@ -30,7 +30,7 @@ func TestCheckJudgesPublicHistory(t *testing.T) {
 	runChaos(t, "check", path).expectOutput(t, 1,
 		"BROKEN        P5  No overlap: once", "attempt 2 on web-5 and attempt 1 on web-3, from 10:00:31.500 to 10:00:33.000, for 1.5s",
 		"BROKEN        P9  The result stays: once", "holds         P1  Nothing is lost", "not judged    P10 Graceful stop: the history has no line of the kind process_stopping")
-	runChaos(t, "check", path, "--promises", writeText(t, "promises.yaml", "overlap: {most: 2s}\n")).expectOutput(t, 0, "holds         P5", "measured      P9", "would be broken once")
+	runChaos(t, "check", path, "--promises", writeText(t, "promises.yaml", "overlap: {most: 2s}\n")).expectOutput(t, 0, "holds         P5", "measured      P9", "broken once if it were")
 	var got struct {
 		Verdict string
 		Rules   []struct {
@@ -67,5 +67,5 @@ func TestCheckRefusesBadPublicHistory(t *testing.T) {
 
 func TestCheckWithoutPromisesSaysSo(t *testing.T) {
 	path := writeText(t, "jobs.jsonl", `{"at": "2026-11-27T10:00:00Z", "kind": "submitted", "job": "a"}`)
-	runChaos(t, "check", path).expectOutput(t, 3, "No promise was given", "no rule that is promised could be judged")
+	runChaos(t, "check", path).expectOutput(t, 3, "No promise was given", "no rule could be judged with certainty")
 }
