@@ -8,7 +8,7 @@ import (
 	"handoff/chaos/jobhistory"
 )
 
-// Options is what a book has to know beside the promises.
+// Options is what a book must know apart from the promises.
 type Options struct {
 	// Slack is how late anything may seem because of the observer and the machine.
 	Slack time.Duration
@@ -26,9 +26,8 @@ const patience = time.Minute
 
 // Book judges one history. Observe each line in the order of the times, then call End.
 //
-// It keeps an entry for each open job, and for each settled one a smaller one: some rules are about what a system says
-// long after a job was done. Memory is therefore in proportion to the jobs, some hundred bytes each, and not to the
-// lines.
+// It keeps an entry for each job, because some rules are about what a system says long after a job was done. So memory
+// grows with the number of jobs, by a few hundred bytes each, and not with the number of lines.
 type Book struct {
 	Promises
 	Options
@@ -37,7 +36,6 @@ type Book struct {
 	order     []*job
 	processes map[string]*process
 	names     []*process
-	keys      map[string]*job
 	seen      [64]bool
 	now       time.Duration
 	// served is how much time has passed in which the queue could work; see serving.
@@ -51,7 +49,6 @@ type Book struct {
 	unsure   int
 	refused  int
 	longest  time.Duration
-	disturb  time.Duration
 	// again are the times from the loss of an attempt to the next start of its job.
 	again    []time.Duration
 	stops    []time.Duration
@@ -71,13 +68,11 @@ type job struct {
 	// submitted is when it was accepted, at the latest; accepted is whether it is known to be.
 	submitted time.Duration
 	accepted  bool
-	unsure    bool
 	notBefore time.Duration
 	starts    int
 	oks       int
 	failures  int
 	deaths    int
-	cancels   int
 	// open are its attempts that run.
 	open []*attempt
 	// active is the served time of its last sign of life; failedLast is whether that was an attempt that failed.
@@ -141,7 +136,7 @@ func New(p Promises, o Options) *Book {
 		o.Slack = DefaultSlack
 	}
 	b := &Book{
-		Promises: p, Options: o, jobs: make(map[string]*job), processes: make(map[string]*process), keys: make(map[string]*job),
+		Promises: p, Options: o, jobs: make(map[string]*job), processes: make(map[string]*process),
 		down: make(map[string]bool), slots: 1,
 	}
 	for _, r := range Rules() {
@@ -193,12 +188,9 @@ func (b *Book) Observe(l *jobhistory.Line) {
 		b.noteSettlement(l)
 	case jobhistory.ServerDown:
 		b.down[l.Actor] = true
-		b.disturb = l.At
 	case jobhistory.ServerUp:
 		delete(b.down, l.Actor)
-		b.disturb = l.At
-	case jobhistory.FaultBegan, jobhistory.FaultEnded:
-		b.disturb = l.At
+	case jobhistory.FaultBegan, jobhistory.FaultEnded: // for readers; what they do to processes and servers has lines of its own
 	case jobhistory.Stalled:
 		b.stalls = append(b.stalls, span{l.At, l.Until})
 	case jobhistory.End:
@@ -277,7 +269,6 @@ func (b *Book) noteSubmission(l *jobhistory.Line) {
 	}
 	j := b.jobNamed(l.Job)
 	j.accepted = j.accepted || l.Kind != jobhistory.Unsure
-	j.unsure = l.Kind == jobhistory.Unsure
 	j.submitted, j.key = l.At, l.Key
 	j.notBefore = max(j.notBefore, l.NotBefore)
 	if j.starts == 0 {
@@ -354,8 +345,6 @@ func (b *Book) settleAttempt(a *attempt, how jobhistory.Outcome, result string) 
 	case jobhistory.Failed:
 		j.failures++
 		j.failedLast = true
-	case jobhistory.Cancelled:
-		j.cancels++
 	case jobhistory.Died:
 		j.deaths++
 		b.noteLoss(a, false)
@@ -433,7 +422,6 @@ func (b *Book) processEvent(l *jobhistory.Line) {
 	case jobhistory.ProcessHealed:
 		p.cuts = max(0, p.cuts-1)
 	}
-	b.disturb = b.now
 	switch {
 	case !wasSilent && p.isSilent():
 		p.quiet = b.now

@@ -104,7 +104,7 @@ func Shape() yamlfile.Shape {
 		yamlfile.Optional("delivery", "how often a job runs; left out: counted", yamlfile.Enum([]string{string(AtLeastOnce), string(AtMostOnce)})),
 		yamlfile.Optional("overlap", "whether two attempts of a job may run at the same time: never, or {most: 5s}; left out: measured",
 			eitherSchema(yamlfile.Enum([]string{"never"}), overlapShape().Object())),
-		yamlfile.Optional("lease", "a run so old may be given to another worker: 8s, or {after: 12s, renewed: true}; left out: not judged",
+		yamlfile.Optional("lease", "the age at which a run may be given to another worker: 8s, or {after: 12s, renewed: true}; left out: not judged",
 			eitherSchema(anyTime(), leaseShape().Object())),
 		yamlfile.Optional("recovery", "a lost worker's job runs again by then: 1m, or {killed: 10s, silent: 25s}; left out: measured",
 			eitherSchema(anyTime(), recoveryShape().Object())),

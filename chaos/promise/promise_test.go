@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -411,5 +412,44 @@ func TestStartingProcessIsNotFree(t *testing.T) {
 		if got := result(t, b.End(), "P6"); got.Verdict != want {
 			t.Errorf("again after %s: %s %v", until, got.Verdict, got.Violations)
 		}
+	}
+}
+
+// What a line costs a book does not depend on how many there are, and what it keeps is bounded for each job.
+func TestBookAllocatesLittleForEachLine(t *testing.T) {
+	p, err := Parse("promises.yaml", []byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, jobs := range []int{10_000, 20_000} {
+		names := make([]string, jobs)
+		for i := range names {
+			names[i] = fmt.Sprint("job-", i)
+		}
+		b := New(p, Options{})
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i, name := range names {
+			at := time.Duration(i) * time.Second
+			for _, l := range []jobhistory.Line{
+				{At: at, Kind: jobhistory.Submitted, Job: name},
+				{At: at, Kind: jobhistory.Started, Job: name, Attempt: "1", Actor: "w"},
+				{At: at, Kind: jobhistory.Ended, Job: name, Attempt: "1", Actor: "w", Outcome: jobhistory.OK, Result: "r"},
+				{At: at, Kind: jobhistory.Settled, Job: name, Outcome: jobhistory.Done, Result: "r"},
+			} {
+				b.Observe(&l)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		lines := float64(4 * jobs)
+		bytes, allocations := float64(after.TotalAlloc-before.TotalAlloc)/lines, float64(after.Mallocs-before.Mallocs)/lines
+		kept := float64(after.HeapAlloc-min(before.HeapAlloc, after.HeapAlloc)) / float64(jobs)
+		t.Logf("%d jobs: %.0f bytes and %.1f allocations for each line, %.0f bytes kept for each job", jobs, bytes, allocations, kept)
+		if bytes > 500 || allocations > 5 || kept > 1000 {
+			t.Errorf("%d jobs: %.0f bytes and %.1f allocations for each line, %.0f bytes kept for each job", jobs, bytes, allocations, kept)
+		}
+		runtime.KeepAlive(b)
 	}
 }
